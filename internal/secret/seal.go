@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package secret
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"errors"
+)
+
+// sealVersion begins every sealed value: AES-256-GCM under the purpose's
+// sub-key, a random 96-bit nonce, the purpose as additional data.
+const sealVersion = 1
+
+// ErrSealed says that a sealed value was made with another key or for another
+// purpose, or was altered.
+var ErrSealed = errors.New("sealed value: not made with this secret key for this purpose")
+
+// Seal encrypts a secret for storage. Only Open with the same key and purpose
+// gets it back. The result is 29 bytes longer; the same secret gives another
+// result each time.
+func (k *Key) Seal(purpose string, plaintext []byte) []byte {
+	return k.sealer(purpose).Seal([]byte{sealVersion}, nil, plaintext, []byte(purpose))
+}
+
+// Open returns what was sealed, or ErrSealed.
+func (k *Key) Open(purpose string, sealed []byte) ([]byte, error) {
+	if len(sealed) == 0 || sealed[0] != sealVersion {
+		return nil, ErrSealed
+	}
+	plaintext, err := k.sealer(purpose).Open(nil, nil, sealed[1:], []byte(purpose))
+	if err != nil {
+		return nil, ErrSealed
+	}
+	return plaintext, nil
+}
+
+func (k *Key) sealer(purpose string) cipher.AEAD {
+	block, err := aes.NewCipher(k.Sub("seal " + purpose))
+	if err != nil {
+		panic("secret: AES refuses a 32-byte key: " + err.Error())
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic("secret: GCM refuses AES: " + err.Error())
+	}
+	return aead
+}
