@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package address parses, normalises and compares mail addresses and domain
+// names: RFC 5321 §4.1.2 with the UTF-8 local parts of RFC 6531 and
+// internationalised domains (IDNA2008).
+//
+// Every error is a fault.Invalid whose sentence never repeats the input.
+package address
+
+import (
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// Limits in octets (RFC 5321 §4.5.3.1, and RFC 3696 erratum 1690 for the total).
+const (
+	MaxLocal   = 64
+	MaxDomain  = 253 // as written; 255 on the wire
+	MaxAddress = 254
+	MaxName    = 512 // display name
+)
+
+// maxInput bounds the work done for one input. A domain given as U-labels may
+// take more octets than its ASCII form, so it is above MaxAddress.
+const maxInput = 2048
+
+// Address is a mailbox address. The zero value is no address.
+//
+// Local is in wire form with its case kept, quoted only where it has to be.
+// Domain is lowercase ASCII (A-labels). So Local + "@" + Domain is always fit
+// for an SMTP command, and two Addresses that are equal as Go values differ
+// in nothing that a mail server can see.
+type Address struct {
+	Local, Domain string
+}
+
+// Parse reads local@domain. Address literals (user@[192.0.2.1]), source routes
+// and domains of a single label are refused; so are control characters, line
+// separators and bidirectional overrides, quoted or not. The code of its
+// errors is invalid_address.
+func Parse(s string) (Address, error) {
+	a, why := parse(s)
+	if why != "" {
+		return Address{}, invalid("invalid_address", why)
+	}
+	return a, nil
+}
+
+func parse(s string) (Address, string) {
+	if len(s) > maxInput {
+		return Address{}, "The address is too long."
+	}
+	local, rest, why := cutLocal(s)
+	if why != "" {
+		return Address{}, why
+	}
+	if rest != "" && rest[0] == '[' {
+		return Address{}, "An IP address in place of the domain is not accepted; give a domain name."
+	}
+	domain, why := normalise(rest, false)
+	if why != "" {
+		return Address{}, why
+	}
+	if len(local)+1+len(domain) > MaxAddress {
+		return Address{}, "The address is longer than 254 octets."
+	}
+	return Address{Local: local, Domain: domain}, ""
+}
+
+// String returns the address as it is sent: the local part's case kept, the
+// domain in ASCII. Parse(a.String()) gives a again.
+func (a Address) String() string {
+	if a == (Address{}) {
+		return ""
+	}
+	return a.Local + "@" + a.Domain
+}
+
+// Key returns what two addresses of the same mailbox have in common: the
+// local part case-folded and in NFC, the domain as A-labels. The plus-tag is
+// kept. It is for comparing and for unique indexes, not for sending.
+func (a Address) Key() string {
+	if a == (Address{}) {
+		return ""
+	}
+	return LocalKey(a.Local) + "@" + a.Domain
+}
+
+// LocalKey returns the local part's half of Key.
+func LocalKey(local string) string {
+	if isASCII(local) {
+		return strings.ToLower(local)
+	}
+	// Folding is defined on decomposed text; composing again comes last.
+	s := cases.Fold().String(norm.NFD.String(unquote(local)))
+	return quote(norm.NFC.String(s))
+}
+
+// Base splits the plus-tag off: a+x@d gives a@d and "x". Without one (a
+// leading plus begins no tag) it returns a and "".
+func (a Address) Base() (Address, string) {
+	if strings.IndexByte(a.Local, '+') < 0 {
+		return a, ""
+	}
+	name, tag, ok := strings.Cut(unquote(a.Local), "+")
+	if !ok || name == "" {
+		return a, ""
+	}
+	return Address{Local: quote(name), Domain: a.Domain}, tag
+}
+
+// IsUTF8 reports whether sending to or from the address needs SMTPUTF8 (RFC
+// 6531). The domain never does: it is ASCII.
+func (a Address) IsUTF8() bool { return !isASCII(a.Local) }
+
+// Display returns the address for people to read: its domain in Unicode.
+func (a Address) Display() string {
+	if a == (Address{}) {
+		return ""
+	}
+	return a.Local + "@" + DisplayDomain(a.Domain)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+func invalid(code, sentence string) error {
+	return &fault.Error{Kind: fault.Invalid, Code: code, Message: sentence}
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package address
+
+import (
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+)
+
+// profile is IDNA2008 without the transitional mappings of UTS 46, so that
+// straße.example stays itself. Hyphens in places three and four are allowed:
+// such names exist, and only xn-- gives them a meaning.
+var profile = idna.New(
+	idna.MapForLookup(),
+	idna.Transitional(false),
+	idna.BidiRule(),
+	idna.CheckJoiners(true),
+	idna.CheckHyphens(false),
+	idna.StrictDomainName(true),
+)
+
+const (
+	whyDomainEmpty  = "The domain is missing."
+	whyDomainLong   = "The domain name is longer than 253 characters."
+	whyDomainLabel  = "Each part of a domain name has 1 to 63 letters, digits and hyphens, with no hyphen at its ends."
+	whyDomainSingle = "Give the full domain name, with at least one dot."
+	whyDomainIP     = "An IP address is not a domain name."
+	whyDomainIDN    = "The domain name holds characters that international domain names do not allow."
+)
+
+// Domain returns name as lowercase A-labels without a trailing dot: the form
+// in which names are stored, compared and looked up. Unicode names are mapped
+// and checked by IDNA2008. Underscores, IP addresses and names of a single
+// label are refused. The code of its errors is invalid_domain.
+func Domain(name string) (string, error) { return checked(name, false) }
+
+// Hostname is Domain that also lets names of a single label pass, such as
+// localhost.
+func Hostname(name string) (string, error) { return checked(name, true) }
+
+func checked(name string, single bool) (string, error) {
+	s, why := normalise(name, single)
+	if why != "" {
+		return "", invalid("invalid_domain", why)
+	}
+	return s, nil
+}
+
+// DisplayDomain returns a name in Unicode for people to read, or the name
+// itself where it has no valid Unicode form.
+func DisplayDomain(name string) string {
+	if !strings.Contains(name, "xn--") {
+		return name
+	}
+	s, err := profile.ToUnicode(name)
+	if err != nil {
+		return name
+	}
+	return s
+}
+
+func normalise(name string, single bool) (string, string) {
+	if len(name) > maxInput {
+		return "", whyDomainLong
+	}
+	if strings.IndexByte(name, ':') >= 0 {
+		if _, err := netip.ParseAddr(name); err == nil {
+			return "", whyDomainIP
+		}
+	}
+	plain := true
+	for i := range len(name) {
+		if name[i] >= 0x80 || name[i]|0x20 == 'x' && hasPunycode(name[i:]) {
+			plain = false
+			break
+		}
+	}
+	if !plain {
+		// The profile takes broken UTF-8 for U+FFFD and lets it pass.
+		s, err := profile.ToASCII(name)
+		if err != nil || !utf8.ValidString(name) {
+			return "", whyDomainIDN
+		}
+		name = s
+	}
+	return ldh(name, single)
+}
+
+func hasPunycode(s string) bool {
+	return len(s) >= 4 && s[1]|0x20 == 'n' && s[2:4] == "--"
+}
+
+// ldh checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and
+// lowers the case.
+func ldh(name string, single bool) (string, string) {
+	name = strings.TrimSuffix(name, ".")
+	switch {
+	case name == "":
+		return "", whyDomainEmpty
+	case len(name) > MaxDomain:
+		return "", whyDomainLong
+	}
+	labels, start, digits := 0, 0, true
+	for i := 0; i <= len(name); i++ {
+		if i == len(name) || name[i] == '.' {
+			if n := i - start; n == 0 || n > 63 || name[start] == '-' || name[i-1] == '-' {
+				return "", whyDomainLabel
+			}
+			labels++
+			start = i + 1
+			if i < len(name) {
+				digits = true
+			}
+			continue
+		}
+		switch c := name[i] | 0x20; {
+		case '0' <= name[i] && name[i] <= '9':
+		case 'a' <= c && c <= 'z', name[i] == '-':
+			digits = false
+		default:
+			return "", whyDomainLabel
+		}
+	}
+	// No top-level domain is all digits (RFC 3696 §2), but every IPv4 address
+	// ends so, in each of the forms that some library reads.
+	if digits {
+		return "", whyDomainIP
+	}
+	if labels == 1 && !single {
+		return "", whyDomainSingle
+	}
+	return strings.ToLower(name), ""
+}
+
+// PublicSuffix reports whether a normalised name is one under which others
+// register theirs (co.uk, github.io, any lone label), so that no account may
+// claim it. Names under the reserved domains follow the default rule: test is
+// such a suffix, demo.test is not.
+func PublicSuffix(name string) bool {
+	suffix, _ := publicsuffix.PublicSuffix(name)
+	return suffix == name
+}
+
+// Reserved reports whether a normalised name is, or is under, a top-level
+// domain that never exists in the public DNS: test, example, invalid and
+// localhost (RFC 2606 §2, RFC 6761 §6).
+func Reserved(name string) bool {
+	switch name[strings.LastIndexByte(name, '.')+1:] {
+	case "test", "example", "invalid", "localhost":
+		return true
+	}
+	return false
+}

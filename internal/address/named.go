@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package address
+
+import "strings"
+
+const (
+	whyNameLong   = "The name before the address is longer than 512 octets."
+	whyNameChars  = "The name before the address holds line breaks, control characters or broken UTF-8."
+	whyNameQuotes = "Put the name before the address in double quotes when it holds a comma, a quotation mark or another special character."
+	whyBrackets   = "An address with a name has the form Name <user@domain>."
+)
+
+// Named is an address with the name that is shown beside it. Name is plain
+// text, without quotation marks or MIME encoding, and may be empty.
+type Named struct {
+	Name    string
+	Address Address
+}
+
+// ParseNamed reads user@domain, <user@domain>, Name <user@domain> or
+// "Name, quoted" <user@domain>: exactly one address. Names are UTF-8; line
+// breaks and control characters are refused anywhere. The code of its errors
+// is invalid_address.
+func ParseNamed(s string) (Named, error) {
+	n, why := parseNamed(s)
+	if why != "" {
+		return Named{}, invalid("invalid_address", why)
+	}
+	return n, nil
+}
+
+func parseNamed(s string) (Named, string) {
+	if len(s) > maxInput {
+		return Named{}, "The address is too long."
+	}
+	s = strings.Trim(s, " ")
+	if !strings.HasSuffix(s, ">") {
+		a, why := parse(s)
+		return Named{Address: a}, why
+	}
+	open, why := openBracket(s)
+	if why != "" {
+		return Named{}, why
+	}
+	name, why := displayName(strings.Trim(s[:open], " "))
+	if why != "" {
+		return Named{}, why
+	}
+	a, why := parse(s[open+1 : len(s)-1])
+	return Named{Name: name, Address: a}, why
+}
+
+// openBracket finds the < before the address: the first outside of quotation
+// marks, since a quoted name may hold one too.
+func openBracket(s string) (int, string) {
+	inQuotes := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			inQuotes = !inQuotes
+		case s[i] == '\\' && inQuotes:
+			i++
+		case s[i] == '<' && !inQuotes:
+			return i, ""
+		}
+	}
+	return 0, whyBrackets
+}
+
+func displayName(s string) (string, string) {
+	if strings.HasPrefix(s, `"`) {
+		var ok bool
+		if s, ok = quotedName(s); !ok {
+			return "", whyNameQuotes
+		}
+		s = strings.Trim(s, " ")
+	} else if strings.ContainsAny(s, `",;<>`) {
+		// Unquoted, these would make it a list or a group (RFC 5322 §3.4),
+		// and an address in it would get no mail.
+		return "", whyNameQuotes
+	}
+	if len(s) > MaxName {
+		return "", whyNameLong
+	}
+	if !isText(s) {
+		return "", whyNameChars
+	}
+	return s, ""
+}
+
+// quotedName returns the text of s, which has to be one quoted string.
+func quotedName(s string) (string, bool) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return b.String(), i == len(s)-1
+		case '\\':
+			if i++; i == len(s) {
+				return "", false
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return "", false
+}
+
+// String returns the form that ParseNamed reads, for storing and showing. It
+// is not fit for a message header, whose names need MIME encoding.
+func (n Named) String() string {
+	if n.Name == "" {
+		return n.Address.String()
+	}
+	return quoted(n.Name) + " <" + n.Address.String() + ">"
+}
