@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LINTER  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# Packages tested at once. Many tests start a whole service: two at a time is
+# what two cores and one PostgreSQL bear. Raise it on a bigger machine.
+TEST_P   ?= 2
+# More arguments for go test, and the packages: make test PKG=./internal/queue ARGS='-run TestRetry -v'
+ARGS     ?=
+PKG      ?= ./...
+FUZZTIME ?= 30s
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## Start the whole service on loopback, with a demo domain and two mailboxes
+	exec bin/mailstead dev $(ARGS)
+
+.PHONY: build
+build: ## Build bin/mailstead, a static binary
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/mailstead ./cmd/mailstead
+
+.PHONY: test
+test: test-packages ## Run all tests, on SQLite and on a PostgreSQL of their own
+	script/with-postgres script/go-test -count=1 -timeout 30m -p $(TEST_P) $(ARGS) $(PKG)
+
+.PHONY: test-race
+test-race: test-packages ## Run all tests under the race detector
+	CGO_ENABLED=1 script/with-postgres script/go-test -race -count=1 -timeout 60m -p $(TEST_P) $(ARGS) $(PKG)
+
+.PHONY: test-packages
+test-packages: ## Install the Debian packages that the tests need (script/test-packages)
+	@script/install-packages
+
+.PHONY: check
+check: fmt-check vet lint sizes test ## Everything that must hold before a change lands
+
+.PHONY: fmt
+fmt: ## Format the code
+	gofmt -w .
+
+.PHONY: fmt-check
+fmt-check: ## Fail on code that gofmt would change
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
+
+.PHONY: vet
+vet: ## Run go vet
+	go vet ./...
+
+.PHONY: lint
+lint: ## Run the linters of .golangci.yaml
+	go run $(LINTER) run
+
+.PHONY: sizes
+sizes: ## List the files and functions that grow too long
+	@go test -count=1 -v -run '^TestSizes$$' ./internal/floors | grep -vE '^(=== RUN|ok )'
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (30s) each
+	script/fuzz $(FUZZTIME)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
