@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package credential judges, hashes and verifies passwords, and remembers
+// successful logins for a short time so that the next ones cost microseconds.
+package credential
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Bounds of a password.
+const (
+	MinLength = 8   // characters
+	MaxLength = 256 // bytes
+)
+
+// Check returns what a password lacks, as faults of the named request field;
+// none if it is good: 8 characters at least, 256 bytes at most, with an
+// upper-case and a lower-case letter of any script, a digit, and a special
+// character (anything else, space included), and no control characters.
+func Check(field, password string) fault.Fields {
+	var f fault.Fields
+	if len(password) > MaxLength {
+		f.Add(field, "too_long", "Must have at most %d bytes.", MaxLength)
+		return f
+	}
+	if !utf8.ValidString(password) || strings.ContainsFunc(password, unicode.IsControl) {
+		f.Add(field, "invalid_character", "Must be UTF-8 text without control characters.")
+		return f
+	}
+	password = prepare(password)
+	if utf8.RuneCountInString(password) < MinLength {
+		f.Add(field, "too_short", "Must have at least %d characters.", MinLength)
+	}
+	if !strings.ContainsFunc(password, unicode.IsUpper) {
+		f.Add(field, "missing_uppercase", "Must contain an upper-case letter.")
+	}
+	if !strings.ContainsFunc(password, unicode.IsLower) {
+		f.Add(field, "missing_lowercase", "Must contain a lower-case letter.")
+	}
+	if !strings.ContainsFunc(password, unicode.IsDigit) {
+		f.Add(field, "missing_digit", "Must contain a digit.")
+	}
+	if !strings.ContainsFunc(password, special) {
+		f.Add(field, "missing_special", "Must contain a special character, such as - or !.")
+	}
+	return f
+}
+
+func special(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
+}
+
+// prepare gives one form to passwords that look the same on systems that
+// compose letters differently (NFC, as RFC 8265 §4.2.2 asks).
+func prepare(password string) string { return norm.NFC.String(password) }
