@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package blob keeps the bytes of messages. A small message stands in its
+// database row and is committed with it. Of a larger one the row holds the
+// head, and a file in the blob store the rest: the file is written and made
+// durable first, under a fresh id, and lives as long as a row names it. Rows
+// of several recipients may share a file.
+package blob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Files is a place for the bytes that don't fit in rows.
+type Files interface {
+	// Create begins a file; it counts only once Commit has returned.
+	Create(ctx context.Context, name db.ID) (FileWriter, error)
+	// Open reads a file. A file that is not there is fs.ErrNotExist.
+	Open(ctx context.Context, name db.ID) (FileReader, error)
+	// Delete removes a file; one that is not there is no error.
+	Delete(ctx context.Context, name db.ID) error
+	// Each calls f for every file that was written before a time.
+	Each(ctx context.Context, before time.Time, f func(name db.ID) error) error
+}
+
+// FileWriter writes one file. Commit makes it durable; Abort throws it away
+// and does nothing after Commit.
+type FileWriter interface {
+	io.Writer
+	Commit() error
+	Abort()
+}
+
+// FileReader reads parts of a file.
+type FileReader interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Inline is the size up to which a message stands in its row.
+const Inline = 64 << 10
+
+// Store keeps blobs.
+type Store struct {
+	DB    *db.DB
+	Files Files
+	Now   func() time.Time
+}
+
+// Blob is a blob that is complete and durable but for its row, which Insert
+// makes in the transaction of what refers to it.
+type Blob struct {
+	ID   db.ID
+	Size int64
+
+	bytes []byte
+	file  db.ID
+	files Files
+}
+
+// Writer takes the bytes of a new blob. Call Finish or Abort.
+type Writer struct {
+	store *Store
+	ctx   context.Context
+	buf   []byte
+	name  db.ID
+	file  FileWriter
+	size  int64
+}
+
+// Create begins a blob.
+func (s *Store) Create(ctx context.Context) *Writer { return &Writer{store: s, ctx: ctx} }
+
+// FromBytes makes a blob of bytes at hand; it keeps b.
+func (s *Store) FromBytes(ctx context.Context, b []byte) (*Blob, error) {
+	if len(b) <= Inline {
+		return &Blob{ID: s.DB.NewID(), Size: int64(len(b)), bytes: b}, nil
+	}
+	w := s.Create(ctx)
+	defer w.Abort()
+	if _, err := w.Write(b); err != nil {
+		return nil, err
+	}
+	return w.Finish()
+}
+
+// Write takes more bytes: in memory at first, in a file once they are many.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.size += int64(len(p))
+	if w.file == nil && len(w.buf)+len(p) <= Inline {
+		w.buf = append(w.buf, p...)
+		return len(p), nil
+	}
+	if w.file == nil {
+		w.name = w.store.DB.NewID()
+		file, err := w.store.Files.Create(w.ctx, w.name)
+		if err != nil {
+			return 0, fmt.Errorf("keeping a large message: %w", err)
+		}
+		w.file = file
+		if _, err := file.Write(w.buf); err != nil {
+			return 0, err
+		}
+		w.buf = nil
+	}
+	return w.file.Write(p)
+}
+
+// Size returns how many bytes were written so far.
+func (w *Writer) Size() int64 { return w.size }
+
+// Finish makes the bytes durable, but for those that come with the row.
+func (w *Writer) Finish() (*Blob, error) {
+	b := &Blob{ID: w.store.DB.NewID(), Size: w.size, bytes: w.buf, files: w.store.Files}
+	if b.bytes == nil {
+		b.bytes = []byte{}
+	}
+	if w.file != nil {
+		if err := w.file.Commit(); err != nil {
+			return nil, fmt.Errorf("keeping a large message: %w", err)
+		}
+		b.file, w.file = w.name, nil
+	}
+	return b, nil
+}
+
+// Abort gives the blob up; after Finish it does nothing.
+func (w *Writer) Abort() {
+	if w.file != nil {
+		w.file.Abort()
+		w.file = nil
+	}
+}
+
+// Prepend returns a blob of its own id that has head before b's bytes and
+// shares b's file. b must have, or get in the same transaction or before, a row.
+func (s *Store) Prepend(b *Blob, head []byte) *Blob {
+	joined := make([]byte, 0, len(head)+len(b.bytes))
+	joined = append(append(joined, head...), b.bytes...)
+	return &Blob{ID: s.DB.NewID(), Size: b.Size + int64(len(head)), bytes: joined, file: b.file, files: b.files}
+}
+
+var (
+	insert = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, $2, $3, $4)`)
+	find   = db.SQL(`SELECT size, file, bytes FROM blob WHERE id = $1`)
+	remove = db.SQL(`DELETE FROM blob WHERE id = $1`)
+	named  = db.SQL(`SELECT id FROM blob WHERE file = $1 AND file > 0 LIMIT 1`)
+)
+
+// Insert makes the statement for the blob's row.
+func (b *Blob) Insert() db.Statement { return insert.With(b.ID, b.Size, b.file, b.bytes) }
+
+// Remove makes the statement that deletes a blob's row. Its file goes with
+// the next sweep, if no other row names it.
+func Remove(id db.ID) db.Statement { return remove.With(id) }
+
+// ErrNotExist is returned by Open for an id without a row.
+var ErrNotExist = errors.New("no such blob")
+
+// Load returns a stored blob.
+func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
+	b := &Blob{ID: id, files: s.Files}
+	err := s.DB.One(ctx, find.With(id), &b.Size, &b.file, &b.bytes)
+	if errors.Is(err, db.ErrNoRow) {
+		err = ErrNotExist
+	}
+	return b, err
+}
+
+// Reader reads a blob at any offset.
+type Reader struct {
+	head []byte
+	file FileReader // nil if all is in head
+	size int64
+}
+
+// Open begins to read. The caller must Close the Reader.
+func (b *Blob) Open(ctx context.Context) (*Reader, error) {
+	r := &Reader{head: b.bytes, size: b.Size}
+	if b.file != 0 {
+		f, err := b.files.Open(ctx, b.file)
+		if err != nil {
+			return nil, fmt.Errorf("reading blob %s: %w", b.ID, err)
+		}
+		r.file = f
+	}
+	return r, nil
+}
+
+// Bytes returns all bytes of a blob that stands in its row, and whether it does.
+func (b *Blob) Bytes() ([]byte, bool) { return b.bytes, b.file == 0 }
+
+// Size returns the blob's length in bytes.
+func (r *Reader) Size() int64 { return r.size }
+
+// ReadAt reads as io.ReaderAt says.
+func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errors.New("negative offset")
+	}
+	n := 0
+	if off < int64(len(r.head)) {
+		n = copy(p, r.head[off:])
+	}
+	switch {
+	case n == len(p):
+		return n, nil
+	case r.file == nil:
+		return n, io.EOF
+	}
+	m, err := r.file.ReadAt(p[n:], off+int64(n)-int64(len(r.head)))
+	return n + m, err
+}
+
+// All returns a reader of everything.
+func (r *Reader) All() io.Reader { return io.NewSectionReader(r, 0, r.size) }
+
+// WriteTo writes everything to w.
+func (r *Reader) WriteTo(w io.Writer) (int64, error) {
+	if r.file == nil {
+		n, err := w.Write(r.head)
+		return int64(n), err
+	}
+	return io.Copy(w, io.MultiReader(bytes.NewReader(r.head), io.NewSectionReader(r.file, 0, r.size-int64(len(r.head)))))
+}
+
+// Close ends the reading.
+func (r *Reader) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}
+
+// SweepAge is how old a file must be before it may be swept: a file without a
+// row may belong to a transaction in progress.
+const SweepAge = 24 * time.Hour
+
+// Sweep deletes the files that no row names. A file without a row can't get
+// one any more once it is that old, since Prepend only shares files that have.
+func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
+	err = s.Files.Each(ctx, s.Now().Add(-SweepAge), func(name db.ID) error {
+		err := s.DB.One(ctx, named.With(name), new(db.ID))
+		if !errors.Is(err, db.ErrNoRow) {
+			return err
+		}
+		if err := s.Files.Delete(ctx, name); err != nil {
+			return err
+		}
+		deleted++
+		return nil
+	})
+	return deleted, err
+}

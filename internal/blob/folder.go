@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Folder keeps files in a folder of the local disk: DIR/ab/NAME, where NAME
+// is the id in hexadecimal and ab its last two digits.
+type Folder struct{ dir string }
+
+// NewFolder opens the folder, making it when it is not there.
+func NewFolder(dir string) (*Folder, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "new"), 0o700); err != nil {
+		return nil, fmt.Errorf("making the blob folder: %w", err)
+	}
+	return &Folder{dir: dir}, nil
+}
+
+func (f *Folder) path(name db.ID) string {
+	hex := fmt.Sprintf("%016x", int64(name))
+	return filepath.Join(f.dir, hex[14:], hex)
+}
+
+// Create begins a file under a temporary name.
+func (f *Folder) Create(_ context.Context, name db.ID) (FileWriter, error) {
+	tmp, err := os.CreateTemp(filepath.Join(f.dir, "new"), "")
+	if err != nil {
+		return nil, err
+	}
+	return &folderFile{File: tmp, final: f.path(name)}, nil
+}
+
+type folderFile struct {
+	*os.File
+	final string
+	done  bool
+}
+
+// Commit syncs the file, gives it its name and syncs that too.
+func (w *folderFile) Commit() error {
+	if err := w.Sync(); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	dir := filepath.Dir(w.final)
+	err := os.Rename(w.Name(), w.final)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := syncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Rename(w.Name(), w.final)
+	}
+	if err != nil {
+		return err
+	}
+	w.done = true
+	return syncDir(dir)
+}
+
+func (w *folderFile) Abort() {
+	if w.done {
+		return
+	}
+	// What can't be removed here the sweep removes a day later.
+	_ = w.Close()
+	_ = os.Remove(w.Name())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Open reads a file.
+func (f *Folder) Open(_ context.Context, name db.ID) (FileReader, error) {
+	return os.Open(f.path(name))
+}
+
+// Delete removes a file.
+func (f *Folder) Delete(_ context.Context, name db.ID) error {
+	err := os.Remove(f.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Each walks the files last written before a time. Temporary files that old
+// are left over from a crash, and removed.
+func (f *Folder) Each(ctx context.Context, before time.Time, do func(db.ID) error) error {
+	return filepath.WalkDir(f.dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || e.IsDir() {
+			return errors.Join(err, ctx.Err())
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !info.ModTime().Before(before) {
+			return err
+		}
+		if filepath.Base(filepath.Dir(path)) == "new" {
+			return os.Remove(path)
+		}
+		id, err := strconv.ParseInt(e.Name(), 16, 64)
+		if err != nil {
+			return nil // not ours
+		}
+		return do(db.ID(id))
+	})
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package db keeps all state in SQLite or PostgreSQL behind one text per
+// query. Ordinary writes use Tx; the hot ones (accept, file, outcomes, flags)
+// use Write, whose lanes commit the jobs of many callers at once. Both return
+// only after the commit is on disk, and tell each caller the truth about its
+// own part.
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+)
+
+// Engine is one of the two databases.
+type Engine int
+
+// The engines.
+const (
+	SQLite Engine = iota
+	Postgres
+)
+
+// String returns the engine's name.
+func (e Engine) String() string { return [...]string{"sqlite", "postgres"}[e] }
+
+// ErrNoRow is returned by One when there is no row.
+var ErrNoRow = errors.New("no row")
+
+// Row is a row that is being read.
+type Row interface{ Scan(dst ...any) error }
+
+// Reader runs statements that return rows: the database itself, or a
+// transaction.
+type Reader interface {
+	// Each calls f for every row. It holds a read transaction, so f must
+	// not wait for anything.
+	Each(ctx context.Context, s Statement, f func(Row) error) error
+	// One scans the first row, or returns ErrNoRow.
+	One(ctx context.Context, s Statement, dst ...any) error
+}
+
+// engine is what SQLite and PostgreSQL each do in their own way.
+type engine interface {
+	each(ctx context.Context, s Statement, f func(Row) error) error
+	tx(ctx context.Context, f func(session) error) error
+	batch(ctx context.Context, jobs []*pending) // answers every job
+	lanes() int
+	conflict(error) bool
+	ping(ctx context.Context) error
+	close() error
+}
+
+// session is a connection inside a transaction.
+type session interface {
+	// run executes s; f, if not nil, is called for every row. It returns
+	// how many rows were changed or read.
+	run(ctx context.Context, s Statement, f func(Row) error) (int64, error)
+}
+
+// DB is an open database. It is safe for use by many goroutines.
+type DB struct {
+	engine
+	kind Engine
+	ids  idSource
+	lane []*lane
+	log  *slog.Logger
+}
+
+// Options are what Open needs to know.
+type Options struct {
+	// URL is "sqlite:PATH" of the database file or "postgres://…".
+	URL string
+	// Log gets warnings such as a growing WAL.
+	Log *slog.Logger
+	// Fatal is called when an fsync failed: what the kernel dropped can't
+	// be known, so the process must end. The default logs and exits.
+	Fatal func(error)
+	// Now is the clock for ids.
+	Now func() time.Time
+}
+
+// Open opens the database and brings its schema up to date.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(err error) {
+			o.Log.Error("a write could not be made durable; ending the process", "error", err)
+			os.Exit(1)
+		}
+	}
+	d := &DB{log: o.Log}
+	d.ids.now = o.Now
+	var err error
+	switch path, isFile := strings.CutPrefix(o.URL, "sqlite:"); {
+	case isFile:
+		d.kind = SQLite
+		d.engine, err = openSQLite(ctx, path, o)
+	case strings.HasPrefix(o.URL, "postgres://"), strings.HasPrefix(o.URL, "postgresql://"):
+		d.kind = Postgres
+		d.engine, err = openPostgres(ctx, o.URL, o)
+	default:
+		err = errors.New(`the database must be "sqlite" or a postgres:// URL`)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for range d.lanes() {
+		d.lane = append(d.lane, startLane(d.engine))
+	}
+	return d, nil
+}
+
+// Close finishes the jobs in hand and closes the database.
+func (d *DB) Close() error {
+	for _, l := range d.lane {
+		l.stop()
+	}
+	return d.close()
+}
+
+// Engine says which of the two this is.
+func (d *DB) Engine() Engine { return d.kind }
+
+// Ping reports whether the database answers.
+func (d *DB) Ping(ctx context.Context) error { return d.ping(ctx) }
+
+// NewID makes an id that no other row has.
+func (d *DB) NewID() ID { return d.ids.next() }
+
+// IsConflict reports whether err says that a unique key is already taken.
+func (d *DB) IsConflict(err error) bool { return err != nil && d.conflict(err) }
+
+// Each calls f for every row that s returns.
+func (d *DB) Each(ctx context.Context, s Statement, f func(Row) error) error {
+	return d.each(ctx, s, f)
+}
+
+// One scans the first row that s returns, or returns ErrNoRow.
+func (d *DB) One(ctx context.Context, s Statement, dst ...any) error {
+	return one(func(f func(Row) error) error { return d.each(ctx, s, f) }, dst)
+}
+
+// errStop ends the reading of rows early.
+var errStop = errors.New("stop")
+
+func one(each func(func(Row) error) error, dst []any) error {
+	found := false
+	err := each(func(r Row) error {
+		if err := r.Scan(dst...); err != nil {
+			return err
+		}
+		found = true
+		return errStop
+	})
+	switch {
+	case err != nil && !errors.Is(err, errStop):
+		return err
+	case !found:
+		return ErrNoRow
+	}
+	return nil
+}
+
+// All collects what scan makes of every row.
+func All[T any](ctx context.Context, r Reader, s Statement, scan func(Row) (T, error)) ([]T, error) {
+	var all []T
+	err := r.Each(ctx, s, func(row Row) error {
+		t, err := scan(row)
+		if err == nil {
+			all = append(all, t)
+		}
+		return err
+	})
+	return all, err
+}
+
+// Tx is an ordinary transaction.
+type Tx struct {
+	s     session
+	after []func()
+}
+
+// Tx runs f in a transaction of its own and returns after the commit. f runs
+// again when the database asks for it (BUSY, 40001, 40P01), so it must have
+// no side effects but through AfterCommit. Once f began, ctx no longer
+// interrupts it.
+func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
+	var after []func()
+	err := d.tx(ctx, func(s session) error {
+		tx := &Tx{s: s}
+		err := f(tx)
+		after = tx.after
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range after {
+		f()
+	}
+	return nil
+}
+
+// AfterCommit runs f once the transaction is committed.
+func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
+
+// Exec runs s and returns how many rows it changed.
+func (t *Tx) Exec(ctx context.Context, s Statement) (int64, error) {
+	return t.s.run(context.WithoutCancel(ctx), s, nil)
+}
+
+// Each calls f for every row that s returns. f must not use the transaction.
+func (t *Tx) Each(ctx context.Context, s Statement, f func(Row) error) error {
+	_, err := t.s.run(context.WithoutCancel(ctx), s, f)
+	return err
+}
+
+// One scans the row that s returns, or returns ErrNoRow.
+func (t *Tx) One(ctx context.Context, s Statement, dst ...any) error {
+	found := false
+	_, err := t.s.run(context.WithoutCancel(ctx), s, func(r Row) error {
+		if found {
+			return nil
+		}
+		found = true
+		return r.Scan(dst...)
+	})
+	if err == nil && !found {
+		return ErrNoRow
+	}
+	return err
+}
+
+// describe says which statement failed, without its arguments.
+func describe(q *Query, err error) error {
+	text := strings.Join(strings.Fields(q.sqlite), " ")
+	if len(text) > 80 {
+		text = text[:80] + "…"
+	}
+	return fmt.Errorf("%s: %w", text, err)
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+var (
+	addAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, $3, 'active', 0)`)
+	addUsage   = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
+	use        = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + 1
+		WHERE mailbox = $1 AND bytes + $2 <= 100 RETURNING bytes`)
+	usage     = db.SQL(`SELECT bytes, messages FROM mailbox_usage WHERE mailbox = $1`)
+	nameOf    = db.SQL(`SELECT name FROM account WHERE id = $1`)
+	accounts  = db.SQL(`SELECT id, name FROM account WHERE id > $1 ORDER BY id LIMIT 1000`)
+	setName   = db.SQL(`UPDATE account SET name = $2 WHERE id = $1`)
+	breakRule = db.SQL(`UPDATE account SET status = $2 WHERE id = $1`)
+)
+
+func TestOpenTwice(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		first, _ := dbtest.Open(t, url)
+		id := first.NewID()
+		if err := first.Tx(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), addAccount.With(id, "a@b.example", "A"))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		second, _ := dbtest.Open(t, url)
+		var name string
+		if err := second.One(t.Context(), nameOf.With(id), &name); err != nil || name != "A" {
+			t.Fatalf("name %q, %v", name, err)
+		}
+		if next := second.NewID(); next <= id {
+			t.Errorf("the second process makes %d, not after %d", next, id)
+		}
+	})
+}
+
+func TestTxRollsBack(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, id, refused := t.Context(), d.NewID(), errors.New("refused")
+		ran := false
+		err := d.Tx(ctx, func(tx *db.Tx) error {
+			tx.AfterCommit(func() { ran = true })
+			if _, err := tx.Exec(ctx, addAccount.With(id, "a@b.example", "A")); err != nil {
+				return err
+			}
+			return refused
+		})
+		if !errors.Is(err, refused) || ran {
+			t.Fatalf("got %v, after commit ran: %v", err, ran)
+		}
+		if err := d.One(ctx, nameOf.With(id), new(string)); !errors.Is(err, db.ErrNoRow) {
+			t.Errorf("the row is there: %v", err)
+		}
+	})
+}
+
+func TestConflict(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		add := func() error {
+			return d.Tx(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), addAccount.With(d.NewID(), "a@b.example", "A"))
+				return err
+			})
+		}
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+		if err := add(); !d.IsConflict(err) {
+			t.Errorf("a second account of one address: %v", err)
+		}
+	})
+}
+
+// Many callers share commits; each is told what became of its own part.
+func TestWriteTellsEachTheTruth(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, mailbox := t.Context(), d.NewID()
+		full := fault.New(fault.OverQuota, "over_quota", "full")
+		if err := d.Write(ctx, mailbox, &db.Job{Apply: func(b *db.Batch) { b.Queue(addUsage.With(mailbox)) }}); err != nil {
+			t.Fatal(err)
+		}
+		const callers = 64
+		ids, results, committed := make([]db.ID, callers), make([]error, callers), make([]bool, callers)
+		var wg sync.WaitGroup
+		for i := range callers {
+			ids[i] = d.NewID()
+			wg.Go(func() {
+				var bytes int64
+				results[i] = d.Write(ctx, mailbox, &db.Job{
+					Guard: func(b *db.Batch) { b.Queue(use.With(mailbox, 10)).One(&bytes).Else(full) },
+					Apply: func(b *db.Batch) {
+						b.Queue(addAccount.With(ids[i], fmt.Sprint(i), fmt.Sprint(bytes)))
+						if i%8 == 7 {
+							b.Queue(breakRule.With(ids[i], "no such status")) // fails in the middle of the batch
+						}
+					},
+					AfterCommit: func() { committed[i] = true },
+				})
+			})
+		}
+		wg.Wait()
+		stored := 0
+		for i := range callers {
+			err := d.One(ctx, nameOf.With(ids[i]), new(string))
+			if there := err == nil; there != (results[i] == nil) || there != committed[i] {
+				t.Errorf("caller %d was told %v; stored %v, after commit %v", i, results[i], there, committed[i])
+			} else if there {
+				stored++
+			}
+			if i%8 == 7 && results[i] == nil {
+				t.Errorf("caller %d broke a rule and was told nothing", i)
+			}
+		}
+		var bytes, messages int64
+		if err := d.One(ctx, usage.With(mailbox), &bytes, &messages); err != nil {
+			t.Fatal(err)
+		}
+		if stored != 10 || bytes != 100 || messages != 10 {
+			t.Errorf("%d stored, usage %d bytes %d messages; want 10, 100, 10", stored, bytes, messages)
+		}
+	})
+}
+
+// A job that declines after it has changed something leaves no trace, and the
+// others of its batch are carried out.
+func TestWriteDeclineAfterChange(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, id := t.Context(), d.NewID()
+		gone := errors.New("gone")
+		err := d.Write(ctx, id, &db.Job{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, "x", "before")) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		var declined error
+		others := make([]db.ID, 20)
+		wg.Go(func() {
+			declined = d.Write(ctx, id, &db.Job{Guard: func(b *db.Batch) {
+				b.Queue(setName.With(id, "after"))
+				b.Queue(setName.With(db.ID(1), "nobody")).Else(gone)
+			}})
+		})
+		for i := range others {
+			others[i] = d.NewID()
+			wg.Go(func() {
+				if err := d.Write(ctx, id, &db.Job{Apply: func(b *db.Batch) {
+					b.Queue(addAccount.With(others[i], fmt.Sprint(i), "other"))
+				}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		var name string
+		if err := d.One(ctx, nameOf.With(id), &name); err != nil || name != "before" || !errors.Is(declined, gone) {
+			t.Errorf("name %q, %v; declined with %v", name, err, declined)
+		}
+		n := 0
+		if err := d.Each(ctx, accounts.With(0), func(r db.Row) error { n++; return r.Scan(new(db.ID), new(string)) }); err != nil || n != 21 {
+			t.Errorf("%d accounts, %v", n, err)
+		}
+	})
+}
+
+func TestWriteAfterClose(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, err := db.Open(t.Context(), db.Options{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Write(context.Background(), 1, &db.Job{}); !errors.Is(err, db.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestTenure(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, first := dbtest.Open(t, url)
+		if _, err := d.Join(t.Context(), "test", "another folder"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("a second process of one name joined: %v", err)
+		}
+		other, err := d.Join(t.Context(), "other", "another folder")
+		if err != nil || other.Number == first.Number {
+			t.Fatalf("node %d and %d, %v", first.Number, other.Number, err)
+		}
+		again, err := d.Join(t.Context(), "test", "test")
+		if err != nil {
+			t.Fatalf("the same folder's next process: %v", err)
+		}
+		was, _ := first.Tenure()
+		now, ok := again.Tenure()
+		ended, err := d.Ended(t.Context())
+		if err != nil || !ok || now == was || len(ended) != 1 || ended[0] != was {
+			t.Errorf("ended %v, want %v; now %v, %v", ended, was, now, err)
+		}
+		if err := d.Bury(t.Context(), was); err != nil {
+			t.Error(err)
+		}
+		if ended, err := d.Ended(t.Context()); err != nil || len(ended) != 0 {
+			t.Errorf("still ended: %v, %v", ended, err)
+		}
+	})
+}
+
+func TestDuty(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, first := dbtest.Open(t, url)
+		other, err := d.Join(t.Context(), "other", "folder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(n *db.Node) (has bool) {
+			if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+				var err error
+				has, err = n.Duty(t.Context(), tx, "numbering")
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return has
+		}
+		if !has(first) || has(other) || !has(first) {
+			t.Error("the duty is not the first one's alone")
+		}
+		if _, err := d.Join(t.Context(), "test", "test"); err != nil { // ends the first tenure
+			t.Fatal(err)
+		}
+		if !has(other) {
+			t.Error("nobody took the duty over")
+		}
+	})
+}

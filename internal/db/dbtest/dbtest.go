@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dbtest gives tests fresh databases of both engines.
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Each runs f on a fresh database of each engine, with its node joined.
+func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
+	t.Helper()
+	EachURL(t, func(t *testing.T, u string) {
+		d, _ := Open(t, u)
+		f(t, d)
+	})
+}
+
+// EachURL runs f with the URL of an empty database of each engine.
+func EachURL(t *testing.T, f func(t *testing.T, url string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
+}
+
+// SQLite returns the URL of a database file that doesn't exist yet.
+func SQLite(t testing.TB) string {
+	return "sqlite:" + filepath.Join(t.TempDir(), "mailstead.db")
+}
+
+// Postgres returns the URL of an empty database on the server that
+// MAILSTEAD_TEST_POSTGRES names. Without one the test fails: both engines are
+// always tested (script/with-postgres starts a server).
+func Postgres(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv("MAILSTEAD_TEST_POSTGRES")
+	if server == "" {
+		t.Fatal("MAILSTEAD_TEST_POSTGRES is not set: run the tests with `make test`, or a command with script/with-postgres")
+	}
+	name := "t_" + strings.ToLower(rand.Text())
+	admin(t, server, "CREATE DATABASE "+name)
+	t.Cleanup(func() { admin(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func admin(t testing.TB, server, statement string) {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, server)
+	if err != nil {
+		t.Fatalf("connecting to PostgreSQL: %v", err)
+	}
+	defer conn.Close(ctx) //nolint:errcheck // nothing to lose
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// Open opens a database, joins it as a node, and closes it with the test.
+func Open(t testing.TB, u string) (*db.DB, *db.Node) {
+	t.Helper()
+	d, err := db.Open(t.Context(), db.Options{
+		URL:   u,
+		Fatal: func(err error) { panic(fmt.Sprintf("fatal: %v", err)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("closing the database: %v", err)
+		}
+	})
+	n, err := d.Join(t.Context(), "test", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, n
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// ID names a row. Inside it is a compact integer in the order of time, so
+// that an index grows at its right edge: 41 bits of milliseconds since 2024,
+// 10 bits of node, 12 bits of sequence. Outside it is shown as a UUIDv7 (RFC 9562
+// §5.7) that is computed from it, so that no second, wide index is needed.
+// IDs are no secret: every look-up also tests the account.
+type ID int64
+
+const (
+	idEpoch  = 1704067200000 // 2024-01-01 in Unix milliseconds
+	nodeBits = 10
+	seqBits  = 12
+	maxNode  = 1<<nodeBits - 1
+	maxSeq   = 1<<seqBits - 1
+)
+
+// Time returns when the id was made, to the millisecond.
+func (id ID) Time() time.Time {
+	return time.UnixMilli(int64(id)>>(nodeBits+seqBits) + idEpoch).UTC()
+}
+
+// String returns the UUIDv7 form.
+func (id ID) String() string {
+	var b [36]byte
+	id.encode(&b)
+	return string(b[:])
+}
+
+// MarshalText returns the UUIDv7 form, so that ids stand in JSON as strings.
+func (id ID) MarshalText() ([]byte, error) {
+	var b [36]byte
+	id.encode(&b)
+	return b[:], nil
+}
+
+func (id ID) encode(dst *[36]byte) {
+	ms := uint64(id)>>(nodeBits+seqBits) + idEpoch
+	node := uint64(id) >> seqBits & maxNode
+	seq := uint64(id) & maxSeq
+	// 62 bits: the node, then bits that only this id gives.
+	low := node<<52 | mix(uint64(id))>>12
+	var u [16]byte
+	for i := range 6 {
+		u[i] = byte(ms >> (40 - 8*i))
+	}
+	u[6], u[7] = 0x70|byte(seq>>8), byte(seq)
+	for i := range 8 {
+		u[8+i] = byte(low >> (56 - 8*i))
+	}
+	u[8] = u[8]&0x3f | 0x80
+	hex.Encode(dst[0:8], u[0:4])
+	hex.Encode(dst[9:13], u[4:6])
+	hex.Encode(dst[14:18], u[6:8])
+	hex.Encode(dst[19:23], u[8:10])
+	hex.Encode(dst[24:36], u[10:16])
+	dst[8], dst[13], dst[18], dst[23] = '-', '-', '-', '-'
+}
+
+// ParseID reads the UUIDv7 form. Anything else, also a UUID that no ID gives,
+// is a fault.NotFound: nothing can have that id.
+func ParseID(s string) (ID, error) {
+	none := fault.New(fault.NotFound, "not_found", "There is nothing with this id.")
+	if len(s) != 36 {
+		return 0, none
+	}
+	var u [16]byte
+	for i, r := range [5][2]int{{0, 8}, {9, 13}, {14, 18}, {19, 23}, {24, 36}} {
+		at := [5]int{0, 4, 6, 8, 10}[i]
+		if _, err := hex.Decode(u[at:], []byte(s[r[0]:r[1]])); err != nil {
+			return 0, none
+		}
+	}
+	ms := uint64(0)
+	for i := range 6 {
+		ms = ms<<8 | uint64(u[i])
+	}
+	seq := uint64(u[6]&0x0f)<<8 | uint64(u[7])
+	node := uint64(u[8]&0x3f)<<4 | uint64(u[9])>>4
+	if ms < idEpoch || ms-idEpoch >= 1<<41 {
+		return 0, none
+	}
+	id := ID((ms-idEpoch)<<(nodeBits+seqBits) | node<<seqBits | seq)
+	if id.String() != s {
+		return 0, none
+	}
+	return id, nil
+}
+
+// mix is the finaliser of splitmix64: a bijection that spreads the bits.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// idSource makes IDs that no other node makes, rising within this one.
+type idSource struct {
+	mu   sync.Mutex
+	node int64
+	last int64 // milliseconds<<seqBits | sequence
+	now  func() time.Time
+}
+
+func (s *idSource) next() ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// When the clock stands or goes back, the sequence runs on into the
+	// milliseconds to come: ids stay unique and rising.
+	at := (s.now().UnixMilli() - idEpoch) << seqBits
+	s.last = max(at, s.last+1)
+	return ID(s.last>>seqBits<<(nodeBits+seqBits) | s.node<<seqBits | s.last&maxSeq)
+}
+
+// startAfter makes the source give only ids later than t.
+func (s *idSource) startAfter(node int64, t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node = node
+	s.last = max(s.last, (t.UnixMilli()-idEpoch)<<seqBits|maxSeq)
+}
+
+// Micros is how a time stands in a column: microseconds since 1970; the zero
+// time is 0.
+func Micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// Time is the reverse of Micros, in UTC.
+func Time(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"testing/fstest"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrate brings the schema up to date. Any node runs a migration, once:
+// PostgreSQL's session lock and SQLite's single writer see to it. Migrations
+// expand first and contract a release later, so that the binary one release
+// back still runs on the newer schema.
+func migrate(ctx context.Context, e Engine, conn *sql.DB) error {
+	texts, err := rendered(e)
+	if err != nil {
+		return err
+	}
+	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithTableName("schema_version")}
+	if e == Postgres {
+		locker, err := lock.NewPostgresSessionLocker()
+		if err != nil {
+			return err
+		}
+		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(locker))
+	}
+	p, err := goose.NewProvider(dialect, conn, texts, options...)
+	if err != nil {
+		return fmt.Errorf("reading the migrations: %w", err)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrating the database: %w", err)
+	}
+	return nil
+}
+
+// rendered returns the migrations with their fragments in the engine's words.
+func rendered(e Engine) (fs.FS, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	texts := fstest.MapFS{}
+	for _, name := range names {
+		text, err := migrations.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		texts[name[len("migrations/"):]] = &fstest.MapFile{Data: []byte(render(e, string(text)))}
+	}
+	return texts, nil
+}

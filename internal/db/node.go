@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Lease is how long a tenure lasts when its node can't renew it; it renews
+// every third of that.
+const Lease = 15 * time.Second
+
+// Node is this process as the database knows it. What a node has in hand
+// carries its tenure, and every outcome is conditional on that, so a node that
+// was cut off and replaced can't undo what its successor does.
+type Node struct {
+	db      *DB
+	Name    string
+	Number  int64
+	holder  string
+	current atomic.Pointer[tenure]
+}
+
+type tenure struct {
+	id ID
+	// safe is until when, on this machine's monotonic clock, the node may
+	// start something: two thirds of the lease, so that it has ended
+	// before others take over.
+	safe time.Time
+}
+
+var (
+	nodeAdd = SQL(`INSERT INTO node (id, name, seen_at)
+		SELECT COALESCE(MAX(id), 0) + 1, $1, 0 FROM node WHERE true
+		ON CONFLICT (name) DO NOTHING`)
+	nodeSeen = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END
+		WHERE name = $1 RETURNING id, seen_at`)
+	tenureEnd = SQL(`UPDATE tenure SET expires_at = 0 WHERE node = $1 AND holder = $2 AND expires_at > 0`)
+	tenureAdd = SQL(`INSERT INTO tenure (id, node, holder, expires_at)
+		SELECT $1, $2, $3, {now} + $4
+		WHERE NOT EXISTS (SELECT 1 FROM tenure WHERE node = $2 AND expires_at > {now})`)
+	tenureRenew = SQL(`UPDATE tenure SET expires_at = {now} + $2 WHERE id = $1 AND expires_at > {now}`)
+	tenureDead  = SQL(`SELECT id FROM tenure WHERE expires_at <= {now} ORDER BY id`)
+	tenureBury  = SQL(`DELETE FROM tenure WHERE id = $1 AND expires_at <= {now}`)
+)
+
+// Join begins a tenure under a node's name. holder names the data folder that
+// the process has locked: it proves that a former process of the same folder
+// is gone, whatever its lease says. A fault.Conflict says that another
+// process runs under this name.
+func (d *DB) Join(ctx context.Context, name, holder string) (*Node, error) {
+	n := &Node{db: d, Name: name, holder: holder}
+	if err := n.begin(ctx); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Node) begin(ctx context.Context) error {
+	var t *tenure
+	err := n.db.Tx(ctx, func(tx *Tx) error {
+		if _, err := tx.Exec(ctx, nodeAdd.With(n.Name)); err != nil {
+			return err
+		}
+		// This update also makes two processes of one name take turns.
+		var seen int64
+		if err := tx.One(ctx, nodeSeen.With(n.Name), &n.Number, &seen); err != nil {
+			return err
+		}
+		if n.Number > maxNode {
+			return fmt.Errorf("there can be %d nodes at most", maxNode)
+		}
+		n.db.ids.startAfter(n.Number, Time(seen))
+		if _, err := tx.Exec(ctx, tenureEnd.With(n.Number, n.holder)); err != nil {
+			return err
+		}
+		t = &tenure{id: n.db.NewID(), safe: time.Now().Add(Lease * 2 / 3)}
+		added, err := tx.Exec(ctx, tenureAdd.With(t.id, n.Number, n.holder, Lease.Microseconds()))
+		if err == nil && added == 0 {
+			err = fault.New(fault.Conflict, "node_in_use",
+				"Another process runs as node %q. Give this one another name (--node), or wait %s if that one has just ended.", n.Name, Lease)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("joining as node %s: %w", n.Name, err)
+	}
+	n.current.Store(t)
+	return nil
+}
+
+// Tenure returns the id that marks what this node has in hand, and whether it
+// may start something now.
+func (n *Node) Tenure() (ID, bool) {
+	t := n.current.Load()
+	return t.id, time.Now().Before(t.safe)
+}
+
+// Keep renews the tenure until ctx ends, and then ends it, so that others
+// take over at once. A tenure that was lost is replaced by a new one.
+func (n *Node) Keep(ctx context.Context) error {
+	tick := time.NewTicker(Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Lease/3)
+			defer cancel()
+			return n.db.Tx(ctx, func(tx *Tx) error {
+				_, err := tx.Exec(ctx, tenureEnd.With(n.Number, n.holder))
+				return err
+			})
+		case <-tick.C:
+		}
+		if err := n.renew(ctx); err != nil && ctx.Err() == nil {
+			n.db.log.Error("the node's lease could not be renewed", "node", n.Name, "error", err)
+		}
+	}
+}
+
+func (n *Node) renew(ctx context.Context) error {
+	t := n.current.Load()
+	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, Lease/3)
+	defer cancel()
+	lost := false
+	err := n.db.Tx(ctx, func(tx *Tx) error {
+		var seen int64
+		if err := tx.One(ctx, nodeSeen.With(n.Name), &n.Number, &seen); err != nil {
+			return err
+		}
+		renewed, err := tx.Exec(ctx, tenureRenew.With(t.id, Lease.Microseconds()))
+		lost = renewed == 0
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case lost:
+		return errors.Join(errors.New("it had run out"), n.begin(ctx))
+	}
+	n.current.Store(&tenure{id: t.id, safe: asked.Add(Lease * 2 / 3)})
+	return nil
+}
+
+// Ended lists the tenures whose work others may take over.
+func (d *DB) Ended(ctx context.Context) ([]ID, error) {
+	return All(ctx, d, tenureDead.With(), func(r Row) (id ID, err error) { return id, r.Scan(&id) })
+}
+
+// Bury forgets an ended tenure once nothing carries its id any more.
+func (d *DB) Bury(ctx context.Context, id ID) error {
+	return d.Tx(ctx, func(tx *Tx) error {
+		_, err := tx.Exec(ctx, tenureBury.With(id))
+		return err
+	})
+}
+
+var dutyTake = SQL(`INSERT INTO duty (name, tenure, fence, expires_at) VALUES ($1, $2, 1, {now} + $3)
+	ON CONFLICT (name) DO UPDATE SET tenure = excluded.tenure, expires_at = excluded.expires_at,
+		fence = duty.fence + CASE WHEN duty.tenure = excluded.tenure THEN 0 ELSE 1 END
+	WHERE duty.tenure = excluded.tenure OR duty.expires_at <= {now}
+		OR NOT EXISTS (SELECT 1 FROM tenure WHERE id = duty.tenure AND expires_at > {now})`)
+
+// Duty takes or keeps a work that one node at a time does for all, for the
+// length of a lease. Called first in the transaction that does the work, it
+// fences it: the row stays locked until the commit. It returns false when
+// another node has it.
+func (n *Node) Duty(ctx context.Context, tx *Tx, name string) (bool, error) {
+	id, ok := n.Tenure()
+	if !ok {
+		return false, nil
+	}
+	taken, err := tx.Exec(ctx, dutyTake.With(name, id, Lease.Microseconds()))
+	return taken == 1, err
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import "strings"
+
+// Query is one SQL text that serves both engines. Queries are package-level
+// values made with SQL, so that a test can read every one of them from the
+// source and run EXPLAIN on both engines.
+type Query struct {
+	sqlite, postgres string
+	reads            bool // a plain SELECT, which changes nothing
+}
+
+// SQL makes a query from one text with $1…$n placeholders. Where the engines
+// need other words, the text holds a fragment: {blob}, {id}, {clustered},
+// {hot}, {skip_locked}, {for_update}, {now} (see fragments).
+func SQL(text string) *Query {
+	return &Query{
+		sqlite:   render(SQLite, text),
+		postgres: render(Postgres, text),
+		reads:    strings.HasPrefix(strings.TrimSpace(text), "SELECT"),
+	}
+}
+
+// With binds arguments, giving a statement that can be run. Times are passed
+// as microseconds (Micros), ids as ID.
+func (q *Query) With(args ...any) Statement { return Statement{query: q, args: args} }
+
+// Statement is a query with its arguments.
+type Statement struct {
+	query *Query
+	args  []any
+}
+
+func (q *Query) text(e Engine) string {
+	if e == SQLite {
+		return q.sqlite
+	}
+	return q.postgres
+}
+
+// fragments are the few words in which the two engines differ.
+var fragments = [2]*strings.Replacer{
+	SQLite: strings.NewReplacer(
+		"{blob}", "BLOB",
+		"{id}", "INTEGER PRIMARY KEY",
+		"{clustered}", "WITHOUT ROWID",
+		"{hot}", "",
+		"{skip_locked}", "",
+		"{for_update}", "",
+		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+	),
+	Postgres: strings.NewReplacer(
+		"{blob}", "BYTEA",
+		"{id}", "BIGINT PRIMARY KEY",
+		"{clustered}", "",
+		"{hot}", "WITH (fillfactor = 50)",
+		"{skip_locked}", "FOR UPDATE SKIP LOCKED",
+		"{for_update}", "FOR UPDATE",
+		"{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT",
+	),
+}
+
+func render(e Engine, text string) string { return fragments[e].Replace(text) }

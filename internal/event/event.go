@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package event keeps what happened. An event is written in the transaction
+// of what happened, without a place in the order: on PostgreSQL ids are not
+// commit order, and a reader with a cursor over them would lose events. The
+// sequencer numbers committed events afterwards, and everybody reads by that
+// position, so each gets every event once.
+package event
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// The kinds of event that an application can subscribe to (interface
+// specification, section 6).
+const (
+	InboundEmail      = "inbound_email"
+	DeliveryStatus    = "delivery_status"
+	Bounce            = "bounce"
+	Complaint         = "complaint"
+	DomainVerified    = "domain_verified"
+	MailboxCreated    = "mailbox_created"
+	MigrationComplete = "migration_complete"
+	RateLimitWarning  = "rate_limit_warning"
+)
+
+// Kinds lists all of them.
+var Kinds = [...]string{InboundEmail, DeliveryStatus, Bounce, Complaint, DomainVerified, MailboxCreated, MigrationComplete, RateLimitWarning}
+
+// New is an event about to be recorded.
+type New struct {
+	Account db.ID
+	Kind    string
+	Message db.ID // the outbound message it is about; 0 for none
+	Data    any   // becomes the JSON object `data`
+}
+
+// Event is a recorded event.
+type Event struct {
+	ID        db.ID           `json:"id"`
+	Type      string          `json:"type"`
+	Timestamp time.Time       `json:"timestamp"`
+	Version   int             `json:"version"`
+	Account   db.ID           `json:"account_id"`
+	Data      json.RawMessage `json:"data"`
+	Position  int64           `json:"-"`
+}
+
+// Log records and lists events. It wakes signal.Stream of an account when its
+// events got their positions.
+type Log struct {
+	DB   *db.DB
+	Node *db.Node
+	Hub  *signal.Hub
+	Now  func() time.Time
+}
+
+
+var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, created_at) VALUES ($1, $2, $3, $4, $5, $6)`)
+
+func (l *Log) statement(e New) (db.Statement, error) {
+	data, err := json.Marshal(e.Data)
+	if err != nil {
+		return db.Statement{}, fmt.Errorf("writing the data of a %s event: %w", e.Kind, err)
+	}
+	return insert.With(l.DB.NewID(), e.Account, e.Kind, e.Message, string(data), db.Micros(l.Now())), nil
+}
+
+// Prepare makes the statement that records e, for a job of a write lane: the
+// same statement each time the job runs. The job's AfterCommit calls Wake.
+func (l *Log) Prepare(e New) (db.Statement, error) { return l.statement(e) }
+
+// Record writes e in the caller's transaction.
+func (l *Log) Record(ctx context.Context, tx *db.Tx, e New) error {
+	s, err := l.statement(e)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, s); err != nil {
+		return err
+	}
+	tx.AfterCommit(l.Wake)
+	return nil
+}
+
+// Wake tells the sequencer that there is something to number.
+func (l *Log) Wake() { l.Hub.Wake(signal.Key{Kind: signal.Event}) }
+
+// Filter chooses events of an account.
+type Filter struct {
+	Kinds   []string
+	Message db.ID // 0 for all
+	After   int64 // position; 0 from the beginning
+	Before  int64 // position; 0 for no bound. With Before the newest come first
+	Limit   int
+}
+
+var (
+	listAfter = db.SQL(`SELECT position, id, kind, data, created_at FROM event
+		WHERE account = $1 AND position IS NOT NULL AND position > $2
+			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %') AND ($4 = 0 OR message = $4)
+		ORDER BY position LIMIT $5`)
+	listBefore = db.SQL(`SELECT position, id, kind, data, created_at FROM event
+		WHERE account = $1 AND position IS NOT NULL AND position < $2
+			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %') AND ($4 = 0 OR message = $4)
+		ORDER BY position DESC LIMIT $5`)
+	one = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, created_at FROM event WHERE id = $1 AND account = $2`)
+)
+
+// List returns an account's numbered events: in order after a position, or
+// newest first before one.
+func (l *Log) List(ctx context.Context, account db.ID, f Filter) ([]Event, error) {
+	kinds := ""
+	if len(f.Kinds) > 0 {
+		kinds = " " + strings.Join(f.Kinds, " ") + " "
+	}
+	q, from := listAfter, f.After
+	if f.Before > 0 {
+		q, from = listBefore, f.Before
+	}
+	return db.All(ctx, l.DB, q.With(account, from, kinds, f.Message, f.Limit), scan(account))
+}
+
+// Get returns one event of an account, or fault.NotFound.
+func (l *Log) Get(ctx context.Context, account, id db.ID) (Event, error) {
+	found, err := db.All(ctx, l.DB, one.With(id, account), scan(account))
+	if err != nil {
+		return Event{}, err
+	}
+	if len(found) == 0 {
+		return Event{}, fault.New(fault.NotFound, "not_found", "There is no event with this id.")
+	}
+	return found[0], nil
+}
+
+func scan(account db.ID) func(db.Row) (Event, error) {
+	return func(r db.Row) (Event, error) {
+		e := Event{Account: account, Version: 1}
+		var data string
+		var at int64
+		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &at)
+		e.Data, e.Timestamp = json.RawMessage(data), db.Time(at)
+		return e, err
+	}
+}
