@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+// Address is a mailbox of a header (RFC 5322 §3.4).
+type Address struct {
+	Name   string // display name as UTF-8; often empty
+	Local  string // without quotes; may hold anything in mail from outside
+	Domain string // empty if the address has none
+}
+
+// String returns local@domain.
+func (a Address) String() string {
+	if a.Domain == "" {
+		return a.Local
+	}
+	return a.Local + "@" + a.Domain
+}
+
+// ParseAddresses reads an address list, such as a To field's value. It takes
+// what it can read and stops after MaxAddresses; groups give their members.
+func ParseAddresses(value []byte) []Address {
+	var list []Address
+	p := addressParser{in: value}
+	for {
+		switch p.next() {
+		case noAddress:
+			return list
+		case anAddress:
+			list = append(list, Address{DecodeWords(string(p.name)), string(p.local), string(p.domain)})
+		}
+	}
+}
+
+// Addresses returns the addresses of all fields called name.
+func (h Header) Addresses(name string) []Address {
+	var list []Address
+	for f := range h.Fields() {
+		if f.Is(name) && len(list) < MaxAddresses {
+			list = append(list, ParseAddresses(f.Value)...)
+		}
+	}
+	return list[:min(len(list), MaxAddresses)]
+}
+
+type addressKind int
+
+const (
+	noAddress addressKind = iota // the end
+	anAddress
+	groupStart // its name is in addressParser.name
+	groupEnd
+)
+
+// addressParser goes through an address list in one pass. The fields are
+// those of the address found last, and are overwritten by the next.
+type addressParser struct {
+	in                  []byte
+	pos, count          int
+	inGroup             bool
+	name, local, domain []byte
+	words               []byte
+}
+
+func (p *addressParser) next() addressKind {
+	for {
+		for p.pos < len(p.in) && (isSpace(p.in[p.pos]) || p.in[p.pos] == ',') {
+			p.pos++
+		}
+		if p.pos == len(p.in) || p.count >= MaxAddresses {
+			p.pos = len(p.in)
+			if p.inGroup {
+				p.inGroup = false
+				return groupEnd
+			}
+			return noAddress
+		}
+		if p.in[p.pos] == ';' {
+			p.pos++
+			if p.inGroup {
+				p.inGroup = false
+				return groupEnd
+			}
+			continue
+		}
+		if k := p.item(); k != noAddress {
+			p.count++
+			return k
+		}
+	}
+}
+
+// item reads one address or the start of a group.
+func (p *addressParser) item() addressKind {
+	p.name, p.local, p.domain, p.words = p.name[:0], nil, nil, p.words[:0]
+	at, space := -1, false
+	for p.pos < len(p.in) {
+		c := p.in[p.pos]
+		switch {
+		case isSpace(c):
+			space = true
+			p.pos++
+			continue
+		case c == ',' || c == ';':
+			return p.bare(at)
+		case c == '(':
+			p.name = p.comment(p.name)
+			space = true
+			continue
+		case c == '<':
+			p.name = append(p.name[:0], p.words...)
+			return p.angle()
+		case c == ':' && !p.inGroup && at < 0:
+			p.pos++
+			p.inGroup = true
+			p.name = append(p.name[:0], p.words...)
+			return groupStart
+		}
+		if n := len(p.words); space && n > 0 && c != '@' && c != '.' && p.words[n-1] != '@' && p.words[n-1] != '.' {
+			p.words = append(p.words, ' ')
+		}
+		space = false
+		switch c {
+		case '"':
+			p.words = p.quoted(p.words)
+		case '@':
+			at = len(p.words)
+			fallthrough
+		default:
+			p.words = append(p.words, c)
+			p.pos++
+		}
+	}
+	return p.bare(at)
+}
+
+// bare ends an address without angle brackets; its name may be a comment.
+func (p *addressParser) bare(at int) addressKind {
+	if at < 0 {
+		p.local = p.words
+	} else {
+		p.local, p.domain = p.words[:at], p.words[at+1:]
+	}
+	if len(p.local)+len(p.domain) == 0 {
+		return noAddress
+	}
+	return anAddress
+}
+
+// angle reads <route:local@domain> and skips to the end of the item.
+func (p *addressParser) angle() addressKind {
+	p.pos++
+	p.skipRoute()
+	p.words = p.words[:0]
+	at := -1
+loop:
+	for p.pos < len(p.in) {
+		c := p.in[p.pos]
+		switch {
+		case c == '>' || c == ',':
+			break loop
+		case c == '(':
+			p.comment(nil)
+		case c == '"':
+			p.words = p.quoted(p.words)
+		case isSpace(c) || c == '<':
+			p.pos++
+		default:
+			if c == '@' {
+				at = len(p.words)
+			}
+			p.words = append(p.words, c)
+			p.pos++
+		}
+	}
+	for p.pos < len(p.in) && p.in[p.pos] != ',' && p.in[p.pos] != ';' {
+		if p.in[p.pos] == '(' {
+			p.comment(nil)
+		} else {
+			p.pos++
+		}
+	}
+	if p.bare(at) == noAddress && len(p.name) == 0 {
+		return noAddress
+	}
+	return anAddress
+}
+
+// skipRoute skips the obsolete @a,@b: (RFC 5322 §4.4).
+func (p *addressParser) skipRoute() {
+	for p.pos < len(p.in) && isSpace(p.in[p.pos]) {
+		p.pos++
+	}
+	if p.pos == len(p.in) || p.in[p.pos] != '@' {
+		return
+	}
+	for i := p.pos; i < len(p.in); i++ {
+		switch c := p.in[i]; {
+		case c == ':':
+			p.pos = i + 1
+			return
+		case c == '>' || c == '"' || c == '<':
+			return
+		}
+	}
+}
+
+// quoted appends the content of the quoted string at pos.
+func (p *addressParser) quoted(dst []byte) []byte {
+	for p.pos++; p.pos < len(p.in); p.pos++ {
+		c := p.in[p.pos]
+		if c == '"' {
+			p.pos++
+			return dst
+		}
+		if c == '\\' && p.pos+1 < len(p.in) {
+			p.pos++
+			c = p.in[p.pos]
+		}
+		if c != '\r' && c != '\n' && c != 0 {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// comment returns the content of the comment at pos, in dst.
+func (p *addressParser) comment(dst []byte) []byte {
+	n := commentLength(p.in[p.pos:])
+	c := p.in[p.pos : p.pos+n]
+	p.pos += n
+	c = c[1:]
+	if len(c) > 0 && c[len(c)-1] == ')' {
+		c = c[:len(c)-1]
+	}
+	dst = dst[:0]
+	for i := 0; i < len(c); i++ {
+		if c[i] == '\\' && i+1 < len(c) {
+			i++
+		}
+		if c[i] != '\r' && c[i] != '\n' && c[i] != 0 {
+			dst = append(dst, c[i])
+		}
+	}
+	return dst
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/emersion/go-message/charset"
+	"golang.org/x/text/encoding/charmap"
+)
+
+// DecodeWords returns a header text as UTF-8 with its encoded words (RFC
+// 2047) decoded. It is lenient: bytes that are no UTF-8 are read as
+// windows-1252, words with an unknown charset likewise, broken words stay.
+// Control characters become spaces.
+func DecodeWords(s string) string {
+	if isPlain(s) && !strings.Contains(s, "=?") {
+		return s
+	}
+	var out strings.Builder
+	var open []byte // bytes of adjacent words of one charset: characters may be split among them
+	openCharset := ""
+	flush := func() {
+		if open != nil {
+			out.WriteString(toUTF8(openCharset, open))
+			open = nil
+		}
+	}
+	for s != "" {
+		i := strings.Index(s, "=?")
+		if i < 0 {
+			break
+		}
+		cs, data, n := encodedWord(s[i:])
+		if n == 0 {
+			flush()
+			out.WriteString(toUTF8("", []byte(s[:i+2])))
+			s = s[i+2:]
+			continue
+		}
+		if gap := s[:i]; open == nil || strings.Trim(gap, " \t\r\n") != "" {
+			flush()
+			out.WriteString(toUTF8("", []byte(gap)))
+		}
+		if open != nil && !strings.EqualFold(cs, openCharset) {
+			flush()
+		}
+		if open == nil {
+			open, openCharset = []byte{}, cs
+		}
+		open = append(open, data...)
+		s = s[i+n:]
+	}
+	flush()
+	out.WriteString(toUTF8("", []byte(s)))
+	return cleanText(out.String())
+}
+
+// encodedWord reads the encoded word that s starts with. n is its length, 0
+// if there is none.
+func encodedWord(s string) (cs string, data []byte, n int) {
+	const most = 4096
+	head := s[:min(len(s), most)]
+	cs, rest, ok := strings.Cut(head[2:], "?")
+	if !ok || cs == "" || strings.ContainsAny(cs, " \t\"()<>") || len(rest) < 2 || rest[1] != '?' {
+		return "", nil, 0
+	}
+	cs, _, _ = strings.Cut(cs, "*") // RFC 2231 §5: a language
+	text, _, ok := strings.Cut(rest[2:], "?=")
+	if !ok {
+		return "", nil, 0
+	}
+	n = len(head) - len(rest) + 2 + len(text) + 2
+	switch rest[0] {
+	case 'q', 'Q':
+		return cs, decodeQ(text), n
+	case 'b', 'B':
+		return cs, decodeB(text), n
+	}
+	return "", nil, 0
+}
+
+func decodeQ(s string) []byte {
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '_':
+			out = append(out, ' ')
+		case c == '=' && i+2 < len(s) && fromHex(s[i+1]) >= 0 && fromHex(s[i+2]) >= 0:
+			out = append(out, byte(fromHex(s[i+1])<<4|fromHex(s[i+2])))
+			i += 2
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func decodeB(s string) []byte {
+	clean := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if base64Value(s[i]) >= 0 {
+			clean = append(clean, s[i])
+		}
+	}
+	if len(clean)%4 == 1 {
+		clean = clean[:len(clean)-1]
+	}
+	out := make([]byte, len(clean))
+	n, _ := base64.RawStdEncoding.Decode(out, clean)
+	return out[:n]
+}
+
+// toUTF8 reads b in the charset; in an unknown one, as UTF-8 if it is that,
+// else as windows-1252.
+func toUTF8(cs string, b []byte) string {
+	switch strings.ToLower(cs) {
+	case "", "utf-8", "utf8", "us-ascii", "ascii", "unknown-8bit":
+		if utf8.Valid(b) {
+			return string(b)
+		}
+	default:
+		if r, err := charset.Reader(cs, bytes.NewReader(b)); err == nil {
+			if out, err := io.ReadAll(r); err == nil {
+				return string(out)
+			}
+		}
+		if utf8.Valid(b) {
+			return string(b)
+		}
+	}
+	out, err := charmap.Windows1252.NewDecoder().Bytes(b)
+	if err != nil {
+		return strings.ToValidUTF8(string(b), "\uFFFD")
+	}
+	return string(out)
+}
+
+// cleanText makes s fit for a list: valid UTF-8 on one line.
+func cleanText(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// isPlain reports whether s is printable ASCII.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/emersion/go-message/charset"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/transform"
+)
+
+// Decode returns the content of the part, whose body is read from r, with its
+// transfer encoding undone. Broken base64 and quoted-printable are read as
+// far as they make sense; the only errors are r's. Memory is bounded.
+func (p *Part) Decode(r io.Reader) io.Reader {
+	switch p.Encoding {
+	case "base64":
+		return &base64Reader{r: r}
+	case "quoted-printable":
+		return &qpReader{r: bufio.NewReader(r)}
+	}
+	return r
+}
+
+// Text returns at most limit bytes of the part's content as UTF-8, whose body
+// is read from r. What the charset cannot say becomes U+FFFD.
+func (p *Part) Text(r io.Reader, limit int64) io.Reader {
+	// A character takes at least a quarter of the bytes that it takes in UTF-8.
+	r = io.LimitReader(p.Decode(r), 4*limit)
+	cs := strings.ToLower(p.Param("charset"))
+	switch cs {
+	case "", "utf-8", "utf8", "us-ascii", "ascii":
+		r = transform.NewReader(r, lenientUTF8{})
+	default:
+		if cr, err := charset.Reader(cs, r); err == nil {
+			r = cr
+		} else {
+			r = transform.NewReader(r, lenientUTF8{})
+		}
+	}
+	return io.LimitReader(r, limit)
+}
+
+// lenientUTF8 passes UTF-8 on, and reads any other byte as windows-1252.
+type lenientUTF8 struct{ transform.NopResetter }
+
+// Transform is that of transform.Transformer.
+func (lenientUTF8) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
+	for nSrc < len(src) {
+		if !atEOF && !utf8.FullRune(src[nSrc:]) {
+			return nDst, nSrc, transform.ErrShortSrc
+		}
+		r, size := utf8.DecodeRune(src[nSrc:])
+		if r == utf8.RuneError && size == 1 {
+			r = charmap.Windows1252.DecodeByte(src[nSrc])
+		}
+		if nDst+utf8.RuneLen(r) > len(dst) {
+			return nDst, nSrc, transform.ErrShortDst
+		}
+		nDst += utf8.EncodeRune(dst[nDst:], r)
+		nSrc += size
+	}
+	return nDst, nSrc, nil
+}
+
+// base64Reader skips what is not of the alphabet; padding ends a piece, after
+// which another may follow.
+type base64Reader struct {
+	r    io.Reader
+	err  error
+	acc  uint32 // the last bits bits are not out yet
+	bits uint
+	in   [4096]byte
+	buf  [3076]byte
+	out  []byte
+}
+
+// Read is that of io.Reader.
+func (b *base64Reader) Read(p []byte) (int, error) {
+	for len(b.out) == 0 {
+		if b.err != nil {
+			return 0, b.err
+		}
+		var n int
+		n, b.err = b.r.Read(b.in[:])
+		b.out = b.buf[:0]
+		for _, c := range b.in[:n] {
+			v := base64Value(c)
+			if v < 0 {
+				if c == '=' {
+					b.bits = 0
+				}
+				continue
+			}
+			b.acc = b.acc<<6 | uint32(v)
+			if b.bits += 6; b.bits >= 8 {
+				b.bits -= 8
+				b.out = append(b.out, byte(b.acc>>b.bits))
+			}
+		}
+	}
+	n := copy(p, b.out)
+	b.out = b.out[n:]
+	return n, nil
+}
+
+// base64Value returns the six bits that c stands for, or -1.
+func base64Value(c byte) int {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return int(c - 'A')
+	case c >= 'a' && c <= 'z':
+		return int(c-'a') + 26
+	case c >= '0' && c <= '9':
+		return int(c-'0') + 52
+	case c == '+':
+		return 62
+	case c == '/':
+		return 63
+	}
+	return -1
+}
+
+// qpReader decodes quoted-printable (RFC 2045 §6.7): white space before a
+// line end is dropped, a broken escape stays as it is.
+type qpReader struct {
+	r   *bufio.Reader
+	buf []byte
+	out []byte // what of buf is still to be read
+	err error
+	gap []byte // white space that counts only if the line goes on
+}
+
+// Read is that of io.Reader.
+func (q *qpReader) Read(p []byte) (int, error) {
+	for len(q.out) == 0 {
+		if q.err != nil {
+			return 0, q.err
+		}
+		var piece []byte
+		piece, q.err = q.r.ReadSlice('\n')
+		if errors.Is(q.err, bufio.ErrBufferFull) {
+			q.err = nil
+			piece = q.complete(piece)
+		}
+		q.decode(piece)
+	}
+	n := copy(p, q.out)
+	q.out = q.out[n:]
+	return n, nil
+}
+
+// complete reads on where an escape or a line end would be cut in two.
+func (q *qpReader) complete(piece []byte) []byte {
+	for range 3 {
+		n := len(piece)
+		if piece[n-1] != '=' && piece[n-2] != '=' && piece[n-1] != '\r' {
+			break
+		}
+		c, err := q.r.ReadByte()
+		if err != nil {
+			q.err = err
+			break
+		}
+		piece = append(piece[:n:n], c)
+	}
+	return piece
+}
+
+// decode decodes a line, or a piece of a long one, into q.out.
+func (q *qpReader) decode(line []byte) {
+	out := q.buf[:0]
+	defer func() { q.out, q.buf = out, out }()
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case c == ' ' || c == '\t':
+			if len(q.gap) < maxLine {
+				q.gap = append(q.gap, c)
+				continue
+			}
+		case c == '\n' || c == '\r' && i+1 < len(line) && line[i+1] == '\n':
+			q.gap = q.gap[:0]
+		case c == '=' && softBreak(line[i+1:]):
+			out = append(out, q.gap...)
+			q.gap = q.gap[:0]
+			return
+		case c == '=' && i+2 < len(line) && fromHex(line[i+1]) >= 0 && fromHex(line[i+2]) >= 0:
+			c = byte(fromHex(line[i+1])<<4 | fromHex(line[i+2]))
+			i += 2
+		}
+		if len(q.gap) > 0 {
+			out = append(out, q.gap...)
+			q.gap = q.gap[:0]
+		}
+		out = append(out, c)
+	}
+}
+
+// softBreak reports whether nothing but white space and a line end follows a "=".
+func softBreak(rest []byte) bool {
+	for _, c := range rest {
+		if !isSpace(c) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import "time"
+
+const emptyEnvelope = "(NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL)"
+
+// envelopeField says which field of an envelope a header field is.
+type envelopeField int
+
+const (
+	noEnvelopeField envelopeField = iota
+	fieldDate
+	fieldSubject
+	fieldInReplyTo
+	fieldMessageID
+	fieldFrom
+	fieldSender
+	fieldReplyTo
+	fieldTo
+	fieldCc
+	fieldBcc
+	envelopeFields
+)
+
+func envelopeFieldOf(name []byte) envelopeField {
+	switch len(name) {
+	case 2:
+		if equalFold(name, "to") {
+			return fieldTo
+		}
+		if equalFold(name, "cc") {
+			return fieldCc
+		}
+	case 3:
+		if equalFold(name, "bcc") {
+			return fieldBcc
+		}
+	case 4:
+		if equalFold(name, "date") {
+			return fieldDate
+		}
+		if equalFold(name, "from") {
+			return fieldFrom
+		}
+	case 6:
+		if equalFold(name, "sender") {
+			return fieldSender
+		}
+	case 7:
+		if equalFold(name, "subject") {
+			return fieldSubject
+		}
+	case 8:
+		if equalFold(name, "reply-to") {
+			return fieldReplyTo
+		}
+	case 10:
+		if equalFold(name, "message-id") {
+			return fieldMessageID
+		}
+	case 11:
+		if equalFold(name, "in-reply-to") {
+			return fieldInReplyTo
+		}
+	}
+	return noEnvelopeField
+}
+
+// AppendEnvelope appends the ENVELOPE of a message with this header in IMAP's
+// wire form (RFC 3501 §7.4.2). Of Date, Subject, In-Reply-To and Message-ID
+// the first field counts; addresses of repeated fields are put together.
+func AppendEnvelope(dst []byte, h Header) []byte {
+	var first [envelopeFields][]byte
+	more := false // some address field is repeated
+	for rest := []byte(h); ; {
+		f, next, ok := nextField(rest)
+		if !ok {
+			break
+		}
+		rest = next
+		switch k := envelopeFieldOf(f.Name); {
+		case k == noEnvelopeField:
+		case first[k] == nil:
+			first[k] = f.Value
+		default:
+			more = true
+		}
+	}
+	var p addressParser
+	var scratch [256]byte
+	text := func(k envelopeField) {
+		if first[k] == nil {
+			dst = append(dst, "NIL"...)
+			return
+		}
+		dst = AppendString(dst, unfold(scratch[:0], first[k]))
+	}
+	addresses := func(k envelopeField) bool {
+		start := len(dst)
+		dst = append(dst, '(')
+		budget := MaxAddresses
+		if !more {
+			dst, budget = p.appendList(dst, first[k], budget)
+		} else {
+			for f := range h.Fields() {
+				if envelopeFieldOf(f.Name) == k && budget > 0 {
+					dst, budget = p.appendList(dst, f.Value, budget)
+				}
+			}
+		}
+		if budget == MaxAddresses {
+			dst = append(dst[:start], "NIL"...)
+			return false
+		}
+		dst = append(dst, ')')
+		return true
+	}
+	dst = append(dst, '(')
+	text(fieldDate)
+	dst = append(dst, ' ')
+	text(fieldSubject)
+	dst = append(dst, ' ')
+	from := len(dst)
+	addresses(fieldFrom)
+	fromEnd := len(dst)
+	for k := fieldSender; k < envelopeFields; k++ {
+		dst = append(dst, ' ')
+		start := len(dst)
+		if !addresses(k) && k <= fieldReplyTo {
+			dst = append(dst[:start], dst[from:fromEnd]...)
+		}
+	}
+	dst = append(dst, ' ')
+	text(fieldInReplyTo)
+	dst = append(dst, ' ')
+	text(fieldMessageID)
+	return append(dst, ')')
+}
+
+// appendList appends the addresses of value, and returns how many of the
+// budget are left.
+func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) {
+	p.in, p.pos, p.count, p.inGroup = value, 0, MaxAddresses-budget, false
+	for {
+		k := p.next()
+		switch k {
+		case noAddress:
+			return dst, MaxAddresses - p.count
+		case groupStart:
+			dst = append(dst, "(NIL NIL "...)
+			dst = AppendString(dst, p.name)
+			dst = append(dst, " NIL)"...)
+		case groupEnd:
+			dst = append(dst, "(NIL NIL NIL NIL)"...)
+		case anAddress:
+			dst = append(dst, '(')
+			dst = appendNString(dst, p.name)
+			dst = append(dst, " NIL "...)
+			dst = AppendString(dst, p.local)
+			dst = append(dst, ' ')
+			// NIL for the host would mean a group.
+			dst = AppendString(dst, p.domain)
+			dst = append(dst, ')')
+		}
+	}
+}
+
+// Envelope is what lists and searches show of a message, as UTF-8.
+type Envelope struct {
+	Date      time.Time // zero if there is none that can be read
+	Subject   string
+	From      []Address
+	Sender    []Address // From if there is none
+	ReplyTo   []Address // From if there is none
+	To        []Address
+	Cc        []Address
+	Bcc       []Address
+	InReplyTo []string // Message-IDs with their angle brackets
+	MessageID string
+}
+
+// Envelope reads the envelope fields, leniently, decoded.
+func (h Header) Envelope() Envelope {
+	e := Envelope{
+		Subject: h.Decoded("Subject"), From: h.Addresses("From"), Sender: h.Addresses("Sender"),
+		ReplyTo: h.Addresses("Reply-To"), To: h.Addresses("To"), Cc: h.Addresses("Cc"), Bcc: h.Addresses("Bcc"),
+		InReplyTo: ParseMessageIDs(h.Text("In-Reply-To")), MessageID: h.MessageID(),
+	}
+	if t, ok := ParseDate(h.Text("Date")); ok {
+		e.Date = t
+	}
+	if e.Sender == nil {
+		e.Sender = e.From
+	}
+	if e.ReplyTo == nil {
+		e.ReplyTo = e.From
+	}
+	return e
+}

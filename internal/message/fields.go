@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import "bytes"
+
+// describe fills in what the header just read says about part p.
+func (s *Scanner) describe(p *Part) {
+	isMessage := p.Parent < 0 || s.ix.Parts[p.Parent].Kind == Embedded
+	for rest := s.buf; ; {
+		f, next, ok := nextField(rest)
+		if !ok {
+			break
+		}
+		rest = next
+		if len(f.Name) > 8 && equalFold(f.Name[:8], "content-") {
+			p.setField(f)
+		}
+	}
+	if p.Type == "" {
+		p.Type, p.Subtype = "text", "plain"
+		if p.Parent >= 0 {
+			q := &s.ix.Parts[p.Parent]
+			if q.Kind == Multipart && q.Subtype == "digest" { // RFC 2046 §5.1.5
+				p.Type, p.Subtype = "message", "rfc822"
+			}
+		}
+	}
+	if isMessage && p.Parent >= 0 {
+		env := []byte(emptyEnvelope)
+		if s.nested < maxNestedEnvelopes {
+			env = AppendEnvelope(nil, s.buf)
+		}
+		s.nested += len(env)
+		s.ix.Parts[p.Parent].Envelope = env
+	}
+}
+
+// setField takes over a Content- field. The first of each name counts.
+func (p *Part) setField(f Field) {
+	name := f.Name[8:]
+	switch {
+	case equalFold(name, "type") && p.Type == "":
+		p.Type, p.Subtype, p.Params = parseContentType(f.Value)
+	case equalFold(name, "transfer-encoding") && p.Encoding == "":
+		p.Encoding = lower(firstToken(f.Value))
+	case equalFold(name, "disposition") && p.Disposition == "":
+		var lead []byte
+		lead, p.DispositionParams = parseParams(f.Value)
+		p.Disposition = lower(lead)
+	case equalFold(name, "id") && p.ID == "":
+		p.ID = f.Text()
+	case equalFold(name, "description") && p.Description == "":
+		p.Description = f.Text()
+	case equalFold(name, "md5") && p.MD5 == "":
+		p.MD5 = f.Text()
+	case equalFold(name, "location") && p.Location == "":
+		p.Location = f.Text()
+	case equalFold(name, "language") && p.Languages == nil:
+		for _, l := range bytes.SplitN(f.Value, []byte{','}, maxParams) {
+			if l = firstToken(l); len(l) > 0 {
+				p.Languages = append(p.Languages, string(l))
+			}
+		}
+	}
+}
+
+// parseContentType reads a Content-Type value. One that is none is text/plain
+// if it begins like text, else application/octet-stream (RFC 2045 §5.2).
+func parseContentType(v []byte) (typ, subtype string, params []Param) {
+	lead, params := parseParams(v)
+	slash := bytes.IndexByte(lead, '/')
+	if slash > 0 {
+		t, s := trimSpace(lead[:slash]), trimSpace(lead[slash+1:])
+		if isToken(t) && isToken(s) {
+			return lower(t), lower(s), params
+		}
+	}
+	if equalFold(lead, "text") || len(lead) == 0 {
+		return "text", "plain", params
+	}
+	return "application", "octet-stream", params
+}
+
+// firstToken returns the first token of v, after white space and comments.
+func firstToken(v []byte) []byte {
+	for {
+		v = trimSpace(v)
+		if len(v) == 0 || v[0] != '(' {
+			break
+		}
+		v = v[commentLength(v):]
+	}
+	n := 0
+	for n < len(v) && isTokenByte(v[n]) {
+		n++
+	}
+	return v[:n]
+}
+
+// commentLength returns the length of the comment that b starts with. One
+// that does not end takes all.
+func commentLength(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return len(b)
+}
+
+// isTokenByte is RFC 2045 §5.1.
+func isTokenByte(c byte) bool {
+	if c <= ' ' || c >= 0x7f {
+		return false
+	}
+	switch c {
+	case '(', ')', '<', '>', '@', ',', ';', ':', '\\', '"', '/', '[', ']', '?', '=':
+		return false
+	}
+	return true
+}
+
+func isToken(b []byte) bool {
+	for _, c := range b {
+		if !isTokenByte(c) {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// lower returns b in lower case, of the common words without allocating.
+func lower(b []byte) string {
+	var buf [32]byte
+	if len(b) > len(buf) {
+		return string(bytes.ToLower(b))
+	}
+	low := buf[:len(b)]
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		low[i] = c
+	}
+	if w, ok := commonWord(low); ok {
+		return w
+	}
+	return string(low)
+}

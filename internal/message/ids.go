@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"net/mail"
+	"strings"
+	"time"
+)
+
+// ParseMessageIDs returns the Message-IDs in the value of an In-Reply-To or
+// References field, with their angle brackets. What stands between them is
+// skipped. Of more than MaxReferences, the first and the last are kept.
+func ParseMessageIDs(value string) []string {
+	var ids []string
+	for {
+		i := strings.IndexByte(value, '<')
+		if i < 0 {
+			return ids
+		}
+		value = value[i:]
+		end := strings.IndexAny(value[1:], "<>")
+		if end < 0 {
+			return ids
+		}
+		id := value[:end+2]
+		value = value[end+1:]
+		if id[len(id)-1] != '>' {
+			continue
+		}
+		id = strings.Map(dropSpace, id)
+		if len(id) < 3 || len(id) > maxLine {
+			continue
+		}
+		if len(ids) == MaxReferences {
+			ids = append(ids[:1], ids[2:]...)
+		}
+		ids = append(ids, id)
+	}
+}
+
+func dropSpace(r rune) rune {
+	if r <= ' ' || r == 0x7f {
+		return -1
+	}
+	return r
+}
+
+// MessageID returns the first Message-ID, with its angle brackets; "" if
+// there is none.
+func (h Header) MessageID() string {
+	if ids := ParseMessageIDs(h.Text("Message-ID")); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}
+
+// References returns the Message-IDs that the message answers, the nearest
+// one last: References, then those of In-Reply-To that it lacks.
+func (h Header) References() []string {
+	ids := ParseMessageIDs(h.Text("References"))
+	for _, id := range ParseMessageIDs(h.Text("In-Reply-To")) {
+		known := false
+		for _, have := range ids {
+			known = known || have == id
+		}
+		if !known {
+			ids = append(ids, id)
+		}
+	}
+	return ids[max(0, len(ids)-MaxReferences):]
+}
+
+// ParseDate reads a Date field's value as mail has it: RFC 5322 with its
+// obsolete forms, and what common software writes instead.
+func ParseDate(s string) (time.Time, bool) {
+	if len(s) > 200 {
+		return time.Time{}, false
+	}
+	s = strings.Join(strings.Fields(s), " ")
+	if t, err := mail.ParseDate(s); err == nil {
+		return sane(t)
+	}
+	if i := strings.IndexByte(s, '('); i > 0 {
+		s = strings.TrimSpace(s[:i])
+	}
+	s = strings.NewReplacer(" UTC", " +0000", " GMT", " +0000", " Z", " +0000", " UT", " +0000").Replace(s)
+	s = strings.ReplaceAll(s, "+0000+", "+")
+	if _, rest, ok := strings.Cut(s, ","); ok {
+		s = strings.TrimSpace(rest)
+	}
+	for _, layout := range []string{
+		"2 Jan 2006 15:04:05 -0700", "2 Jan 2006 15:04 -0700", "2 Jan 06 15:04:05 -0700",
+		"2 January 2006 15:04:05 -0700", "2-Jan-2006 15:04:05 -0700", "2 Jan 2006 15:04:05 MST",
+		"2 Jan 2006 15:04:05 -07:00", "2 Jan 2006 15:04:05", "2 Jan 2006 15.04.05 -0700",
+		"Mon 2 Jan 2006 15:04:05 -0700", "Mon Jan 2 15:04:05 2006", "Mon Jan 2 15:04:05 MST 2006",
+		"Mon Jan 2 15:04:05 2006 -0700", "Mon Jan 2 15:04:05 -0700 2006",
+		time.RFC3339, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05",
+	} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return sane(t)
+		}
+	}
+	return time.Time{}, false
+}
+
+// sane refuses years that cannot be stored or shown.
+func sane(t time.Time) (time.Time, bool) {
+	if y := t.Year(); y < 1970 || y > 9999 {
+		return time.Time{}, false
+	}
+	return t, true
+}

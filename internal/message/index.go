@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import "strings"
+
+// Span is a range of bytes of a message.
+type Span struct{ Start, Len int64 }
+
+// End returns the offset after the last byte.
+func (s Span) End() int64 { return s.Start + s.Len }
+
+// Kind says what a part is made of.
+type Kind uint8
+
+// The kinds of part.
+const (
+	Leaf      Kind = iota // content; also a multipart or message that could not be taken apart
+	Multipart             // parts
+	Embedded              // message/rfc822: one child, which is that message
+)
+
+// Traits says what a part's own bytes are like (not those of its children).
+type Traits uint8
+
+// The traits of a part.
+const (
+	EightBit       Traits = 1 << iota // the body holds bytes above 127
+	HasNUL                            // the body holds NUL
+	LongLines                         // the body holds lines over 998 octets
+	HeaderEightBit                    // the header holds bytes above 127
+	HeaderNUL                         // the header holds NUL
+	TooDeep                           // lies below MaxDepth, so was not taken apart
+)
+
+// Param is a parameter of Content-Type or Content-Disposition. Pieces that
+// RFC 2231 split are put together: the name then ends in "*" if the value is
+// still in the form charset'language'percent-encoded.
+type Param struct{ Name, Value string }
+
+// Part is a message or a part of one.
+type Part struct {
+	Kind   Kind
+	Traits Traits
+	Parent int   // place in Index.Parts, always before this part; -1 for the message itself
+	Header Span  // with the empty line that ends it
+	Body   Span  // without the line end that belongs to the delimiter after it
+	Lines  int64 // line ends in the body
+
+	Type, Subtype     string // lower case, never empty
+	Params            []Param
+	Encoding          string // Content-Transfer-Encoding, lower case; "" if not said
+	ID                string // Content-ID
+	Description       string
+	MD5               string
+	Disposition       string // lower case; "" if not said
+	DispositionParams []Param
+	Languages         []string
+	Location          string
+	Envelope          []byte // of an Embedded part: that message's, in IMAP's wire form
+}
+
+// Index is what a scan of a message found: its parts, each parent before its
+// children, in the order of their bytes. Parts[0] is the message itself.
+type Index struct {
+	Size  int64
+	Parts []Part
+}
+
+// Span returns all of the part, header and body.
+func (p *Part) Span() Span { return Span{p.Header.Start, p.Body.End() - p.Header.Start} }
+
+// Param returns the value of a Content-Type parameter as UTF-8, or "".
+func (p *Part) Param(name string) string { return paramText(p.Params, name) }
+
+// Filename returns the name that the part's sender gave the file, as UTF-8,
+// or "". It may hold anything, path separators too.
+func (p *Part) Filename() string {
+	if s := paramText(p.DispositionParams, "filename"); s != "" {
+		return s
+	}
+	return paramText(p.Params, "name")
+}
+
+// MediaType returns the type and subtype to show for the part. A multipart in
+// which no part was found is readable as text/plain; what could not be taken
+// apart for other reasons is application/octet-stream.
+func (p *Part) MediaType() (typ, subtype string) {
+	if p.Kind == Leaf {
+		switch {
+		case p.Type == "multipart" && p.Traits&TooDeep == 0:
+			return "text", "plain"
+		case p.Type == "multipart", p.Type == "message" && p.Subtype == "rfc822":
+			return "application", "octet-stream"
+		}
+	}
+	return p.Type, p.Subtype
+}
+
+// Attachment reports whether the part is a file rather than something to read
+// in place.
+func (p *Part) Attachment() bool {
+	if p.Disposition == "attachment" {
+		return true
+	}
+	typ, _ := p.MediaType()
+	return p.Kind == Embedded || p.Kind == Leaf && typ != "text" && p.ID == "" ||
+		p.Kind == Leaf && p.Disposition != "inline" && p.Filename() != "" && p.ID == ""
+}
+
+// Has reports whether any part has one of these traits.
+func (ix *Index) Has(t Traits) bool {
+	for i := range ix.Parts {
+		if ix.Parts[i].Traits&t != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ResizeHeader moves all offsets to what they are once the message's own
+// header takes n bytes, the empty line included: for when fields were put on
+// top of it or taken out. Content fields must not have changed.
+func (ix *Index) ResizeHeader(n int64) {
+	delta := n - ix.Parts[0].Header.Len
+	ix.Size += delta
+	ix.Parts[0].Header.Len = n
+	ix.Parts[0].Body.Start += delta
+	for i := 1; i < len(ix.Parts); i++ {
+		ix.Parts[i].Header.Start += delta
+		ix.Parts[i].Body.Start += delta
+	}
+}
+
+// Readable returns the parts that make the message's text, in order: of each
+// alternative the plain text if there is one, else the HTML.
+func (ix *Index) Readable() []*Part {
+	var found []*Part
+	for i := range ix.Parts {
+		p := &ix.Parts[i]
+		typ, subtype := p.MediaType()
+		if p.Kind != Leaf || typ != "text" || p.Attachment() || ix.inside(i, Embedded) {
+			continue
+		}
+		if subtype == "html" && ix.plainBeside(i) {
+			continue
+		}
+		if subtype == "plain" || subtype == "html" || subtype == "enriched" {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// inside reports whether the part lies in a part of this kind.
+func (ix *Index) inside(i int, k Kind) bool {
+	for i = ix.Parts[i].Parent; i >= 0; i = ix.Parts[i].Parent {
+		if ix.Parts[i].Kind == k {
+			return true
+		}
+	}
+	return false
+}
+
+// plainBeside reports whether an alternative around the part begins with
+// plain text.
+func (ix *Index) plainBeside(i int) bool {
+	for i = ix.Parts[i].Parent; i >= 0; i = ix.Parts[i].Parent {
+		p := &ix.Parts[i]
+		if p.Kind == Multipart && p.Subtype == "alternative" {
+			first := &ix.Parts[i+1]
+			return first.Kind == Leaf && first.Type == "text" && first.Subtype == "plain"
+		}
+	}
+	return false
+}
+
+// child returns the place of the n-th child (from 1) of a part, or -1.
+func (ix *Index) child(parent, n int) int {
+	for i := parent + 1; i < len(ix.Parts) && ix.Parts[i].Parent >= parent; i++ {
+		if ix.Parts[i].Parent == parent {
+			if n--; n == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// paramText prefers the RFC 2231 form, whose charset is known.
+func paramText(params []Param, name string) string {
+	for _, p := range params {
+		if base, ok := strings.CutSuffix(p.Name, "*"); ok && base == name {
+			return decodeExtended(p.Value)
+		}
+	}
+	for _, p := range params {
+		if p.Name == name {
+			return DecodeWords(p.Value)
+		}
+	}
+	return ""
+}

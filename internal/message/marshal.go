@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// indexVersion is the first byte of a stored index. A reader of another
+// version scans the message again.
+const indexVersion = 1
+
+// errIndex is what UnmarshalBinary returns for bytes that are no index.
+var errIndex = errors.New("not a stored index of this version")
+
+// AppendBinary appends the index in its stored form.
+func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
+	dst = append(dst, indexVersion)
+	dst = binary.AppendUvarint(dst, uint64(ix.Size))
+	dst = binary.AppendUvarint(dst, uint64(len(ix.Parts)))
+	before := int64(0)
+	for i := range ix.Parts {
+		p := &ix.Parts[i]
+		dst = append(dst, byte(p.Kind), byte(p.Traits))
+		for _, n := range [...]int64{
+			int64(i - 1 - p.Parent), p.Header.Start - before, p.Header.Len, p.Body.Start - p.Header.End(), p.Body.Len, p.Lines,
+		} {
+			dst = binary.AppendUvarint(dst, uint64(n))
+		}
+		before = p.Header.Start
+		for _, s := range p.strings() {
+			dst = appendWord(dst, *s)
+		}
+		dst = appendWordParams(dst, p.Params)
+		dst = appendWordParams(dst, p.DispositionParams)
+		dst = binary.AppendUvarint(dst, uint64(len(p.Languages)))
+		for _, l := range p.Languages {
+			dst = appendWord(dst, l)
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(p.Envelope)))
+		dst = append(dst, p.Envelope...)
+	}
+	return dst, nil
+}
+
+// MarshalBinary returns the index in its stored form.
+func (ix *Index) MarshalBinary() ([]byte, error) { return ix.AppendBinary(nil) }
+
+// UnmarshalBinary reads what MarshalBinary wrote. Bytes that are none, or of
+// another version, are an error: scan the message again.
+func (ix *Index) UnmarshalBinary(b []byte) error {
+	if len(b) == 0 || b[0] != indexVersion {
+		return errIndex
+	}
+	r := indexReader{b: b[1:]}
+	got := Index{Size: r.int()}
+	n := r.int()
+	if n < 1 || n > MaxParts || n > int64(len(b)) {
+		return errIndex
+	}
+	got.Parts = make([]Part, n)
+	before := int64(0)
+	for i := range got.Parts {
+		p := &got.Parts[i]
+		r.part(p, i, before)
+		before = p.Header.Start
+		if r.bad || p.Parent < -1 || (p.Parent == -1) != (i == 0) || p.Body.End() > got.Size {
+			return fmt.Errorf("part %d: %w", i, errIndex)
+		}
+	}
+	if err := got.check(); err != nil || len(r.b) > 0 {
+		return errIndex
+	}
+	*ix = got
+	return nil
+}
+
+// check makes sure that a container has the children that others rely on.
+func (ix *Index) check() error {
+	for i := range ix.Parts {
+		p := &ix.Parts[i]
+		hasChild := i+1 < len(ix.Parts) && ix.Parts[i+1].Parent == i
+		if p.Kind > Embedded || hasChild != (p.Kind != Leaf) {
+			return errIndex
+		}
+		depth := 0
+		for j := i; j >= 0; j = ix.Parts[j].Parent {
+			if depth++; depth > MaxDepth {
+				return errIndex
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Part) strings() [8]*string {
+	return [...]*string{
+		&p.Type, &p.Subtype, &p.Encoding, &p.ID, &p.Description, &p.MD5, &p.Disposition, &p.Location,
+	}
+}
+
+// appendWord appends a string: the place of a common word as an odd number,
+// or twice the length and the bytes.
+func appendWord(dst []byte, s string) []byte {
+	if len(s) <= 16 {
+		for i, w := range commonWords {
+			if w == s {
+				return binary.AppendUvarint(dst, uint64(i)<<1|1)
+			}
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s))<<1)
+	return append(dst, s...)
+}
+
+func appendWordParams(dst []byte, params []Param) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(params)))
+	for _, p := range params {
+		dst = appendWord(dst, p.Name)
+		dst = appendWord(dst, p.Value)
+	}
+	return dst
+}
+
+// indexReader reads a stored index; once something is amiss, bad stays set
+// and all reads give zeros.
+type indexReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *indexReader) part(p *Part, i int, before int64) {
+	if len(r.b) < 2 {
+		r.bad = true
+		return
+	}
+	p.Kind, p.Traits = Kind(r.b[0]), Traits(r.b[1])
+	r.b = r.b[2:]
+	p.Parent = i - 1 - int(r.int())
+	p.Header.Start = before + r.int()
+	p.Header.Len = r.int()
+	p.Body.Start = p.Header.End() + r.int()
+	p.Body.Len = r.int()
+	p.Lines = r.int()
+	for _, s := range p.strings() {
+		*s = r.word()
+	}
+	p.Params = r.params()
+	p.DispositionParams = r.params()
+	for range r.count() {
+		p.Languages = append(p.Languages, r.word())
+	}
+	if n := r.int(); n > 0 {
+		p.Envelope = append([]byte(nil), r.bytes(n)...)
+	}
+}
+
+// int reads a number that fits offsets: sums of a few do not overflow.
+func (r *indexReader) int() int64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > 1<<48 {
+		r.bad = true
+		r.b = nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return int64(v)
+}
+
+// count reads how many things follow, each of at least a byte.
+func (r *indexReader) count() int {
+	n := r.int()
+	if n > maxParams {
+		r.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+func (r *indexReader) bytes(n int64) []byte {
+	if n > int64(len(r.b)) {
+		r.bad = true
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *indexReader) word() string {
+	v := r.int()
+	if v&1 == 0 {
+		return string(r.bytes(v >> 1))
+	}
+	if v >>= 1; v < int64(len(commonWords)) {
+		return commonWords[v]
+	}
+	r.bad = true
+	return ""
+}
+
+func (r *indexReader) params() []Param {
+	n := r.count()
+	if n == 0 {
+		return nil
+	}
+	params := make([]Param, n)
+	for i := range params {
+		params[i] = Param{r.word(), r.word()}
+	}
+	return params
+}

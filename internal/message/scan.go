@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+)
+
+// Scan takes apart a message that is in memory.
+func Scan(b []byte) *Index {
+	var s Scanner
+	_, _ = s.Write(b)
+	return s.Finish()
+}
+
+// ScanReader takes apart a message read from r, in memory that does not grow
+// with the message's size. It returns the message's own header too, up to
+// MaxHeader bytes. The error is the reader's; the index is then of what was read.
+func ScanReader(r io.Reader) (*Index, Header, error) {
+	var s Scanner
+	_, err := io.CopyBuffer(&s, struct{ io.Reader }{r}, make([]byte, 32<<10))
+	ix := s.Finish()
+	return ix, s.Header(), err
+}
+
+// Scanner takes apart a message that is written to it piece by piece, for
+// instance while it is spooled. The zero Scanner is ready. Write never fails.
+type Scanner struct {
+	ix Index
+
+	frames   []frame // open parts, outermost first
+	top      []byte  // the message's own header
+	buf      []byte  // the header of the part being read
+	inHeader bool
+	frozen   bool // MaxParts reached: delimiters count no more
+	bounds   int  // frames with an open boundary
+
+	offset   int64 // where the current line starts
+	lines    int64 // line ends before it
+	eol      int64 // octets of the line end before it
+	nested   int   // bytes of envelopes of embedded messages so far
+	partial  []byte
+	partLen  int64
+	partBits Traits
+	partLast byte
+}
+
+// frame is an open part. A boundary of "" means that no delimiter is awaited.
+type frame struct {
+	part     int
+	lines    int64 // lines before the body
+	boundary string
+}
+
+// Header returns the message's own header, as far as it was written, up to
+// MaxHeader bytes. It is valid after Finish.
+func (s *Scanner) Header() Header { return s.top }
+
+// Write takes the next bytes of the message.
+func (s *Scanner) Write(p []byte) (int, error) {
+	s.start()
+	n, bits := len(p), traitsOf(p)
+	for len(p) > 0 {
+		i := bytes.IndexByte(p, '\n')
+		switch {
+		case i < 0:
+			s.keep(p, bits)
+			return n, nil
+		case s.partLen > 0:
+			s.keep(p[:i+1], bits)
+			s.endPartial()
+		case bits != 0:
+			s.line(p[:i+1], int64(i+1), traitsOf(p[:i+1]))
+		default:
+			s.line(p[:i+1], int64(i+1), 0)
+		}
+		p = p[i+1:]
+	}
+	return n, nil
+}
+
+// Finish ends the message and returns its index. The scanner is done then.
+func (s *Scanner) Finish() *Index {
+	s.start()
+	if s.partLen > 0 {
+		s.endPartial()
+	}
+	for s.inHeader {
+		s.endHeader()
+	}
+	s.closeDownTo(0, s.offset, s.lines)
+	s.ix.Size = s.offset
+	for i := range s.ix.Parts {
+		p := &s.ix.Parts[i]
+		if p.Kind == Multipart && (i+1 == len(s.ix.Parts) || s.ix.Parts[i+1].Parent != i) {
+			p.Kind = Leaf
+		}
+	}
+	return &s.ix
+}
+
+func (s *Scanner) start() {
+	if s.ix.Parts == nil {
+		s.ix.Parts = make([]Part, 0, 4)
+		s.frames = make([]frame, 0, 8)
+		s.openPart(-1)
+	}
+}
+
+// keep holds back the beginning of a line whose end is not there yet: as much
+// of it as a header may have, or a delimiter.
+func (s *Scanner) keep(b []byte, bits Traits) {
+	limit := 2 * maxBoundary
+	if s.inHeader {
+		limit = MaxHeader
+	}
+	if room := limit - len(s.partial); room > 0 {
+		s.partial = append(s.partial, b[:min(room, len(b))]...)
+	}
+	s.partLen += int64(len(b))
+	if bits != 0 {
+		s.partBits |= traitsOf(b)
+	}
+	last := s.partLast
+	s.partLast = b[len(b)-1]
+	if s.partLast == '\n' && int64(len(s.partial)) < s.partLen {
+		// What was cut off the line must not cut off its end.
+		if len(b) > 1 {
+			last = b[len(b)-2]
+		}
+		s.partial[len(s.partial)-2] = last
+		s.partial[len(s.partial)-1] = '\n'
+	}
+}
+
+func (s *Scanner) endPartial() {
+	head, n, bits := s.partial, s.partLen, s.partBits
+	s.partial, s.partLen, s.partBits = s.partial[:0], 0, 0
+	s.line(head, n, bits)
+}
+
+// line takes one line of n octets, of which head is the beginning. Only the
+// last line of a message may lack its line end.
+func (s *Scanner) line(head []byte, n int64, bits Traits) {
+	eol := lineEndLength(head)
+	if s.bounds > 0 && len(head) > 2 && head[0] == '-' && head[1] == '-' && !s.frozen && s.delimiter(head) {
+		s.advance(n, eol)
+		if s.inHeader {
+			s.ix.Parts[len(s.ix.Parts)-1].Header.Start = s.offset
+		} else {
+			s.mark(n, eol, bits)
+		}
+		return
+	}
+	if s.inHeader {
+		s.headerLine(head, n, eol, bits)
+		return
+	}
+	s.mark(n, eol, bits)
+	s.advance(n, eol)
+}
+
+func (s *Scanner) advance(n, eol int64) {
+	s.offset += n
+	s.eol = eol
+	if eol > 0 {
+		s.lines++
+	}
+}
+
+// mark notes the traits of a body line with the innermost open part.
+func (s *Scanner) mark(n, eol int64, bits Traits) {
+	if n-eol > maxLine {
+		bits |= LongLines
+	}
+	if bits != 0 {
+		s.ix.Parts[s.frames[len(s.frames)-1].part].Traits |= bits
+	}
+}
+
+func (s *Scanner) headerLine(head []byte, n, eol int64, bits Traits) {
+	if room := MaxHeader - len(s.buf); room > 0 {
+		s.buf = append(s.buf, head[:min(room, len(head))]...)
+	}
+	s.advance(n, eol)
+	if n == eol {
+		s.endHeader()
+		return
+	}
+	if bits != 0 {
+		p := &s.ix.Parts[len(s.ix.Parts)-1]
+		if bits&EightBit != 0 {
+			p.Traits |= HeaderEightBit
+		}
+		if bits&HasNUL != 0 {
+			p.Traits |= HeaderNUL
+		}
+	}
+}
+
+// openPart begins a part whose header is to follow.
+func (s *Scanner) openPart(parent int) {
+	s.ix.Parts = append(s.ix.Parts, Part{Parent: parent, Header: Span{Start: s.offset}})
+	s.frames = append(s.frames, frame{part: len(s.ix.Parts) - 1})
+	s.inHeader = true
+	s.buf = s.buf[:0]
+}
+
+// endHeader ends the header of the innermost part before the current offset
+// and decides what its body is.
+func (s *Scanner) endHeader() {
+	f := &s.frames[len(s.frames)-1]
+	p := &s.ix.Parts[f.part]
+	p.Header.Len = s.offset - p.Header.Start
+	p.Body.Start = s.offset
+	f.lines = s.lines
+	s.inHeader = false
+	s.describe(p)
+	if f.part == 0 {
+		s.top, s.buf = s.buf, nil
+	}
+	container := p.Type == "multipart" || p.Type == "message" && p.Subtype == "rfc822"
+	if container && len(s.frames) >= MaxDepth {
+		p.Traits |= TooDeep
+		return
+	}
+	switch {
+	case p.Type == "multipart":
+		b := boundaryOf(p.Params)
+		if b != "" && len(b) <= maxBoundary {
+			p.Kind = Multipart
+			f.boundary = b
+			s.bounds++
+		}
+	case container && identity(p.Encoding) && len(s.ix.Parts) < MaxParts:
+		p.Kind = Embedded
+		s.openPart(f.part)
+	}
+}
+
+// delimiter takes the line at the current offset if it is a delimiter of an
+// open multipart (RFC 2046 §5.1.1): of those whose boundary the line begins
+// with, the longest one's, and the innermost of equals.
+func (s *Scanner) delimiter(line []byte) bool {
+	line = line[2:]
+	at := -1
+	for i := len(s.frames) - 1; i >= 0; i-- {
+		b := s.frames[i].boundary
+		if b != "" && len(line) >= len(b) && string(line[:len(b)]) == b &&
+			(at < 0 || len(b) > len(s.frames[at].boundary)) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return false
+	}
+	rest := line[len(s.frames[at].boundary):]
+	closing := len(rest) >= 2 && rest[0] == '-' && rest[1] == '-'
+	if !closing && len(s.ix.Parts) >= MaxParts {
+		s.frozen = true
+		return false
+	}
+	for s.inHeader {
+		s.endHeader()
+	}
+	end, lines := s.offset, s.lines
+	if s.eol > 0 {
+		end, lines = end-s.eol, lines-1
+	}
+	s.closeDownTo(at+1, end, lines)
+	if closing {
+		s.frames[at].boundary = ""
+		s.bounds--
+	} else {
+		s.openPart(s.frames[at].part)
+	}
+	return true
+}
+
+// closeDownTo ends the bodies of all frames from depth on at offset end; or at
+// the current offset if the line end before it already ended a header.
+func (s *Scanner) closeDownTo(depth int, end, lines int64) {
+	for len(s.frames) > depth {
+		f := s.frames[len(s.frames)-1]
+		p := &s.ix.Parts[f.part]
+		if end < p.Body.Start {
+			end, lines = s.offset, s.lines
+		}
+		p.Body.Len = end - p.Body.Start
+		p.Lines = lines - f.lines
+		if f.boundary != "" {
+			s.bounds--
+		}
+		s.frames = s.frames[:len(s.frames)-1]
+	}
+}
+
+func boundaryOf(params []Param) string {
+	for _, p := range params {
+		if p.Name == "boundary" {
+			return p.Value
+		}
+	}
+	return paramText(params, "boundary")
+}
+
+// identity reports whether an encoding leaves the bytes as they are.
+func identity(encoding string) bool {
+	return encoding == "" || encoding == "7bit" || encoding == "8bit" || encoding == "binary"
+}
+
+func lineEndLength(line []byte) int64 {
+	n := len(line)
+	if n == 0 || line[n-1] != '\n' {
+		return 0
+	}
+	if n > 1 && line[n-2] == '\r' {
+		return 2
+	}
+	return 1
+}
+
+// traitsOf looks for bytes above 127 and for NUL, eight at a time.
+func traitsOf(b []byte) Traits {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	var all, zero uint64
+	for len(b) >= 8 {
+		w := binary.LittleEndian.Uint64(b)
+		all |= w
+		zero |= (w - ones) &^ w & highs
+		b = b[8:]
+	}
+	for _, c := range b {
+		all |= uint64(c)
+		if c == 0 {
+			zero = 1
+		}
+	}
+	var t Traits
+	if all&highs != 0 {
+		t |= EightBit
+	}
+	if zero != 0 {
+		t |= HasNUL
+	}
+	return t
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// SectionKind says which bytes of a part a section means (RFC 3501 §6.4.5).
+type SectionKind uint8
+
+// The section texts.
+const (
+	SectionAll       SectionKind = iota // BODY[] and BODY[1.2]: the message, or the part's body
+	SectionHeader                       // HEADER
+	SectionFields                       // HEADER.FIELDS
+	SectionFieldsNot                    // HEADER.FIELDS.NOT
+	SectionText                         // TEXT
+	SectionMIME                         // MIME
+)
+
+// Section names a piece of a message as BODY[…] does.
+type Section struct {
+	Path   []int // part numbers from 1; empty for the message itself
+	Kind   SectionKind
+	Fields []string // of SectionFields and SectionFieldsNot: the names, in any case
+}
+
+// ParseSection reads what stands between the brackets of BODY[…], without
+// the list of names after HEADER.FIELDS: that is the caller's to read. The
+// error is of kind Invalid.
+func ParseSection(s string) (Section, error) {
+	var sec Section
+	bad := func() (Section, error) {
+		return Section{}, fault.New(fault.Invalid, "section", "Not a section of a message.")
+	}
+	for s != "" && s[0] >= '0' && s[0] <= '9' {
+		digits, rest, more := strings.Cut(s, ".")
+		n, err := strconv.Atoi(digits)
+		if err != nil || n < 1 || digits[0] == '0' || len(sec.Path) == MaxDepth+1 || more && rest == "" {
+			return bad()
+		}
+		sec.Path = append(sec.Path, n)
+		s = rest
+	}
+	switch strings.ToUpper(s) {
+	case "":
+	case "HEADER":
+		sec.Kind = SectionHeader
+	case "HEADER.FIELDS":
+		sec.Kind = SectionFields
+	case "HEADER.FIELDS.NOT":
+		sec.Kind = SectionFieldsNot
+	case "TEXT":
+		sec.Kind = SectionText
+	case "MIME":
+		sec.Kind = SectionMIME
+		if len(sec.Path) == 0 {
+			return bad()
+		}
+	default:
+		return bad()
+	}
+	return sec, nil
+}
+
+// Section returns where the section lies. For SectionFields and SectionFieldsNot that is
+// the header of which FilterFields makes the section. It is false if the
+// message has no such section: IMAP then answers NIL.
+func (ix *Index) Section(sec Section) (Span, bool) {
+	i, message := ix.find(sec.Path)
+	if i < 0 {
+		return Span{}, false
+	}
+	p := &ix.Parts[i]
+	switch sec.Kind {
+	case SectionAll:
+		if len(sec.Path) == 0 {
+			return Span{0, ix.Size}, true
+		}
+		return p.Body, true
+	case SectionMIME:
+		return p.Header, len(sec.Path) > 0
+	}
+	if !message {
+		if p.Kind != Embedded {
+			return Span{}, false
+		}
+		p = &ix.Parts[i+1]
+	}
+	if sec.Kind == SectionText {
+		return p.Body, true
+	}
+	return p.Header, true
+}
+
+// Part returns the part with this IMAP part number, such as 1, 2; nil if
+// there is none. The empty path is the message.
+func (ix *Index) Part(path []int) *Part {
+	i, _ := ix.find(path)
+	if i < 0 {
+		return nil
+	}
+	return &ix.Parts[i]
+}
+
+// find returns the place of the part, or -1. message is true if it stands for
+// a whole message: only the empty path does.
+func (ix *Index) find(path []int) (i int, message bool) {
+	at, message := 0, true
+	for _, n := range path {
+		if !message && ix.Parts[at].Kind == Embedded {
+			at, message = at+1, true
+		}
+		switch {
+		case ix.Parts[at].Kind == Multipart:
+			at = ix.child(at, n)
+		case !message || n != 1:
+			at = -1
+		}
+		if at < 0 {
+			return -1, false
+		}
+		message = false
+	}
+	return at, message
+}
+
+// Path returns the IMAP part number of the part in this place of Parts, nil
+// for the message itself if that is a multipart.
+func (ix *Index) Path(i int) []int {
+	var path []int
+	for i > 0 {
+		parent := ix.Parts[i].Parent
+		switch {
+		case ix.Parts[parent].Kind == Multipart:
+			n := 1
+			for j := parent + 1; j < i; j++ {
+				if ix.Parts[j].Parent == parent {
+					n++
+				}
+			}
+			path = append(path, n)
+		case ix.Parts[i].Kind != Multipart:
+			path = append(path, 1)
+		}
+		i = parent
+	}
+	if ix.Parts[0].Kind != Multipart {
+		path = append(path, 1)
+	}
+	slices.Reverse(path)
+	return path
+}
+
+// FilterFields appends the fields of the header that sec names, as they stand
+// there, and an empty line (RFC 3501 §6.4.5).
+func FilterFields(dst []byte, h Header, sec Section) []byte {
+	for f := range h.Fields() {
+		named := slices.ContainsFunc(sec.Fields, f.Is)
+		if named != (sec.Kind == SectionFieldsNot) {
+			dst = append(dst, f.Raw...)
+		}
+	}
+	if n := len(dst); n > 0 && dst[n-1] != '\n' {
+		dst = append(dst, "\r\n"...)
+	}
+	return append(dst, "\r\n"...)
+}
