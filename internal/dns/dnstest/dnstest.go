@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dnstest runs a DNS server for tests, over loopback, that answers for
+// any name and fails on demand.
+package dnstest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	wire "github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/internal/dns"
+)
+
+var errServFail = errors.New("told to fail")
+
+// Zone is what the server knows. Names are taken in any case, with or without
+// a trailing dot. Changes hold from the next question on; a Resolver may still
+// have older answers in its cache.
+type Zone struct {
+	t    testing.TB
+	zone *dns.Zone
+
+	mu        sync.Mutex
+	faults    map[string]error
+	absent    map[string]bool
+	authentic map[string]bool
+	asked     map[string]int
+}
+
+// Start runs a server until the test ends, with records as full zone-file
+// lines such as "demo.test. MX 10 mx.demo.test.", and returns its address:
+// UDP and TCP on a free port of 127.0.0.1.
+func Start(t testing.TB, records ...string) (string, *Zone) {
+	t.Helper()
+	z := &Zone{
+		t: t, zone: dns.NewZone(),
+		faults: make(map[string]error), absent: make(map[string]bool), authentic: make(map[string]bool), asked: make(map[string]int),
+	}
+	z.Add(records...)
+	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: z.source, Origins: []string{"."}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing the DNS server: %v", err)
+		}
+	})
+	return s.Addr(), z
+}
+
+// Resolver returns a Resolver that asks the server at addr, once per question,
+// and takes its AD bit for true.
+func Resolver(t testing.TB, addr string) *dns.Resolver {
+	t.Helper()
+	r, err := dns.New(dns.Config{Server: addr, TrustAD: true, Tries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Set puts records in place of all that name had; without any it removes them.
+// A line is what follows the name: "MX 10 mx.demo.test.".
+func (z *Zone) Set(name string, lines ...string) {
+	z.t.Helper()
+	if err := z.zone.Set(name, lines...); err != nil {
+		z.t.Fatal(err)
+	}
+}
+
+// Add adds records given in full lines.
+func (z *Zone) Add(lines ...string) {
+	z.t.Helper()
+	if err := z.zone.Add(lines...); err != nil {
+		z.t.Fatal(err)
+	}
+}
+
+// ServFail answers questions about a name with SERVFAIL.
+func (z *Zone) ServFail(name string) { z.fault(name, errServFail) }
+
+// Drop leaves questions about a name unanswered. The asker waits until its
+// timeout, or its context, ends: give it a short one.
+func (z *Zone) Drop(name string) { z.fault(name, dns.ErrDrop) }
+
+// NXDomain denies a name, whatever records it and those below it have.
+func (z *Zone) NXDomain(name string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.absent[key(name)] = true
+}
+
+// Heal undoes ServFail, Drop and NXDomain for a name.
+func (z *Zone) Heal(name string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	delete(z.faults, key(name))
+	delete(z.absent, key(name))
+}
+
+// Authentic makes answers about a name carry the AD bit.
+func (z *Zone) Authentic(name string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.authentic[key(name)] = true
+}
+
+// Asked tells how many questions about a name, of any type, have come in, be
+// it as the target of a CNAME.
+func (z *Zone) Asked(name string) int {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.asked[key(name)]
+}
+
+func (z *Zone) fault(name string, err error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.faults[key(name)] = err
+}
+
+func (z *Zone) source(ctx context.Context, name string) (dns.Answer, error) {
+	z.mu.Lock()
+	z.asked[name]++
+	err, absent, authentic := z.faults[name], z.absent[name], z.authentic[name]
+	z.mu.Unlock()
+	if err != nil || absent {
+		return dns.Answer{Authentic: authentic}, err
+	}
+	a, err := z.zone.Source(ctx, name)
+	a.Authentic = authentic
+	return a, err
+}
+
+func key(name string) string { return strings.ToLower(wire.Fqdn(name)) }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"errors"
+	"net"
+)
+
+// The reasons why a lookup brings no records. Every error of Resolver is
+// exactly one of them under errors.Is; the first two are answers, the third
+// is the lack of one and says nothing about what exists.
+var (
+	// ErrNotFound: the name does not exist (NXDOMAIN), or no such name can.
+	ErrNotFound = errors.New("no such name")
+	// ErrNoData: the name exists without records of this type (RFC 2308 §2.2).
+	ErrNoData = errors.New("no such record")
+	// ErrTemporary: no usable answer, by a failure, a refusal, a timeout, the
+	// network, or malformed data. Ask again later.
+	ErrTemporary = errors.New("temporary DNS failure")
+)
+
+// Error tells why a lookup brought no records. It also serves as a net.Error
+// and, through errors.As, as a *net.DNSError, which libraries look for.
+type Error struct {
+	Reason error // ErrNotFound, ErrNoData or ErrTemporary
+	Name   string
+	Type   string // such as "MX"
+	Cause  error  // more for the operator, may be nil
+}
+
+// Error returns the text for a log.
+func (e *Error) Error() string {
+	s := "dns: " + e.Type + " of " + e.Name + ": " + e.Reason.Error()
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Is reports whether target is the reason.
+func (e *Error) Is(target error) bool { return target == e.Reason }
+
+// Unwrap returns the cause, such as context.Canceled.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Temporary reports whether asking later may help.
+func (e *Error) Temporary() bool { return e.Reason == ErrTemporary }
+
+// Timeout reports whether the answer did not come in time.
+func (e *Error) Timeout() bool {
+	var n net.Error
+	return errors.As(e.Cause, &n) && n.Timeout()
+}
+
+// As lets errors.As make a *net.DNSError of it, whose IsNotFound stands for
+// both answers without records, as in package net.
+func (e *Error) As(target any) bool {
+	t, ok := target.(**net.DNSError)
+	if !ok {
+		return false
+	}
+	*t = &net.DNSError{
+		Err:         e.Reason.Error(),
+		Name:        e.Name,
+		IsTimeout:   e.Timeout(),
+		IsTemporary: e.Temporary(),
+		IsNotFound:  !e.Temporary(),
+	}
+	return true
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	wire "github.com/miekg/dns"
+)
+
+// udpSize is the largest answer asked for over UDP: it passes unfragmented
+// nearly everywhere. Longer ones come over TCP.
+const udpSize = 1232
+
+var errMalformed = errors.New("malformed DNS message")
+
+// exchange asks one server once: over UDP, and over TCP if the answer did not
+// fit. A server that chokes on EDNS (RFC 6891 §7) is asked again without. Each
+// message has the timeout for itself.
+func exchange(ctx context.Context, timeout time.Duration, addr string, q question) (*wire.Msg, error) {
+	network, edns := "udp", true
+	for {
+		m, err := roundTrip(ctx, timeout, network, addr, q, edns)
+		if err != nil {
+			return nil, fmt.Errorf("asking %s over %s: %w", addr, network, err)
+		}
+		switch {
+		case edns && (m.Rcode == wire.RcodeFormatError || m.Rcode == wire.RcodeNotImplemented):
+			edns = false
+		case m.Truncated && network == "udp":
+			network = "tcp"
+		case m.Truncated:
+			return nil, fmt.Errorf("asking %s over tcp: the answer is truncated", addr)
+		default:
+			return m, nil
+		}
+	}
+}
+
+// roundTrip sends a question from a socket of its own: its random port is,
+// beside the id, what a forger has to guess.
+func roundTrip(ctx context.Context, timeout time.Duration, network, addr string, q question, edns bool) (*wire.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is buffered
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+
+	m := new(wire.Msg).SetQuestion(q.name, q.qtype)
+	m.AuthenticatedData = true // RFC 6840 §5.7: we would know what to do with AD
+	if edns {
+		m.SetEdns0(udpSize, true)
+	}
+	reply, err := converse(conn, network, m, q)
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return reply, err
+}
+
+func converse(conn net.Conn, network string, m *wire.Msg, q question) (*wire.Msg, error) {
+	packed, err := m.Pack()
+	if err != nil {
+		return nil, err
+	}
+	if network == "tcp" {
+		packed = append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...)
+	}
+	if _, err := conn.Write(packed); err != nil {
+		return nil, err
+	}
+	if network == "tcp" {
+		var size [2]byte
+		if _, err := io.ReadFull(conn, size[:]); err != nil {
+			return nil, err
+		}
+		raw := make([]byte, binary.BigEndian.Uint16(size[:]))
+		if _, err := io.ReadFull(conn, raw); err != nil {
+			return nil, err
+		}
+		reply, ours, err := unpack(raw, m.Id, q)
+		if err == nil && !ours {
+			err = errMalformed
+		}
+		return reply, err
+	}
+	buf := make([]byte, 4096)
+	for {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return nil, err
+		}
+		// What does not answer our question may be forged: the real answer
+		// may still come.
+		if reply, ours, err := unpack(buf[:n], m.Id, q); ours {
+			return reply, err
+		}
+	}
+}
+
+// unpack reads a message and reports whether it is meant as the answer.
+func unpack(raw []byte, id uint16, q question) (m *wire.Msg, ours bool, err error) {
+	if len(raw) < 12 || binary.BigEndian.Uint16(raw) != id {
+		return nil, false, nil
+	}
+	m = new(wire.Msg)
+	if err := m.Unpack(raw); err != nil {
+		// Cut off in the middle of a record, as some servers do.
+		if m.Truncated && matches(m, id, q) {
+			return m, true, nil
+		}
+		return nil, true, errMalformed
+	}
+	if !matches(m, id, q) {
+		return nil, false, nil
+	}
+	return m, true, nil
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	wire "github.com/miekg/dns"
+)
+
+// MX is a mail exchanger (RFC 5321 §5.1).
+type MX struct {
+	Host       string // "." in a null MX
+	Preference uint16 // lower first
+}
+
+// NullMX reports whether the records say that the domain takes no mail
+// (RFC 7505).
+func NullMX(records []MX) bool { return len(records) == 1 && records[0].Host == "." }
+
+// SRV is a place of a service (RFC 2782). The target "." says that there is
+// no such service.
+type SRV struct {
+	Target                 string
+	Port, Priority, Weight uint16
+}
+
+// MX returns the mail exchangers by preference; equal ones in no order that
+// means anything. Null MX records beside real ones are left out: such a mix
+// has no meaning (RFC 7505 §3).
+func (r *Resolver) MX(ctx context.Context, name string) (Result[MX], error) {
+	res, err := lookup(ctx, r, name, wire.TypeMX, func(rr *wire.MX) MX {
+		return MX{Host: plain(rr.Mx), Preference: rr.Preference}
+	})
+	if len(res.Records) > 1 {
+		real := slices.DeleteFunc(slices.Clone(res.Records), func(m MX) bool { return m.Host == "." })
+		if len(real) == 0 {
+			real = res.Records[:1]
+		}
+		res.Records = real
+	}
+	slices.SortStableFunc(res.Records, func(a, b MX) int { return cmp.Compare(a.Preference, b.Preference) })
+	return res, err
+}
+
+// TXT returns the texts: octets as they are, the strings of a record joined
+// without a space between. They are bounded by the size of a DNS message, 64
+// KiB in all, and hold whatever their author put there.
+func (r *Resolver) TXT(ctx context.Context, name string) (Result[string], error) {
+	return lookup(ctx, r, name, wire.TypeTXT, func(rr *wire.TXT) string { return joinText(rr.Txt) })
+}
+
+// CNAME returns the one CNAME at the name itself, without following it. In a
+// name without one, whatever else it has, that is ErrNoData.
+func (r *Resolver) CNAME(ctx context.Context, name string) (Result[string], error) {
+	return lookup(ctx, r, name, wire.TypeCNAME, func(rr *wire.CNAME) string { return plain(rr.Target) })
+}
+
+// SRV returns the places of a service by priority. The name is in full, such
+// as _imaps._tcp.example.com.
+func (r *Resolver) SRV(ctx context.Context, name string) (Result[SRV], error) {
+	res, err := lookup(ctx, r, name, wire.TypeSRV, func(rr *wire.SRV) SRV {
+		return SRV{Target: plain(rr.Target), Port: rr.Port, Priority: rr.Priority, Weight: rr.Weight}
+	})
+	slices.SortStableFunc(res.Records, func(a, b SRV) int { return cmp.Compare(a.Priority, b.Priority) })
+	return res, err
+}
+
+// PTR returns the names that an address claims. They prove nothing until a
+// lookup of their addresses agrees.
+func (r *Resolver) PTR(ctx context.Context, ip netip.Addr) (Result[string], error) {
+	name, err := wire.ReverseAddr(ip.Unmap().WithZone("").String())
+	if err != nil {
+		return Result[string]{}, &Error{Reason: ErrNotFound, Name: ip.String(), Type: "PTR", Cause: errors.New("not an address")}
+	}
+	return lookup(ctx, r, name, wire.TypePTR, func(rr *wire.PTR) string { return plain(rr.Ptr) })
+}
+
+// Addrs returns the addresses of a host, IPv6 (AAAA) and IPv4 (A) asked for at
+// the same time, IPv6 first. If only one of the two could be found out, its
+// addresses are all there are, and Authentic is false.
+func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], error) {
+	var four Result[netip.Addr]
+	var fourErr error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		four, fourErr = lookup(ctx, r, name, wire.TypeA, func(rr *wire.A) netip.Addr { return addr(rr.A) })
+	}()
+	six, sixErr := lookup(ctx, r, name, wire.TypeAAAA, func(rr *wire.AAAA) netip.Addr { return addr(rr.AAAA) })
+	<-done
+
+	res := Result[netip.Addr]{
+		Records:   append(six.Records, four.Records...),
+		Canonical: cmp.Or(six.Canonical, four.Canonical),
+		Authentic: six.Authentic && four.Authentic,
+		TTL:       min(six.TTL, four.TTL),
+	}
+	switch {
+	case len(res.Records) > 0:
+		return res, nil
+	case errors.Is(sixErr, ErrTemporary):
+		return res, sixErr
+	case errors.Is(sixErr, ErrNotFound):
+		// Should the two disagree on whether the name exists, it does.
+		return res, fourErr
+	case errors.Is(fourErr, ErrTemporary):
+		return res, fourErr
+	}
+	return res, sixErr
+}
+
+// addr reads an address; one that is IPv4 in IPv6's clothes is IPv4.
+func addr(ip []byte) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+func lookup[R wire.RR, T any](ctx context.Context, r *Resolver, name string, qtype uint16, read func(R) T) (Result[T], error) {
+	raw, err := r.Records(ctx, name, qtype)
+	res := Result[T]{Canonical: raw.Canonical, Authentic: raw.Authentic, TTL: raw.TTL}
+	for _, rr := range raw.Records {
+		if v, ok := rr.(R); ok {
+			res.Records = append(res.Records, read(v))
+		}
+	}
+	if err == nil && len(res.Records) == 0 {
+		err = &Error{Reason: ErrTemporary, Name: name, Type: typeName(qtype), Cause: errMalformed}
+	}
+	return res, err
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	wire "github.com/miekg/dns"
+	"golang.org/x/net/netutil"
+)
+
+// Limits of the sandbox server, which serves the local host.
+const (
+	sourceTimeout  = 5 * time.Second
+	maxConnections = 64
+	maxAtOnce      = 256 // questions in hand; more are not answered
+)
+
+// ErrDrop returned by a Source leaves a question without any answer.
+var ErrDrop = errors.New("no answer is sent")
+
+// Source tells all that there is at a name, which comes in lower case with a
+// trailing dot; the Server picks by type. An error becomes SERVFAIL. Records
+// once given must not be changed.
+type Source func(ctx context.Context, name string) (Answer, error)
+
+// Answer is what a Source knows of a name.
+type Answer struct {
+	Records []wire.RR
+	// Exists tells of a name without records that it, or one below it, is
+	// there: no data instead of NXDOMAIN.
+	Exists bool
+	// Authentic sets the AD bit, as a validating server would.
+	Authentic bool
+}
+
+// ServerConfig is for Listen.
+type ServerConfig struct {
+	Addr   string // HOST:PORT for UDP and TCP both; with port 0 a free one
+	Source Source
+	// Origins are the zones served, such as "test."; names outside are
+	// refused. Empty means the reserved top-level domains.
+	Origins []string
+	// NegativeTTL is how long others may keep NXDOMAIN and no data; 1 s if 0.
+	NegativeTTL time.Duration
+}
+
+// Server is an authoritative DNS server over UDP and TCP. It forwards nothing.
+// It sets RA nonetheless, since clients such as Go's own take a server without
+// it for a broken delegation.
+type Server struct {
+	source      Source
+	origins     []string
+	negativeTTL uint32
+	addr        string
+	udp, tcp    *wire.Server
+	ctx         context.Context // ends at Close
+	cancel      context.CancelFunc
+	slots       chan struct{}
+	serving     sync.WaitGroup
+}
+
+// Listen starts a Server. It answers by the time it returns.
+func Listen(c ServerConfig) (*Server, error) {
+	s := &Server{source: c.Source, negativeTTL: 1, slots: make(chan struct{}, maxAtOnce)}
+	if c.NegativeTTL > 0 {
+		s.negativeTTL = uint32(c.NegativeTTL / time.Second)
+	}
+	origins := c.Origins
+	if len(origins) == 0 {
+		origins = []string{"test.", "example.", "invalid.", "localhost."}
+	}
+	for _, o := range origins {
+		fqdn, ok := canonical(o)
+		if !ok {
+			return nil, errors.New("dns: an origin is not a domain name")
+		}
+		s.origins = append(s.origins, fqdn)
+	}
+	packets, listener, err := listen(c.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("opening the DNS sockets: %w", err)
+	}
+	s.addr = packets.LocalAddr().String()
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.udp = &wire.Server{PacketConn: packets, UDPSize: udpSize, Handler: s.handler(false)}
+	s.tcp = &wire.Server{Listener: netutil.LimitListener(listener, maxConnections), Handler: s.handler(true)}
+	for _, w := range []*wire.Server{s.udp, s.tcp} {
+		started := make(chan struct{})
+		w.NotifyStartedFunc = func() { close(started) }
+		s.serving.Go(func() { _ = w.ActivateAndServe() }) // ends by Close; it retries temporary errors itself
+		<-started
+	}
+	return s, nil
+}
+
+// listen opens the same port for UDP and TCP.
+func listen(addr string) (net.PacketConn, net.Listener, error) {
+	const tries = 10 // a free UDP port may be taken for TCP
+	var err error
+	for range tries {
+		var packets net.PacketConn
+		if packets, err = net.ListenPacket("udp", addr); err != nil {
+			return nil, nil, err
+		}
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", packets.LocalAddr().String()); err == nil {
+			return packets, listener, nil
+		}
+		_ = packets.Close()
+		if _, port, _ := net.SplitHostPort(addr); port != "0" {
+			break
+		}
+	}
+	return nil, nil, err
+}
+
+// Addr returns the address with its port.
+func (s *Server) Addr() string { return s.addr }
+
+// Close ends the server and waits for what it has in hand.
+func (s *Server) Close() error {
+	s.cancel()
+	err := errors.Join(s.udp.Shutdown(), s.tcp.Shutdown())
+	s.serving.Wait()
+	return err
+}
+
+func (s *Server) handler(tcp bool) wire.HandlerFunc {
+	return func(w wire.ResponseWriter, req *wire.Msg) {
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+		default:
+			return
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, sourceTimeout)
+		defer cancel()
+		if m := s.reply(ctx, req, tcp); m != nil {
+			_ = w.WriteMsg(m) // who asked may be gone
+		}
+	}
+}
+
+// reply answers a request that has exactly one question, or returns nil for
+// none.
+func (s *Server) reply(ctx context.Context, req *wire.Msg, tcp bool) *wire.Msg {
+	m := new(wire.Msg).SetReply(req)
+	m.RecursionAvailable = true
+	size := wire.MinMsgSize
+	if opt := req.IsEdns0(); opt != nil {
+		size = min(max(int(opt.UDPSize()), size), 4096)
+		m.SetEdns0(udpSize, opt.Do())
+		if opt.Version() != 0 {
+			m.Rcode = wire.RcodeBadVers
+			return m
+		}
+	}
+	if tcp {
+		size = wire.MaxMsgSize
+	}
+	switch q := req.Question[0]; {
+	case req.Opcode != wire.OpcodeQuery, q.Qtype == wire.TypeANY:
+		m.Rcode = wire.RcodeNotImplemented
+	case q.Qclass != wire.ClassINET, q.Qtype == wire.TypeAXFR, q.Qtype == wire.TypeIXFR,
+		s.origin(wire.CanonicalName(q.Name)) == "":
+		m.Rcode = wire.RcodeRefused
+	default:
+		if err := s.fill(ctx, m, question{wire.CanonicalName(q.Name), q.Qtype}); err != nil {
+			if errors.Is(err, ErrDrop) {
+				return nil
+			}
+			m.Answer, m.Ns, m.Rcode = nil, nil, wire.RcodeServerFailure
+		}
+	}
+	m.Truncate(size)
+	return m
+}
+
+// fill puts in the records of q, with the CNAMEs that lead to them (RFC 1034
+// §4.3.2) as far as they are ours.
+func (s *Server) fill(ctx context.Context, m *wire.Msg, q question) error {
+	m.Authoritative, m.AuthenticatedData = true, true
+	for range maxChain {
+		origin := s.origin(q.name)
+		if origin == "" {
+			return nil
+		}
+		a, err := s.source(ctx, q.name)
+		if err != nil {
+			return err
+		}
+		m.AuthenticatedData = m.AuthenticatedData && a.Authentic
+		alias, found := "", false
+		for _, rr := range a.Records {
+			if rr.Header().Rrtype == q.qtype {
+				m.Answer = append(m.Answer, rr)
+				found = true
+			} else if c, ok := rr.(*wire.CNAME); ok {
+				m.Answer = append(m.Answer, c)
+				alias = wire.CanonicalName(c.Target)
+			}
+		}
+		if found {
+			return nil
+		}
+		if alias == "" {
+			if len(a.Records) == 0 && !a.Exists {
+				m.Rcode = wire.RcodeNameError
+			}
+			m.Ns = []wire.RR{s.soa(origin)}
+			return nil
+		}
+		q.name = alias
+	}
+	return errChain
+}
+
+// origin returns the zone that a name is in, or "".
+func (s *Server) origin(name string) string {
+	for _, o := range s.origins {
+		if wire.IsSubDomain(o, name) {
+			return o
+		}
+	}
+	return ""
+}
+
+// soa goes with an absence, to say how long it may be kept (RFC 2308 §3).
+func (s *Server) soa(origin string) *wire.SOA {
+	return &wire.SOA{
+		Hdr: wire.RR_Header{Name: origin, Rrtype: wire.TypeSOA, Class: wire.ClassINET, Ttl: s.negativeTTL},
+		Ns:  "localhost.", Mbox: "hostmaster.localhost.",
+		Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: s.negativeTTL,
+	}
+}
