@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+// SearchResult is * SEARCH with the numbers found (RFC 3501 §7.2.5). A modSeq
+// other than 0 is the highest of those messages, for a search that used MODSEQ
+// (RFC 7162 §3.1.5).
+func (w *Writer) SearchResult(found Set, modSeq uint64) {
+	w.Raw("* SEARCH")
+	for n := range found.All() {
+		w.SP().Number(uint64(n))
+	}
+	if modSeq != 0 && len(found) > 0 {
+		w.Raw(" (MODSEQ ").Number(modSeq).Raw(")")
+	}
+	w.CRLF()
+}
+
+// SortResult is * SORT with the numbers in order.
+func (w *Writer) SortResult(found []uint32, modSeq uint64) {
+	w.Raw("* SORT")
+	for _, n := range found {
+		w.SP().Number(uint64(n))
+	}
+	if modSeq != 0 && len(found) > 0 {
+		w.Raw(" (MODSEQ ").Number(modSeq).Raw(")")
+	}
+	w.CRLF()
+}
+
+// ESearch is * ESEARCH for the search command with this tag (RFC 9051 §7.3.4):
+// of the normal set found it writes what want asks for.
+func (w *Writer) ESearch(tag string, uid bool, want SearchOptions, found Set, modSeq uint64) {
+	w.esearchStart(tag, uid)
+	if len(found) > 0 {
+		if want.Return&ReturnMin != 0 {
+			w.Raw(" MIN ").Number(uint64(found[0].Lo))
+		}
+		if want.Return&ReturnMax != 0 {
+			w.Raw(" MAX ").Number(uint64(found[len(found)-1].Hi))
+		}
+		if want.Return&ReturnAll != 0 {
+			w.Raw(" ALL ").Set(found)
+		}
+	}
+	if want.Return&ReturnCount != 0 {
+		w.Raw(" COUNT ").Number(found.Count())
+	}
+	if want.Return&ReturnPartial != 0 {
+		w.esearchPartial(want.Partial, want.Partial.Of(found))
+	}
+	if modSeq != 0 && len(found) > 0 {
+		w.Raw(" MODSEQ ").Number(modSeq)
+	}
+	w.CRLF()
+}
+
+func (w *Writer) esearchStart(tag string, uid bool) {
+	w.Raw("* ESEARCH (TAG ").String(tag).Raw(")")
+	if uid {
+		w.Raw(" UID")
+	}
+}
+
+func (w *Writer) esearchPartial(p Page, found Set) {
+	w.Raw(" PARTIAL (")
+	if p.FromEnd {
+		w.Raw("-").Number(uint64(p.First)).Raw(":-").Number(uint64(p.Last))
+	} else {
+		w.Number(uint64(p.First)).Raw(":").Number(uint64(p.Last))
+	}
+	if len(found) == 0 {
+		w.Raw(" NIL)")
+		return
+	}
+	w.SP().Set(found).Raw(")")
+}
+
+// Of returns the part of a normal set that the page holds.
+func (p Page) Of(found Set) Set {
+	first, last := uint64(p.First), uint64(p.Last)
+	if p.FromEnd {
+		n := found.Count()
+		if first > n {
+			return nil
+		}
+		first, last = n-min(last, n)+1, n-first+1
+	}
+	var out Set
+	var before uint64
+	for _, r := range found {
+		size := uint64(r.Hi-r.Lo) + 1
+		lo, hi := max(first, before+1), min(last, before+size)
+		if lo <= hi {
+			out = append(out, Range{r.Lo + uint32(lo-before-1), r.Lo + uint32(hi-before-1)})
+		}
+		before += size
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"io"
+	"time"
+)
+
+// Append is APPEND. Its message has not been read: a session that takes the
+// command calls Reader.Message for the bytes and then Reader.NextMessage until
+// that returns nil; one that refuses it just answers, and the Reader gets past
+// what the client may have sent.
+type Append struct {
+	Mailbox string
+	Message NewMessage
+}
+
+// Replace is REPLACE (RFC 8508), to be read on like Append.
+type Replace struct {
+	Message NewMessage
+	Mailbox string
+	Number  uint32 // of the one message replaced; Star for the last
+	UID     bool   // Number is a UID
+}
+
+// NewMessage is what comes before a message's bytes.
+type NewMessage struct {
+	Flags  Flags
+	Date   time.Time // zero if not given
+	Size   int64     // in bytes, at most Limits.Append
+	Binary bool      // sent as literal8: may hold NUL (RFC 3516)
+	UTF8   bool      // sent as UTF8 (~{…}) (RFC 9755 §4)
+}
+
+// Name returns the command's name.
+func (*Append) Name() string { return "APPEND" }
+
+// Name returns the command's name.
+func (c *Replace) Name() string { return uidName(c.UID, "REPLACE") }
+
+// body is a message that the client has announced.
+type body struct {
+	r     *Reader
+	left  int64
+	sync  bool
+	utf8  bool // followed by a parenthesis
+	asked bool // the bytes are coming
+}
+
+func (r *Reader) append() (Command, error) {
+	var cmd Append
+	var err error
+	if cmd.Mailbox, err = r.mailbox(); err != nil {
+		return nil, err
+	}
+	if err = r.sp(); err != nil {
+		return nil, err
+	}
+	cmd.Message, err = r.newMessage()
+	return &cmd, err
+}
+
+func (r *Reader) replace(uid bool) (Command, error) {
+	cmd := Replace{UID: uid}
+	var err error
+	if !r.accept('*') {
+		if cmd.Number, err = r.nzNumber32(); err != nil {
+			return nil, err
+		}
+	}
+	if err = r.sp(); err != nil {
+		return nil, err
+	}
+	if cmd.Mailbox, err = r.mailbox(); err != nil {
+		return nil, err
+	}
+	if err = r.sp(); err != nil {
+		return nil, err
+	}
+	cmd.Message, err = r.newMessage()
+	return &cmd, err
+}
+
+// newMessage takes [flags SP] [date SP] and the announcement of the literal.
+func (r *Reader) newMessage() (m NewMessage, err error) {
+	if r.peek() == '(' {
+		if m.Flags, err = r.flagList(); err != nil {
+			return m, err
+		}
+		if err = r.sp(); err != nil {
+			return m, err
+		}
+	}
+	if r.peek() == '"' {
+		if m.Date, err = r.dateTime(); err != nil {
+			return m, err
+		}
+		if err = r.sp(); err != nil {
+			return m, err
+		}
+	}
+	if r.acceptWord("UTF8") {
+		m.UTF8 = true
+		if !r.accept(' ') || !r.accept('(') {
+			return m, errSyntax
+		}
+	}
+	m.Binary = r.accept('~')
+	n, sync, ok := r.announcement()
+	if !ok || (m.UTF8 && !m.Binary) {
+		return m, bad("APPEND ends with a message as a literal.")
+	}
+	if n > r.Limits.Append {
+		return m, refuse(No, CodeTooBig, "The message is larger than this server takes.")
+	}
+	m.Size = n
+	r.pos = len(r.line)
+	r.body = &body{r: r, left: n, sync: sync, utf8: m.UTF8}
+	return m, nil
+}
+
+// Message returns the bytes of the message that Append, Replace or
+// NextMessage has announced, exactly as many as its Size, asking the client to
+// send them if it waits. The bytes may hold NUL and any line ends. A
+// connection that breaks gives io.ErrUnexpectedEOF or the connection's error.
+func (r *Reader) Message() (io.Reader, error) {
+	if r.body == nil {
+		return nil, bad("No message is due.")
+	}
+	if !r.body.asked {
+		r.body.asked = true
+		if r.body.sync {
+			if err := r.ask("Go on."); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r.body, nil
+}
+
+// NextMessage ends a message that has been read. It returns nil at the end of
+// the command, else what announces the next message (MULTIAPPEND, RFC 3502).
+// With a *Error the whole command is refused and nothing of it may be kept.
+func (r *Reader) NextMessage() (*NewMessage, error) {
+	b := r.body
+	if b == nil || !b.asked {
+		return nil, bad("No message has been read.")
+	}
+	r.body = nil
+	r.lineLeft, r.literalLeft = r.Limits.Line, r.Limits.Literal
+	m, err := r.afterMessage(b)
+	if err != nil {
+		r.refused, r.body = true, nil
+	}
+	return m, err
+}
+
+func (r *Reader) afterMessage(b *body) (*NewMessage, error) {
+	if err := b.discard(); err != nil {
+		return nil, err
+	}
+	if err := r.nextLine(); err != nil {
+		return nil, err
+	}
+	if b.utf8 {
+		if err := r.expect(')'); err != nil {
+			return nil, err
+		}
+	}
+	if r.pos == len(r.line) {
+		return nil, nil
+	}
+	if err := r.sp(); err != nil {
+		return nil, err
+	}
+	m, err := r.newMessage()
+	return &m, err
+}
+
+// Read reads the message's bytes.
+func (b *body) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.r.br.Read(p)
+	b.left -= int64(n)
+	return n, midCommand(err)
+}
+
+// discard reads what the session has left unread.
+func (b *body) discard() error {
+	n, err := io.CopyN(io.Discard, b.r.br, b.left)
+	b.left -= n
+	return midCommand(err)
+}

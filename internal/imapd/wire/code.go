@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import "strconv"
+
+// Code is a response code without its brackets (RFC 9051 §7.1). The empty one
+// is none.
+type Code string
+
+// The codes without arguments.
+const (
+	CodeAlert                Code = "ALERT"
+	CodeAlreadyExists        Code = "ALREADYEXISTS"
+	CodeAuthenticationFailed Code = "AUTHENTICATIONFAILED"
+	CodeAuthorizationFailed  Code = "AUTHORIZATIONFAILED"
+	CodeCannot               Code = "CANNOT"
+	CodeClientBug            Code = "CLIENTBUG"
+	CodeClosed               Code = "CLOSED"
+	CodeCompressionActive    Code = "COMPRESSIONACTIVE"
+	CodeContactAdmin         Code = "CONTACTADMIN"
+	CodeCorruption           Code = "CORRUPTION"
+	CodeExpired              Code = "EXPIRED"
+	CodeExpungeIssued        Code = "EXPUNGEISSUED"
+	CodeHasChildren          Code = "HASCHILDREN"
+	CodeInUse                Code = "INUSE"
+	CodeLimit                Code = "LIMIT"
+	CodeNoModSeq             Code = "NOMODSEQ"
+	CodeNonExistent          Code = "NONEXISTENT"
+	CodeNoPerm               Code = "NOPERM"
+	CodeNotSaved             Code = "NOTSAVED"
+	CodeOverQuota            Code = "OVERQUOTA"
+	CodePrivacyRequired      Code = "PRIVACYREQUIRED"
+	CodeReadOnly             Code = "READ-ONLY"
+	CodeReadWrite            Code = "READ-WRITE"
+	CodeServerBug            Code = "SERVERBUG"
+	CodeTooBig               Code = "TOOBIG"
+	CodeTryCreate            Code = "TRYCREATE"
+	CodeUIDNotSticky         Code = "UIDNOTSTICKY"
+	CodeUnavailable          Code = "UNAVAILABLE"
+	CodeUnknownCTE           Code = "UNKNOWN-CTE"
+	CodeUseAttr              Code = "USEATTR"
+)
+
+// UIDNext is [UIDNEXT n].
+func UIDNext(uid uint32) Code { return numberCode("UIDNEXT ", uint64(uid)) }
+
+// UIDValidity is [UIDVALIDITY n].
+func UIDValidity(n uint32) Code { return numberCode("UIDVALIDITY ", uint64(n)) }
+
+// Unseen is [UNSEEN n], the first unseen message (RFC 3501 §7.1).
+func Unseen(seq uint32) Code { return numberCode("UNSEEN ", uint64(seq)) }
+
+// HighestModSeq is [HIGHESTMODSEQ n] (RFC 7162).
+func HighestModSeq(n uint64) Code { return numberCode("HIGHESTMODSEQ ", n) }
+
+func numberCode(name string, n uint64) Code {
+	return Code(strconv.AppendUint(append(make([]byte, 0, 40), name...), n, 10))
+}
+
+// Modified is [MODIFIED set]: what a conditional STORE did not change (RFC
+// 7162 §3.1.3).
+func Modified(s Set) Code { return Code(AppendSet([]byte("MODIFIED "), s)) }
+
+// AppendUID is [APPENDUID validity uids] (RFC 4315).
+func AppendUID(validity uint32, uids Set) Code {
+	b := []byte(numberCode("APPENDUID ", uint64(validity)))
+	return Code(AppendSet(append(b, ' '), uids))
+}
+
+// CopyUID is [COPYUID validity from to] (RFC 4315): from's UIDs in rising
+// order became to's in rising order.
+func CopyUID(validity uint32, from, to Set) Code {
+	b := []byte(numberCode("COPYUID ", uint64(validity)))
+	b = AppendSet(append(b, ' '), from)
+	return Code(AppendSet(append(b, ' '), to))
+}
+
+// PermanentFlags is [PERMANENTFLAGS (…)], with \* if new keywords can be made.
+func PermanentFlags(f Flags, more bool) Code {
+	if more {
+		f.Keywords = append(f.Keywords[:len(f.Keywords):len(f.Keywords)], `\*`)
+	}
+	return Code(AppendFlags([]byte("PERMANENTFLAGS "), f))
+}
+
+// Capabilities is [CAPABILITY …].
+func Capabilities(names ...string) Code {
+	b := []byte("CAPABILITY")
+	for _, n := range names {
+		b = append(append(b, ' '), n...)
+	}
+	return Code(b)
+}
+
+// BadCharset is [BADCHARSET (…)], with the charsets that are known.
+func BadCharset(known ...string) Code {
+	b := []byte("BADCHARSET (")
+	for i, n := range known {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = append(b, n...)
+	}
+	return Code(append(b, ')'))
+}
+
+// MailboxID is [MAILBOXID (id)] (RFC 8474).
+func MailboxID(id string) Code { return Code("MAILBOXID (" + id + ")") }

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// maxQuoted is the longest string written quoted: clients read lines into
+// buffers of their own, and a literal says its length first.
+const maxQuoted = 1000
+
+// AppendString appends a string: quoted if it is short 7-bit text, else a
+// literal. A NUL, which no string can hold, becomes "?".
+func AppendString(b []byte, s string) []byte { return appendString(b, s, false) }
+
+// AppendNString appends a string, or NIL if it is not there.
+func AppendNString(b []byte, s string, there bool) []byte {
+	if !there {
+		return append(b, "NIL"...)
+	}
+	return appendString(b, s, false)
+}
+
+// AppendAString appends an atom if s can be one, else a string.
+func AppendAString(b []byte, s string) []byte {
+	if isAtom(s) {
+		return append(b, s...)
+	}
+	return appendString(b, s, false)
+}
+
+// AppendMailbox appends a mailbox name, given in UTF-8: in modified UTF-7, or
+// as it is with utf8 (RFC 9051 §5.1).
+func AppendMailbox(b []byte, name string, utf8 bool) []byte {
+	if !utf8 {
+		name = EncodeUTF7(name)
+	}
+	if isAtom(name) {
+		return append(b, name...)
+	}
+	return appendString(b, name, utf8)
+}
+
+// isAtom reports whether s can stand without quotes. NIL cannot: it would be
+// read as none.
+func isAtom(s string) bool {
+	if s == "" || sameFold(s, "NIL") {
+		return false
+	}
+	for i := range len(s) {
+		if class[s[i]]&classAtom == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func appendString(b []byte, s string, utf8 bool) []byte {
+	if !quotable(s, utf8) {
+		return appendLiteral(b, s)
+	}
+	b = append(b, '"')
+	from := 0
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, s[from:i]...)
+			b = append(b, '\\')
+			from = i
+		}
+	}
+	b = append(b, s[from:]...)
+	return append(b, '"')
+}
+
+// quotable reports whether s can be quoted; controls are not, whatever the
+// grammar says, as they upset terminals and simple clients.
+func quotable(s string, allowUTF8 bool) bool {
+	if len(s) > maxQuoted {
+		return false
+	}
+	ascii := true
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20 || c == 0x7f:
+			return false
+		case c > 0x7f:
+			ascii = false
+		}
+	}
+	return ascii || (allowUTF8 && utf8.ValidString(s))
+}
+
+func appendLiteral(b []byte, s string) []byte {
+	b = append(b, '{')
+	b = strconv.AppendUint(b, uint64(len(s)), 10)
+	b = append(b, "}\r\n"...)
+	start := len(b)
+	b = append(b, s...)
+	for i := start; i < len(b); i++ {
+		if b[i] == 0 {
+			b[i] = '?'
+		}
+	}
+	return b
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+// SystemFlags are the system flags that a client may set (RFC 9051 §2.3.2).
+type SystemFlags uint8
+
+// The system flags. Recent is the session's own: it is only ever written.
+const (
+	Seen SystemFlags = 1 << iota
+	Answered
+	Flagged
+	Deleted
+	Draft
+	Recent
+
+	// AllFlags are the flags that a client may change.
+	AllFlags = Seen | Answered | Flagged | Deleted | Draft
+)
+
+// Flags are system flags and keywords, the latter as the client spelled them
+// but each once, whatever its case.
+type Flags struct {
+	System   SystemFlags
+	Keywords []string
+}
+
+var systemFlagNames = [...]string{`\Seen`, `\Answered`, `\Flagged`, `\Deleted`, `\Draft`, `\Recent`}
+
+// flagList takes a parenthesised flag list.
+func (r *Reader) flagList() (Flags, error) {
+	var f Flags
+	err := r.list(MaxKeywords+len(systemFlagNames), func() error { return r.flag(&f) })
+	return f, err
+}
+
+// flags takes the flags of STORE: a list, or flags without parentheses.
+func (r *Reader) flags() (Flags, error) {
+	if r.peek() == '(' {
+		return r.flagList()
+	}
+	var f Flags
+	for {
+		if err := r.flag(&f); err != nil {
+			return f, err
+		}
+		if !r.accept(' ') {
+			return f, nil
+		}
+	}
+}
+
+// flag takes one flag. \Recent is ignored, as clients copy it along from what
+// they have fetched and no client can set it.
+func (r *Reader) flag(f *Flags) error {
+	if r.accept('\\') {
+		switch string(r.word()) {
+		case "SEEN":
+			f.System |= Seen
+		case "ANSWERED":
+			f.System |= Answered
+		case "FLAGGED":
+			f.System |= Flagged
+		case "DELETED":
+			f.System |= Deleted
+		case "DRAFT":
+			f.System |= Draft
+		case "RECENT":
+		default:
+			return bad("There is no such system flag.")
+		}
+		return nil
+	}
+	k, err := r.keyword()
+	if err != nil {
+		return err
+	}
+	for _, have := range f.Keywords {
+		if sameFold(have, k) {
+			return nil
+		}
+	}
+	if len(f.Keywords) == MaxKeywords {
+		return overLimit("A message can have at most 64 keywords.")
+	}
+	f.Keywords = append(f.Keywords, k)
+	return nil
+}
+
+func (r *Reader) keyword() (string, error) {
+	k, err := r.atom()
+	if err != nil {
+		return "", bad("A flag is missing or wrong.")
+	}
+	if len(k) > MaxKeywordBytes {
+		return "", overLimit("A keyword can have at most 100 bytes.")
+	}
+	return k, nil
+}
+
+// sameFold reports whether two ASCII words differ in case only.
+func sameFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// AppendFlags appends a parenthesised flag list.
+func AppendFlags(b []byte, f Flags) []byte {
+	b = append(b, '(')
+	start := len(b)
+	for i, name := range systemFlagNames {
+		if f.System&(1<<i) != 0 {
+			b = append(b, name...)
+			b = append(b, ' ')
+		}
+	}
+	for _, k := range f.Keywords {
+		b = append(b, k...)
+		b = append(b, ' ')
+	}
+	if len(b) > start {
+		b[len(b)-1] = ')'
+		return b
+	}
+	return append(b, ')')
+}

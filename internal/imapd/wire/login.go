@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/base64"
+	"errors"
+)
+
+// ErrCancelled says that the client gave up an AUTHENTICATE exchange with
+// "*"; the command is answered with BAD (RFC 9051 §6.2.2).
+var ErrCancelled = errors.New("authentication cancelled by the client")
+
+// Login is LOGIN (RFC 9051 §6.2.3).
+type Login struct {
+	Username string
+	Password string `json:"-"`
+}
+
+// Name returns the command's name.
+func (*Login) Name() string { return "LOGIN" }
+
+// String keeps the password out of logs.
+func (*Login) String() string { return "LOGIN" }
+
+func (r *Reader) login() (Command, error) {
+	var cmd Login
+	var err error
+	if cmd.Username, err = r.astring(); err != nil {
+		return nil, err
+	}
+	if err = r.sp(); err != nil {
+		return nil, err
+	}
+	if cmd.Password, err = r.astring(); err != nil {
+		return nil, err
+	}
+	return &cmd, nil
+}
+
+// Authenticate is AUTHENTICATE, with an initial response if the client sent
+// one (SASL-IR, RFC 4959).
+type Authenticate struct {
+	Mechanism  string // upper case
+	Initial    []byte `json:"-"` // decoded; empty if the client sent "="
+	HasInitial bool
+}
+
+// Name returns the command's name.
+func (*Authenticate) Name() string { return "AUTHENTICATE" }
+
+// String keeps the response out of logs.
+func (a *Authenticate) String() string { return "AUTHENTICATE " + a.Mechanism }
+
+func (r *Reader) authenticate() (Command, error) {
+	mechanism := r.word()
+	if len(mechanism) == 0 {
+		return nil, errSyntax
+	}
+	cmd := Authenticate{Mechanism: string(mechanism)}
+	if !r.accept(' ') {
+		return &cmd, nil
+	}
+	rest := r.line[r.pos:]
+	r.pos = len(r.line)
+	cmd.HasInitial = true
+	if string(rest) == "=" {
+		return &cmd, nil
+	}
+	var err error
+	if cmd.Initial, err = decodeBase64(rest); err != nil || len(rest) == 0 {
+		return nil, bad("The initial response is not base64.")
+	}
+	return &cmd, nil
+}
+
+// ReadResponse reads the client's answer to a challenge and decodes it. It
+// returns ErrCancelled for "*", and a *Error for what is not base64: both end
+// the exchange.
+func (r *Reader) ReadResponse() ([]byte, error) {
+	line, err := r.readRaw()
+	if err != nil {
+		return nil, err
+	}
+	if string(line) == "*" {
+		return nil, ErrCancelled
+	}
+	b, err := decodeBase64(line)
+	if err != nil {
+		r.refused = true
+		return nil, bad("The response is not base64.")
+	}
+	return b, nil
+}
+
+func decodeBase64(b []byte) ([]byte, error) {
+	return base64.StdEncoding.AppendDecode(nil, b)
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// keptLine is the largest line buffer that an idle Reader holds on to.
+const keptLine = 4 << 10
+
+// Reader reads the commands of one client. The cursor works on one line at a
+// time: a literal is asked for only once everything before it has been found
+// right, so that a refused command never leaves a literal in doubt.
+type Reader struct {
+	// Limits may be changed between commands; NewReader sets LimitsBeforeLogin.
+	Limits Limits
+	// UTF8 says that mailbox names come in UTF-8 instead of modified UTF-7,
+	// as after ENABLE UTF8=ACCEPT (RFC 9755) or IMAP4rev2 (RFC 9051 §5.1).
+	UTF8 bool
+
+	ask     func(text string) error // sends "+ text" and flushes
+	br      *bufio.Reader
+	line    []byte // the current line without its end; aliases br or long
+	pos     int    // cursor in line
+	tail    []byte // end of the line as it came, which may announce a literal
+	long    []byte // holds a line longer than br's buffer
+	refused bool   // the command failed: its rest must be skipped
+	body    *body  // APPEND's message, while it is due
+
+	lineLeft    int
+	literalLeft int
+	discardLeft int64
+}
+
+// NewReader returns a Reader on br. It calls ask when the client must be told
+// to go on with a synchronising literal; ask sends a continuation request and
+// flushes.
+func NewReader(br *bufio.Reader, ask func(text string) error) *Reader {
+	return &Reader{Limits: LimitsBeforeLogin(), br: br, ask: ask}
+}
+
+// Reset goes on with another stream (STARTTLS, COMPRESS). What the old one
+// still held is forgotten; the caller refuses STARTTLS if Buffered is not 0.
+func (r *Reader) Reset(br *bufio.Reader) {
+	r.br, r.body, r.refused = br, nil, false
+	r.clear()
+}
+
+// Buffered returns how many bytes the client has sent ahead, as far as they
+// have been received: a pipelining client's answers may wait for one flush.
+func (r *Reader) Buffered() int { return r.br.Buffered() }
+
+// ReadCommand reads the next command, first getting past what the last one
+// left unread. With a *Error the tag is empty if the client's was unreadable
+// (answer with "*"). io.EOF means that the client left between commands.
+func (r *Reader) ReadCommand() (tag string, cmd Command, err error) {
+	if err := r.finish(); err != nil {
+		return "", nil, err
+	}
+	r.lineLeft, r.literalLeft, r.discardLeft = r.Limits.Line, r.Limits.Literal, r.Limits.Discard
+	lineErr := r.readLine()
+	if lineErr != nil && !isRefusal(lineErr) {
+		return "", nil, lineErr
+	}
+	tag, err = r.tag()
+	switch {
+	case lineErr != nil:
+		err = lineErr
+	case err == nil:
+		cmd, err = r.command()
+	}
+	if err == nil && r.body == nil {
+		err = r.end()
+	}
+	if err != nil {
+		r.refused, r.body = true, nil
+		if !isRefusal(err) && errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return tag, nil, err
+	}
+	return tag, cmd, nil
+}
+
+// readRaw reads one line that is no command: the answer to a challenge, DONE.
+func (r *Reader) readRaw() ([]byte, error) {
+	if err := r.finish(); err != nil {
+		return nil, err
+	}
+	r.lineLeft, r.discardLeft = r.Limits.Line, r.Limits.Discard
+	if err := r.readLine(); err != nil {
+		r.refused = isRefusal(err)
+		return nil, err
+	}
+	return r.line, nil
+}
+
+// finish gets past what is left of the last command.
+func (r *Reader) finish() error {
+	b, refused := r.body, r.refused
+	r.body, r.refused = nil, false
+	var err error
+	switch {
+	case b != nil && b.asked:
+		// At most Limits.Append bytes, which the client was allowed to send.
+		if err = b.discard(); err == nil {
+			err = r.nextLine()
+		}
+		if err == nil || isRefusal(err) {
+			err = r.skip()
+		}
+	case b != nil || refused:
+		err = r.skip()
+	}
+	r.clear()
+	return err
+}
+
+func (r *Reader) clear() {
+	r.line, r.tail, r.pos = nil, nil, 0
+	if cap(r.long) > keptLine {
+		r.long = nil
+	}
+}
+
+// skip reads past the rest of a refused command: literals that the client has
+// sent unasked and the lines after them. A synchronising literal that was
+// announced is not sent, as nobody asked for it (RFC 7888 §4).
+func (r *Reader) skip() error {
+	for {
+		n, sync, ok := announced(r.tail)
+		if !ok || sync {
+			return nil
+		}
+		if err := r.discard(n); err != nil {
+			return err
+		}
+		if err := r.nextLine(); err != nil && !isRefusal(err) {
+			return err
+		}
+		if r.discardLeft -= int64(len(r.line)); r.discardLeft < 0 {
+			return refuse(Bye, CodeTooBig, "That is more than this server will read past.")
+		}
+	}
+}
+
+// discard throws n bytes away, within the limit per command.
+func (r *Reader) discard(n int64) error {
+	if n > r.discardLeft {
+		return refuse(Bye, CodeTooBig, "That is more than this server will read past.")
+	}
+	r.discardLeft -= n
+	_, err := io.CopyN(io.Discard, r.br, n)
+	return midCommand(err)
+}
+
+// nextLine reads the line after a literal.
+func (r *Reader) nextLine() error {
+	err := r.readLine()
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// readLine makes the next line the current one. A line feed ends a line even
+// without its carriage return, so that such a line is refused alone and at
+// once instead of swallowing the next.
+func (r *Reader) readLine() error {
+	r.pos, r.line, r.tail = 0, nil, nil
+	b, err := r.br.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		b, err = r.readLong(b)
+	}
+	if err != nil {
+		if len(b) > 0 && errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	if r.tail == nil && len(b) > r.lineLeft {
+		r.tail = cutEnd(b)
+		b = b[:r.lineLeft]
+	}
+	if r.tail != nil { // longer than the limit: only its head is kept
+		r.line = b
+		r.lineLeft = 0
+		r.discardLeft -= int64(len(b))
+		return refuse(Bad, CodeTooBig, "The command line is too long.")
+	}
+	r.lineLeft -= len(b)
+	r.line = cutEnd(b)
+	r.tail = r.line
+	switch {
+	case len(r.line)+2 != len(b):
+		return bad("A line must end with CR LF.")
+	case bytes.IndexByte(r.line, 0) >= 0:
+		return bad("A command cannot hold NUL.")
+	case bytes.IndexByte(r.line, '\r') >= 0:
+		return bad("A command cannot hold a bare CR.")
+	}
+	return nil
+}
+
+// readLong collects a line that br cannot hold. Past the limit it keeps the
+// head, for the tag, and in r.tail the end, which may announce a literal.
+func (r *Reader) readLong(b []byte) ([]byte, error) {
+	r.long = append(r.long[:0], b...)
+	var over, end []byte
+	for {
+		b, err := r.br.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return r.long, err
+		}
+		if over == nil && len(r.long)+len(b) > r.lineLeft {
+			over = r.long
+			end = append(end, lastBytes(r.long)...)
+		}
+		if over == nil {
+			r.long = append(r.long, b...)
+		} else {
+			end = append(end, b...)
+			end = append(end[:0], lastBytes(end)...)
+			if r.discardLeft -= int64(len(b)); r.discardLeft < 0 {
+				return nil, refuse(Bye, CodeTooBig, "The command line is far too long.")
+			}
+		}
+		if err == nil {
+			break
+		}
+	}
+	if over != nil {
+		r.tail = cutEnd(end)
+		return over[:min(len(over), max(r.lineLeft, 0))], nil
+	}
+	return r.long, nil
+}
+
+// lastBytes returns enough of b's end to hold any literal's announcement.
+func lastBytes(b []byte) []byte { return b[max(0, len(b)-64):] }
+
+// cutEnd returns a non-nil b without its CR LF or LF.
+func cutEnd(b []byte) []byte {
+	b = b[:len(b)-1]
+	if n := len(b); n > 0 && b[n-1] == '\r' {
+		b = b[:n-1]
+	}
+	return b
+}
+
+// announced reports the literal that the end of a line announces: {n}, {n+}
+// (RFC 7888), either after ~ (RFC 3516). A size too large to hold saturates.
+func announced(line []byte) (n int64, sync, ok bool) {
+	end := len(line)
+	if end < 3 || line[end-1] != '}' {
+		return 0, false, false
+	}
+	end--
+	sync = true
+	if line[end-1] == '+' {
+		sync = false
+		end--
+	}
+	start := end
+	for start > 0 && isDigit(line[start-1]) {
+		start--
+	}
+	if start == end || start == 0 || line[start-1] != '{' {
+		return 0, false, false
+	}
+	for _, c := range line[start:end] {
+		if n > 1<<58 {
+			break
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, sync, true
+}
+
+// isRefusal reports whether err is an answer to the client after which the
+// connection lives on.
+func isRefusal(err error) bool {
+	e, ok := err.(*Error)
+	return ok && e.Status != Bye
+}
+
+func midCommand(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// bufferSize is how much a Writer collects before it writes: a round number of
+// full TLS records, and enough that 20,000 short rows take a dozen writes.
+const bufferSize = 64 << 10
+
+// ErrShort says that a literal's source ended before the size announced for
+// it. What the client would read next is undefined: close the connection.
+var ErrShort = errors.New("literal is shorter than announced")
+
+// Buffers lends write buffers to the Writers of a server, so that an idle
+// connection holds none. The zero value is ready; share one among all.
+type Buffers struct{ pool sync.Pool }
+
+func (p *Buffers) get() []byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, 0, bufferSize)
+}
+
+func (p *Buffers) put(b []byte) {
+	if cap(b) == bufferSize {
+		b = b[:0]
+		p.pool.Put(&b)
+	}
+}
+
+// Writer writes answers to one client. It collects them and writes when its
+// buffer is full or at Flush, which a session calls once per command. The
+// first error stays: everything later is dropped and Flush returns it.
+type Writer struct {
+	// UTF8 says that mailbox names and strings go out in UTF-8 instead of
+	// modified UTF-7 and literals (ENABLE UTF8=ACCEPT, IMAP4rev2).
+	UTF8 bool
+
+	w       io.Writer
+	buffers *Buffers
+	buf     []byte // nil between commands
+	err     error
+}
+
+// NewWriter returns a Writer to w, with its buffer from buffers.
+func NewWriter(w io.Writer, buffers *Buffers) *Writer {
+	return &Writer{w: w, buffers: buffers}
+}
+
+// Reset goes on with another stream (STARTTLS, COMPRESS). Flush first.
+func (w *Writer) Reset(to io.Writer) { w.w = to }
+
+// Flush writes what has been collected and gives the buffer back. It returns
+// the first error since the Writer was made.
+func (w *Writer) Flush() error {
+	w.write()
+	if w.buf != nil {
+		w.buffers.put(w.buf)
+		w.buf = nil
+	}
+	return w.err
+}
+
+// Err returns the first error since the Writer was made.
+func (w *Writer) Err() error { return w.err }
+
+func (w *Writer) fail(err error) {
+	if w.err == nil && err != nil {
+		w.err = err
+	}
+}
+
+// write empties the buffer but keeps it.
+func (w *Writer) write() {
+	if len(w.buf) > 0 && w.err == nil {
+		_, err := w.w.Write(w.buf)
+		w.fail(err)
+	}
+	if cap(w.buf) > bufferSize {
+		w.buf = nil // grown by one huge string
+	}
+	w.buf = w.buf[:0]
+}
+
+// room returns the buffer to append to, with some space left.
+func (w *Writer) room() []byte {
+	if len(w.buf) > bufferSize-1024 {
+		w.write()
+	}
+	return w.buffer()
+}
+
+func (w *Writer) buffer() []byte {
+	if w.buf == nil {
+		w.buf = w.buffers.get()
+	}
+	return w.buf
+}
+
+// Raw writes s as it is.
+func (w *Writer) Raw(s string) *Writer {
+	w.buf = append(w.room(), s...)
+	return w
+}
+
+// RawBytes writes b as it is.
+func (w *Writer) RawBytes(b []byte) *Writer {
+	if len(b) > bufferSize/2 {
+		w.write()
+		if w.err == nil {
+			_, err := w.w.Write(b)
+			w.fail(err)
+		}
+		return w
+	}
+	w.buf = append(w.room(), b...)
+	return w
+}
+
+// SP writes a space.
+func (w *Writer) SP() *Writer {
+	w.buf = append(w.room(), ' ')
+	return w
+}
+
+// CRLF ends a line. It does not flush.
+func (w *Writer) CRLF() *Writer {
+	w.buf = append(w.room(), '\r', '\n')
+	return w
+}
+
+// Number writes n in decimal.
+func (w *Writer) Number(n uint64) *Writer {
+	w.buf = strconv.AppendUint(w.room(), n, 10)
+	return w
+}
+
+// String writes a string, quoted or as a literal.
+func (w *Writer) String(s string) *Writer {
+	w.buf = appendString(w.room(), s, w.UTF8)
+	return w
+}
+
+// NString writes a string, or NIL if it is not there.
+func (w *Writer) NString(s string, there bool) *Writer {
+	if !there {
+		return w.Raw("NIL")
+	}
+	return w.String(s)
+}
+
+// AString writes an atom if s can be one, else a string.
+func (w *Writer) AString(s string) *Writer {
+	if isAtom(s) {
+		return w.Raw(s)
+	}
+	return w.String(s)
+}
+
+// Mailbox writes a mailbox name, given in UTF-8.
+func (w *Writer) Mailbox(name string) *Writer {
+	w.buf = AppendMailbox(w.room(), name, w.UTF8)
+	return w
+}
+
+// Flags writes a flag list.
+func (w *Writer) Flags(f Flags) *Writer {
+	w.buf = AppendFlags(w.room(), f)
+	return w
+}
+
+// DateTime writes a date-time in t's own zone.
+func (w *Writer) DateTime(t time.Time) *Writer {
+	w.buf = AppendDateTime(w.room(), t)
+	return w
+}
+
+// Set writes a sequence set, which must not be empty.
+func (w *Writer) Set(s Set) *Writer {
+	w.buf = AppendSet(w.room(), s)
+	return w
+}
+
+// Literal writes a literal of size bytes from src. A source that ends early is
+// ErrShort, what it has beyond size is left alone.
+func (w *Writer) Literal(size int64, src io.Reader) *Writer {
+	w.literalHead(size)
+	for size > 0 && w.err == nil {
+		if len(w.buf) >= bufferSize {
+			w.write()
+		}
+		b := w.buffer()
+		n, err := src.Read(b[len(b):min(int64(cap(b)), int64(len(b))+size)])
+		w.buf = b[:len(b)+n]
+		size -= int64(n)
+		if size > 0 && err != nil {
+			if errors.Is(err, io.EOF) {
+				err = ErrShort
+			}
+			w.fail(fmt.Errorf("writing a literal: %w", err))
+		}
+	}
+	return w
+}
+
+// LiteralTo is Literal for a source that writes itself. One that writes more
+// than size bytes fails too.
+func (w *Writer) LiteralTo(size int64, src io.WriterTo) *Writer {
+	w.literalHead(size)
+	out := exactly{w, size}
+	if _, err := src.WriteTo(&out); err != nil {
+		w.fail(fmt.Errorf("writing a literal: %w", err))
+	}
+	if out.left > 0 {
+		w.fail(ErrShort)
+	}
+	return w
+}
+
+// LiteralBytes writes b as a literal.
+func (w *Writer) LiteralBytes(b []byte) *Writer {
+	w.literalHead(int64(len(b)))
+	return w.RawBytes(b)
+}
+
+func (w *Writer) literalHead(size int64) {
+	b := append(w.room(), '{')
+	b = strconv.AppendInt(b, size, 10)
+	w.buf = append(b, "}\r\n"...)
+}
+
+// exactly lets no more than left bytes into a Writer.
+type exactly struct {
+	w    *Writer
+	left int64
+}
+
+func (e *exactly) Write(p []byte) (int, error) {
+	if int64(len(p)) > e.left {
+		return 0, errors.New("literal is longer than announced")
+	}
+	e.left -= int64(len(p))
+	e.w.RawBytes(p)
+	if e.w.err != nil {
+		return 0, e.w.err
+	}
+	return len(p), nil
+}
