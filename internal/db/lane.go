@@ -93,7 +93,7 @@ const maxBatch = 256
 // for a place in the lane: a job that began is carried through.
 func (d *DB) Write(ctx context.Context, key ID, job *Job) error {
 	p := &pending{job: job, done: make(chan error, 1)}
-	l := d.lane[int(uint64(mix(uint64(key)))%uint64(len(d.lane)))]
+	l := d.lane[mix(uint64(key))%uint64(len(d.lane))]
 	select {
 	case l.jobs <- p:
 	case <-l.stopping:

@@ -33,13 +33,6 @@ type Statement struct {
 	args  []any
 }
 
-func (q *Query) text(e Engine) string {
-	if e == SQLite {
-		return q.sqlite
-	}
-	return q.postgres
-}
-
 // fragments are the few words in which the two engines differ.
 var fragments = [2]*strings.Replacer{
 	SQLite: strings.NewReplacer(

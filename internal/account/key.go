@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package account
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// Key lets an application act for an account. The token itself is shown once
+// and kept only as a hash.
+type Key struct {
+	ID         db.ID
+	Account    db.ID
+	Name       string
+	Hint       string // how the token begins
+	Scopes     []string
+	Domain     string         // it acts for this domain only; "" for all
+	Networks   []netip.Prefix // it may be used from these only; none for all
+	ExpiresAt  time.Time      // zero for never
+	LastUsedAt time.Time      // to the minute; zero for never
+	CreatedAt  time.Time
+}
+
+// NewKey is what a key shall be allowed to do.
+type NewKey struct {
+	Name      string
+	Scopes    []string // none is everything
+	Domain    string
+	Networks  []string // addresses or prefixes
+	ExpiresAt time.Time
+}
+
+// All is the scope that allows everything.
+const All = "*"
+
+// resources have a scope NAME.read and NAME.write each.
+var resources = [...]string{"api_keys", "domains", "mailboxes", "messages", "events", "webhooks", "templates", "suppressions", "migrations"}
+
+// Scopes lists every scope that a key can have.
+func Scopes() []string {
+	all := []string{All, "outbound.send"}
+	for _, r := range resources {
+		all = append(all, r+".read", r+".write")
+	}
+	return all
+}
+
+// Limits of keys.
+const (
+	maxName     = 100
+	maxNetworks = 100
+)
+
+func (n NewKey) check(now time.Time) (Key, error) {
+	var bad fault.Fields
+	k := Key{Name: strings.TrimSpace(n.Name), ExpiresAt: n.ExpiresAt, Scopes: slices.Compact(slices.Sorted(slices.Values(n.Scopes)))}
+	if k.Name == "" || len(k.Name) > maxName || strings.ContainsAny(k.Name, "\r\n\x00") {
+		bad.Add("name", "invalid_name", "Give the key a name of 1 to %d bytes in one line.", maxName)
+	}
+	known := Scopes()
+	for i, s := range n.Scopes {
+		if !slices.Contains(known, s) {
+			bad.Add(fmt.Sprintf("scopes[%d]", i), "unknown_scope", "The scopes are %s.", strings.Join(known, ", "))
+		}
+	}
+	if len(k.Scopes) == 0 {
+		k.Scopes = []string{All}
+	}
+	if n.Domain != "" {
+		name, err := address.Domain(n.Domain)
+		if err != nil {
+			bad.Add("domain", "invalid_domain", "This is not a domain name.")
+		}
+		k.Domain = name
+	}
+	if len(n.Networks) > maxNetworks {
+		bad.Add("allowed_ips", "too_many", "A key can have %d networks at most.", maxNetworks)
+		n.Networks = nil
+	}
+	for i, s := range n.Networks {
+		prefix, err := parsePrefix(s)
+		if err != nil {
+			bad.Add(fmt.Sprintf("allowed_ips[%d]", i), "invalid_network", "Give an IP address such as 192.0.2.1 or a network such as 192.0.2.0/24.")
+		}
+		k.Networks = append(k.Networks, prefix)
+	}
+	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
+		bad.Add("expires_at", "in_the_past", "This time has passed already.")
+	}
+	return k, bad.Err()
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	return p.Masked(), err
+}
+
+var (
+	insertKey = db.SQL(`INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10)`)
+	listKeys = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, created_at
+		FROM api_key WHERE account = $1 AND {page}`)
+	deleteKey = db.SQL(`DELETE FROM api_key WHERE id = $1 AND account = $2`)
+)
+
+// CreateKey makes a key and returns it with its token, which can't be had
+// again.
+func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key, string, error) {
+	k, err := n.check(a.now())
+	if err != nil {
+		return Key{}, "", err
+	}
+	token := secret.Token(secret.APIKey, 32)
+	k.ID, k.Account, k.CreatedAt = a.db.NewID(), account, a.now().UTC()
+	k.Hint = token[:len(secret.APIKey)+6]
+	networks := make([]string, len(k.Networks))
+	for i, p := range k.Networks {
+		networks[i] = p.String()
+	}
+	err = a.db.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, insertKey.With(k.ID, k.Account, k.Name, k.Hint, secret.Hash(token),
+			strings.Join(k.Scopes, " "), k.Domain, strings.Join(networks, " "), db.Micros(k.ExpiresAt), db.Micros(k.CreatedAt)))
+		return err
+	})
+	return k, token, err
+}
+
+// Keys lists an account's keys, newest first.
+func (a *Accounts) Keys(ctx context.Context, account db.ID, page db.Page) ([]Key, bool, error) {
+	return db.ReadPage(ctx, a.db, listKeys, page, scanKey, account)
+}
+
+// DeleteKey ends a key at once, on every node. A key of another account is
+// fault.NotFound.
+func (a *Accounts) DeleteKey(ctx context.Context, account, id db.ID) error {
+	err := a.db.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, deleteKey.With(id, account))
+		if err == nil && n == 0 {
+			err = fault.New(fault.NotFound, "not_found", "There is no API key with this id.")
+		}
+		return err
+	})
+	if err == nil {
+		a.forget(account)
+		a.hub.Wake(signal.Key{Kind: signal.Account, ID: int64(account)})
+	}
+	return err
+}
+
+func scanKey(r db.Row) (Key, error) {
+	var k Key
+	var scopes, networks string
+	var expires, used, created int64
+	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, &expires, &used, &created); err != nil {
+		return k, err
+	}
+	k.Scopes = strings.Fields(scopes)
+	for _, s := range strings.Fields(networks) {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return k, fmt.Errorf("api key %s has a network that can't be read", k.ID)
+		}
+		k.Networks = append(k.Networks, p)
+	}
+	k.ExpiresAt, k.LastUsedAt, k.CreatedAt = db.Time(expires), db.Time(used), db.Time(created)
+	return k, nil
+}

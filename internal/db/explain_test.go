@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
+
+// small are tables with a handful of rows, which may be read whole.
+var small = []string{"node", "tenure", "duty"}
+
+// scans are queries that may read a growing table whole, with the reason.
+var scans = map[string]string{}
+
+type namedQuery struct{ where, text string }
+
+// Every query of the project runs on both engines and reads no growing table
+// whole.
+func TestExplain(t *testing.T) {
+	queries := projectQueries(t)
+	if len(queries) < 10 {
+		t.Fatalf("found %d queries only", len(queries))
+	}
+	t.Run("sqlite", func(t *testing.T) { explainSQLite(t, queries) })
+	t.Run("postgres", func(t *testing.T) { explainPostgres(t, queries) })
+}
+
+// projectQueries reads the literals given to db.SQL and db.Paged.
+func projectQueries(t *testing.T) (queries []namedQuery) {
+	root := "../.."
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 1 {
+				return true
+			}
+			name := ""
+			switch f := call.Fun.(type) {
+			case *ast.Ident:
+				name = f.Name
+			case *ast.SelectorExpr:
+				if x, ok := f.X.(*ast.Ident); ok && x.Name == "db" {
+					name = f.Sel.Name
+				}
+			}
+			text, ok := literal(call.Args[0])
+			if !ok || (name != "SQL" && name != "Paged") {
+				return true
+			}
+			where, _ := filepath.Rel(root, path)
+			if name == "Paged" {
+				queries = append(queries,
+					namedQuery{where, strings.Replace(text, "{page}", "id < $2 ORDER BY id DESC LIMIT $3", 1)},
+					namedQuery{where, strings.Replace(text, "{page}", "id > $2 ORDER BY id LIMIT $3", 1)})
+			} else if first, _, _ := strings.Cut(text, " "); !slices.Contains([]string{"BEGIN", "COMMIT", "ROLLBACK"}, first) {
+				queries = append(queries, namedQuery{where, text})
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queries
+}
+
+// literal returns the text of a string literal, or of several joined by +.
+func literal(e ast.Expr) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, err == nil
+	case *ast.BinaryExpr:
+		a, okA := literal(e.X)
+		b, okB := literal(e.Y)
+		return a + b, okA && okB
+	}
+	return "", false
+}
+
+var (
+	placeholder  = regexp.MustCompile(`\$(\d+)`)
+	sqliteScan   = regexp.MustCompile(`^SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?`)
+	postgresScan = regexp.MustCompile(`(?:Seq Scan) on (\w+)`)
+)
+
+func explainSQLite(t *testing.T, queries []namedQuery) {
+	url := dbtest.SQLite(t)
+	dbtest.Open(t, url)
+	conn, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // nothing to lose
+	partial := map[string]bool{}
+	tables := map[string]bool{}
+	rows, err := conn.Query(`SELECT name, type, COALESCE(sql, '') FROM sqlite_schema`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var name, kind, text string
+		if err := rows.Scan(&name, &kind, &text); err != nil {
+			t.Fatal(err)
+		}
+		partial[name] = kind == "index" && strings.Contains(text, " WHERE ")
+		tables[name] = kind == "table"
+	}
+	if err := errorsOf(rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range queries {
+		plan, err := sqlitePlan(conn, q.text)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", q.where, err, q.text)
+			continue
+		}
+		for _, line := range plan {
+			m := sqliteScan.FindStringSubmatch(line)
+			if m == nil || !tables[m[1]] || slices.Contains(small, m[1]) || partial[m[2]] || scans[q.text] != "" {
+				continue
+			}
+			t.Errorf("%s: %s\n%s", q.where, line, q.text)
+		}
+	}
+}
+
+func errorsOf(rows *sql.Rows) error {
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return rows.Close()
+}
+
+func sqlitePlan(conn *sql.DB, text string) (plan []string, err error) {
+	args := make([]any, argCount(text))
+	rows, err := conn.Query("EXPLAIN QUERY PLAN "+db.Rendered(db.SQLite, text), args...)
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			return nil, err
+		}
+		plan = append(plan, detail)
+	}
+	return plan, errorsOf(rows)
+}
+
+func argCount(text string) (n int) {
+	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
+		i, _ := strconv.Atoi(m[1])
+		n = max(n, i)
+	}
+	return n
+}
+
+func explainPostgres(t *testing.T, queries []namedQuery) {
+	url := dbtest.Postgres(t)
+	dbtest.Open(t, url)
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx) //nolint:errcheck // nothing to lose
+	// The tables are empty: without this every plan would read them whole.
+	for _, set := range []string{"SET enable_seqscan = off", "SET plan_cache_mode = force_generic_plan"} {
+		if _, err := conn.Exec(ctx, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, q := range queries {
+		plan, err := postgresPlan(ctx, conn, i, q.text)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", q.where, err, q.text)
+			continue
+		}
+		for _, m := range postgresScan.FindAllStringSubmatch(plan, -1) {
+			if !slices.Contains(small, m[1]) && scans[q.text] == "" {
+				t.Errorf("%s: %s\n%s\n%s", q.where, m[0], q.text, plan)
+			}
+		}
+	}
+}
+
+func postgresPlan(ctx context.Context, conn *pgx.Conn, i int, text string) (string, error) {
+	name := fmt.Sprintf("q%d", i)
+	if _, err := conn.PgConn().Exec(ctx, "PREPARE "+name+" AS "+db.Rendered(db.Postgres, text)).ReadAll(); err != nil {
+		return "", err
+	}
+	args := ""
+	if n := argCount(text); n > 0 {
+		args = "(" + strings.TrimSuffix(strings.Repeat("NULL,", n), ",") + ")"
+	}
+	results, err := conn.PgConn().Exec(ctx, "EXPLAIN EXECUTE "+name+args).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	var plan strings.Builder
+	for _, row := range results[0].Rows {
+		plan.Write(row[0])
+		plan.WriteByte('\n')
+	}
+	return plan.String(), nil
+}
