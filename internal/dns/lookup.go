@@ -37,11 +37,11 @@ func (r *Resolver) MX(ctx context.Context, name string) (Result[MX], error) {
 		return MX{Host: plain(rr.Mx), Preference: rr.Preference}
 	})
 	if len(res.Records) > 1 {
-		real := slices.DeleteFunc(slices.Clone(res.Records), func(m MX) bool { return m.Host == "." })
-		if len(real) == 0 {
-			real = res.Records[:1]
+		named := slices.DeleteFunc(slices.Clone(res.Records), func(m MX) bool { return m.Host == "." })
+		if len(named) == 0 {
+			named = res.Records[:1]
 		}
-		res.Records = real
+		res.Records = named
 	}
 	slices.SortStableFunc(res.Records, func(a, b MX) int { return cmp.Compare(a.Preference, b.Preference) })
 	return res, err

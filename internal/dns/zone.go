@@ -101,7 +101,24 @@ func ParseRecords(lines ...string) ([]wire.RR, error) {
 		if !ok {
 			return nil, fmt.Errorf("dns: line %d of the zone has no record", i+1)
 		}
+		if !sound(rr) {
+			return nil, fmt.Errorf("dns: line %d of the zone lacks data or has too much", i+1)
+		}
 		rrs = append(rrs, rr)
 	}
 	return rrs, nil
+}
+
+// sound reports whether a record has its data and fits a message: the parser
+// lets records without data pass, for dynamic updates.
+func sound(rr wire.RR) bool {
+	text := rr.String()
+	if strings.TrimSpace(strings.TrimPrefix(text, rr.Header().String())) == "" {
+		return false
+	}
+	if _, err := wire.NewRR(text); err != nil {
+		return false
+	}
+	_, err := wire.PackRR(rr, make([]byte, min(wire.Len(rr), wire.MaxMsgSize)), 0, nil, false)
+	return err == nil
 }
