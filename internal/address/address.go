@@ -10,9 +10,10 @@ package address
 import (
 	"strings"
 
-	"github.com/mailstead/mailstead/internal/fault"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // Limits in octets (RFC 5321 §4.5.3.1, and RFC 3696 erratum 1690 for the total).

@@ -17,7 +17,7 @@ func seed(f *testing.F, file string) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	unescape := strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\t`, "\t", `\0`, "\x00")
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

@@ -53,7 +53,7 @@ func roundTrip(ctx context.Context, timeout time.Duration, network, addr string,
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is buffered
+	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 
 	m := new(wire.Msg).SetQuestion(q.name, q.qtype)

@@ -22,7 +22,7 @@ func seed(f *testing.F, add func(raw []byte)) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		digits, _, _ := strings.Cut(lines.Text(), " ")

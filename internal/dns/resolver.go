@@ -6,12 +6,14 @@
 package dns
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -110,11 +112,15 @@ func newServer(addr string, trustAD bool) (server, error) {
 // systemServers reads resolv.conf. Without one the server is the local host
 // (resolv.conf(5)).
 func systemServers(file string) ([]string, error) {
-	c, err := wire.ClientConfigFromFile(file)
+	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the system's DNS servers: %w", err)
 	}
-	if err != nil || len(c.Servers) == 0 {
+	c, err := wire.ClientConfigFromReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's DNS servers: %w", err)
+	}
+	if len(c.Servers) == 0 {
 		return []string{"127.0.0.1:53"}, nil
 	}
 	var addrs []string

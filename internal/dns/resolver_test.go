@@ -92,7 +92,7 @@ func TestNegativeCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	r := newResolver(t, dns.Config{Server: s.Addr(), Now: now.Now})
 	_, errName := r.TXT(t.Context(), "c.test")
 	res, errData := r.TXT(t.Context(), "b.test")
@@ -191,7 +191,7 @@ func TestSharedAsking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	r := newResolver(t, dns.Config{Server: s.Addr(), Timeout: time.Minute})
 
 	first, cancel := context.WithCancel(t.Context())

@@ -145,7 +145,7 @@ func TestServerSurvivesGarbage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer udp.Close()
+	defer func() { _ = udp.Close() }()
 	for _, p := range packets {
 		if _, err := udp.Write(p); err != nil {
 			t.Fatal(err)
@@ -203,7 +203,7 @@ func TestServerCloseEndsQuestionsInHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	q, err := new(wire.Msg).SetQuestion("a.test.", wire.TypeMX).Pack()
 	if err != nil {
 		t.Fatal(err)
