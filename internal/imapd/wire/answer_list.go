@@ -33,7 +33,7 @@ func (w *Writer) listRow(start string, row *ListRow) {
 	if len(row.ChildInfo) > 0 || row.OldName != "" {
 		w.Raw(" (")
 		if len(row.ChildInfo) > 0 {
-			w.Raw("CHILDINFO (")
+			w.Raw(`"CHILDINFO" (`)
 			for i, c := range row.ChildInfo {
 				if i > 0 {
 					w.SP()
@@ -46,7 +46,7 @@ func (w *Writer) listRow(start string, row *ListRow) {
 			if len(row.ChildInfo) > 0 {
 				w.SP()
 			}
-			w.Raw("OLDNAME (").Mailbox(row.OldName).Raw(")")
+			w.Raw(`"OLDNAME" (`).Mailbox(row.OldName).Raw(")")
 		}
 		w.Raw(")")
 	}

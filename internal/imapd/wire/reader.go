@@ -183,13 +183,13 @@ func (r *Reader) readLine() error {
 		return err
 	}
 	if r.tail == nil && len(b) > r.lineLeft {
+		r.discardLeft -= int64(len(b))
 		r.tail = cutEnd(b)
 		b = b[:r.lineLeft]
 	}
 	if r.tail != nil { // longer than the limit: only its head is kept
 		r.line = b
 		r.lineLeft = 0
-		r.discardLeft -= int64(len(b))
 		return refuse(Bad, CodeTooBig, "The command line is too long.")
 	}
 	r.lineLeft -= len(b)
