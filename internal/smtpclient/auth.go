@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpclient
+
+import (
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// login authenticates with PLAIN (RFC 4616), or with LOGIN where the host has
+// nothing else.
+func (c *Conn) login() error {
+	if c.facts.TLS == "" && !c.opts.Addr.Addr().Unmap().IsLoopback() {
+		return c.refuse(NextHost, StageAuth, errors.New("a password is sent over TLS only, and the host does not offer it"))
+	}
+	a := c.opts.Auth
+	if strings.ContainsRune(a.User+a.Password, 0) {
+		return c.refuse(NextHost, StageAuth, errors.New("user name or password has a zero byte in it"))
+	}
+	var r Reply
+	var err error
+	switch {
+	case slices.Contains(c.ext.Auth, "PLAIN"):
+		r, err = c.command("AUTH PLAIN "+b64("\x00"+a.User+"\x00"+a.Password), "AUTH PLAIN ***")
+	case slices.Contains(c.ext.Auth, "LOGIN"):
+		r, err = c.command("AUTH LOGIN", "AUTH LOGIN")
+		for _, secret := range []string{a.User, a.Password} {
+			if err == nil && r.Code == 334 {
+				r, err = c.command(b64(secret), "***")
+			}
+		}
+	default:
+		return c.refuse(NextHost, StageAuth, errors.New("the host offers neither AUTH PLAIN nor AUTH LOGIN"))
+	}
+	if err != nil || !r.positive() {
+		return c.refused(StageAuth, r, err)
+	}
+	return nil
+}
+
+func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// errInjected: something in clear stood behind the reply to STARTTLS, where a
+// third party could have put it (RFC 3207 section 6; CVE-2011-0411's kin).
+var errInjected = errors.New("the host sent more than its reply to STARTTLS before TLS began")
+
+// Dial connects, and leads the conversation up to the first MAIL: greeting,
+// EHLO or HELO, STARTTLS, AUTH. Every error is a *DialError.
+func Dial(ctx context.Context, o Options) (*Conn, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c := &Conn{opts: o, times: o.Timeouts.withDefaults(), facts: Facts{Host: o.Host, Addr: o.Addr}}
+	c.log = newTranscript(o.Now)
+	if !plainWord(o.LocalName) {
+		return nil, c.refuse(NextHost, StageConnect, errors.New("our own name is not fit for EHLO"))
+	}
+	d := net.Dialer{Timeout: c.times.Connect}
+	if o.LocalIP.IsValid() {
+		d.LocalAddr = &net.TCPAddr{IP: o.LocalIP.AsSlice(), Zone: o.LocalIP.Zone()}
+	}
+	tcp, err := d.DialContext(ctx, "tcp", o.Addr.String())
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, c.refuse(NextHost, StageConnect, err)
+	}
+	c.w = newWire(tcp)
+	release := c.w.use(ctx)
+	err = c.open()
+	release()
+	if err == nil && c.w.err != nil {
+		err = c.refuse(NextHost, StageConnect, c.w.err)
+	}
+	if err != nil {
+		c.closing = true
+		_ = c.Close()
+		return nil, err
+	}
+	c.preamble = c.log.text()
+	return c, nil
+}
+
+// refuse makes the error for a failure that no reply stands for.
+func (c *Conn) refuse(class Class, stage Stage, cause error) *DialError {
+	enhanced := "4.4.2"
+	switch stage {
+	case StageConnect:
+		enhanced = "4.4.1"
+	case StageStartTLS, StageHandshake, StageAuth:
+		enhanced = "4.7.0"
+	}
+	text := clean([]byte(cause.Error()))
+	c.log.note("%s", text)
+	return &DialError{
+		Outcome: local(class, stage, enhanced, text), Facts: c.facts,
+		Transcript: c.log.text(), cause: cause,
+	}
+}
+
+// refused makes the error for a reply; err is the connection's, if any.
+func (c *Conn) refused(stage Stage, r Reply, err error) error {
+	if err != nil {
+		return c.refuse(NextHost, stage, err)
+	}
+	return &DialError{
+		Outcome: Outcome{Class: Classify(stage, r), Stage: stage, Reply: r}, Facts: c.facts,
+		Transcript: c.log.text(),
+	}
+}
+
+func (c *Conn) open() error {
+	c.log.note("connected to %s [%s]:%d", c.opts.Host, c.opts.Addr.Addr(), c.opts.Addr.Port())
+	if c.opts.TLS == Implicit {
+		if err := c.handshake(); err != nil {
+			return err
+		}
+	}
+	r, err := c.heard(c.w.reply(c.times.Greeting))
+	if err != nil || r.Code != 220 {
+		return c.refused(StageGreeting, r, err)
+	}
+	if err := c.hello(); err != nil {
+		return err
+	}
+	if c.opts.TLS == Required && !c.ext.StartTLS {
+		return c.refuse(NextHost, StageStartTLS, errors.New("TLS is required, and the host does not offer STARTTLS"))
+	}
+	if c.ext.StartTLS && (c.opts.TLS == Required || c.opts.TLS == Opportunistic) {
+		if err := c.startTLS(); err != nil {
+			return err
+		}
+		if err := c.hello(); err != nil {
+			return err
+		}
+	}
+	if c.opts.Auth != nil {
+		return c.login()
+	}
+	return nil
+}
+
+// hello says EHLO, and HELO to a host that refuses it (RFC 5321 section 3.2).
+func (c *Conn) hello() error {
+	c.ext = Extensions{}
+	line := "EHLO " + c.opts.LocalName
+	r, err := c.command(line, line)
+	if err == nil && r.positive() {
+		c.ext = parseExtensions(r.Lines)
+		return nil
+	}
+	if err != nil || r.Code/100 != 5 {
+		return c.refused(StageHello, r, err)
+	}
+	line = "HELO " + c.opts.LocalName
+	r, err = c.command(line, line)
+	if err != nil || !r.positive() {
+		return c.refused(StageHello, r, err)
+	}
+	return nil
+}
+
+func (c *Conn) startTLS() error {
+	r, err := c.command("STARTTLS", "STARTTLS")
+	if err != nil || !r.positive() {
+		return c.refused(StageStartTLS, r, err)
+	}
+	if c.w.br.Buffered() > 0 {
+		return c.refuse(NextHost, StageStartTLS, errInjected)
+	}
+	return c.handshake()
+}
+
+// tlsConfig returns the configuration of this connection.
+func (c *Conn) tlsConfig() *tls.Config {
+	cfg := &tls.Config{}
+	if c.opts.TLSConfig != nil {
+		cfg = c.opts.TLSConfig.Clone()
+	}
+	if cfg.ServerName == "" {
+		cfg.ServerName = c.opts.Host
+	}
+	if !c.opts.Verify {
+		cfg.InsecureSkipVerify = true
+	}
+	if cfg.MinVersion == 0 && c.opts.TLS == Opportunistic && !c.opts.Verify && cfg.VerifyConnection == nil {
+		cfg.MinVersion = tls.VersionTLS10 // old TLS is better than none (RFC 7435 section 3)
+	}
+	return cfg
+}
+
+func (c *Conn) handshake() error {
+	ctx, cancel := context.WithTimeout(c.w.ctx, c.times.Handshake)
+	defer cancel()
+	cfg := c.tlsConfig()
+	t := tls.Client(c.w.tcp, cfg)
+	if err := c.w.tcp.SetDeadline(c.w.within(c.times.Handshake)); err != nil {
+		return c.refuse(NextHost, StageHandshake, err)
+	}
+	if err := t.HandshakeContext(ctx); err != nil {
+		if cause := context.Cause(c.w.ctx); cause != nil {
+			return c.refuse(NextHost, StageHandshake, cause)
+		}
+		class := NextHost
+		if c.opts.TLS == Opportunistic {
+			class = InClear
+		}
+		return c.refuse(class, StageHandshake, fmt.Errorf("TLS handshake: %w", err))
+	}
+	c.w.secure(t)
+	st := t.ConnectionState()
+	c.facts.TLS = tls.VersionName(st.Version) + ", " + tls.CipherSuiteName(st.CipherSuite)
+	c.facts.Verified = c.opts.Verify || cfg.VerifyConnection != nil
+	checked := "certificate not checked"
+	if c.facts.Verified {
+		checked = "certificate checked"
+	}
+	c.log.note("%s, %s", c.facts.TLS, checked)
+	return nil
+}

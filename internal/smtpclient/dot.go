@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpclient
+
+import (
+	"bytes"
+	"io"
+)
+
+// dotWriter writes a message for DATA: a dot at the start of a line is
+// doubled (RFC 5321 section 4.5.2), and a bare CR or LF becomes CRLF, for no
+// host may be given a line end that another host reads differently (section
+// 2.3.8).
+type dotWriter struct {
+	w    io.Writer
+	err  error // the first error of w
+	n    int64 // bytes taken
+	cr   bool  // the last byte was a CR that is not written yet
+	text bool  // the current line has something in it
+}
+
+func (d *dotWriter) put(p []byte) {
+	if d.err == nil && len(p) > 0 {
+		_, d.err = d.w.Write(p)
+	}
+}
+
+func (d *dotWriter) puts(s string) {
+	if d.err == nil {
+		_, d.err = io.WriteString(d.w, s)
+	}
+}
+
+// Write takes the next bytes of the message.
+func (d *dotWriter) Write(p []byte) (int, error) {
+	whole := len(p)
+	d.n += int64(whole)
+	for len(p) > 0 && d.err == nil {
+		if d.cr {
+			d.endLine()
+			if p[0] == '\n' {
+				p = p[1:]
+				continue
+			}
+		}
+		if !d.text && p[0] == '.' {
+			d.puts(".")
+		}
+		p = d.takeLine(p)
+	}
+	if d.err != nil {
+		return 0, d.err
+	}
+	return whole, nil
+}
+
+// takeLine writes up to and with the next line end and returns the rest.
+func (d *dotWriter) takeLine(p []byte) []byte {
+	lf := bytes.IndexByte(p, '\n')
+	line := p
+	if lf >= 0 {
+		line = p[:lf]
+	}
+	switch cr := bytes.IndexByte(line, '\r'); {
+	case cr >= 0 && cr == lf-1:
+		d.put(p[:lf+1])
+		d.text = false
+		return p[lf+1:]
+	case cr >= 0:
+		d.put(p[:cr])
+		d.text = true
+		d.cr = true
+		return p[cr+1:]
+	case lf >= 0:
+		d.put(line)
+		d.endLine()
+		return p[lf+1:]
+	}
+	d.put(p)
+	d.text = true
+	return nil
+}
+
+func (d *dotWriter) endLine() {
+	d.puts("\r\n")
+	d.cr, d.text = false, false
+}
+
+// finish ends the message with its final dot.
+func (d *dotWriter) finish() error {
+	if d.cr || d.text {
+		d.endLine()
+	}
+	d.puts(".\r\n")
+	return d.err
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpclient
+
+import (
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Notify says which DSNs a recipient's sender wants (RFC 3461 section 4.1).
+type Notify uint8
+
+// The values of NOTIFY. Zero means that nothing is said.
+const (
+	NotifyNever Notify = 1 << iota
+	NotifySuccess
+	NotifyFailure
+	NotifyDelay
+)
+
+// Rcpt is one recipient. Notify and Original are sent to hosts with DSN only.
+type Rcpt struct {
+	Addr     string // as for RCPT TO, without angle brackets
+	Notify   Notify
+	Original string // ORCPT as "rfc822;a@b", not encoded
+}
+
+// Message is one message with its envelope. Prefix and Body together are the
+// message's bytes, with CRLF line ends; dots are doubled here, bare CR and LF
+// mended, and a missing last line end added.
+type Message struct {
+	From string // as for MAIL FROM, without angle brackets; empty: the null sender
+	To   []Rcpt
+
+	Size       int64  // octets of Prefix and Body, for SIZE; 0: not known
+	UTF8       bool   // headers need SMTPUTF8; addresses are looked at here
+	EightBit   bool   // the body has octets above 127
+	RequireTLS bool   // RFC 8689
+	Ret        string // "HDRS", "FULL" or empty
+	EnvID      string // not encoded
+
+	Prefix []byte // written before Body, such as DKIM-Signature fields
+	Body   io.Reader
+}
+
+// fitAddress reports whether an address may stand between angle brackets
+// without breaking the command.
+func fitAddress(a string) bool {
+	if a == "" || len(a) > 512 {
+		return false
+	}
+	quoted := false // inside a quoted local part
+	for i := 0; i < len(a); i++ {
+		switch c := a[i]; {
+		case c < ' ' || c == 0x7f:
+			return false
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+			if i == len(a) || a[i] < ' ' || a[i] == 0x7f {
+				return false
+			}
+		case !quoted && (c == ' ' || c == '<' || c == '>'):
+			return false
+		}
+	}
+	return !quoted
+}
+
+// plainWord reports whether s can be one argument of a command.
+func plainWord(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// xtext encodes s as RFC 3461 section 4 wants it.
+func xtext(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if c < '!' || c > '~' || c == '+' || c == '=' {
+			const hex = "0123456789ABCDEF"
+			b.WriteByte('+')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// mailCommand renders MAIL with the parameters that this host takes.
+func mailCommand(b []byte, m *Message, e *Extensions, utf8 bool) []byte {
+	b = append(append(append(b, "MAIL FROM:<"...), m.From...), '>')
+	if e.Size && m.Size > 0 {
+		b = strconv.AppendInt(append(b, " SIZE="...), m.Size, 10)
+	}
+	if m.EightBit && e.EightBit {
+		b = append(b, " BODY=8BITMIME"...)
+	}
+	if utf8 {
+		b = append(b, " SMTPUTF8"...)
+	}
+	if m.RequireTLS {
+		b = append(b, " REQUIRETLS"...)
+	}
+	if e.DSN && (m.Ret == "HDRS" || m.Ret == "FULL") {
+		b = append(append(b, " RET="...), m.Ret...)
+	}
+	if e.DSN && m.EnvID != "" {
+		b = append(append(b, " ENVID="...), xtext(m.EnvID)...)
+	}
+	return b
+}
+
+// rcptCommand renders RCPT.
+func rcptCommand(b []byte, r *Rcpt, e *Extensions) []byte {
+	b = append(append(append(b, "RCPT TO:<"...), r.Addr...), '>')
+	if !e.DSN {
+		return b
+	}
+	if r.Notify != 0 {
+		b = append(append(b, " NOTIFY="...), r.Notify.words()...)
+	}
+	if kind, addr, ok := strings.Cut(r.Original, ";"); ok && plainWord(kind) && ascii(addr) {
+		b = append(append(b, " ORCPT="...), kind...)
+		b = append(append(b, ';'), xtext(addr)...)
+	}
+	return b
+}
+
+func (n Notify) words() string {
+	if n&NotifyNever != 0 {
+		return "NEVER"
+	}
+	var b []byte
+	for _, v := range [...]struct {
+		bit  Notify
+		word string
+	}{{NotifySuccess, "SUCCESS"}, {NotifyFailure, "FAILURE"}, {NotifyDelay, "DELAY"}} {
+		if n&v.bit == 0 {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, v.word...)
+	}
+	return string(b)
+}
