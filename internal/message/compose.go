@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Composed tells what a composed mail is like.
+type Composed struct {
+	Size      int64 // bytes written
+	NeedsUTF8 bool  // addresses or ids are not ASCII: it can only go by SMTPUTF8 (RFC 6531)
+}
+
+// Compose writes the mail of the draft to w: 7-bit, with CRLF line ends and
+// lines within the limits of RFC 5322 §2.1.1; raw UTF-8 stands only in
+// non-ASCII addresses and ids. Attachments are streamed.
+//
+// Text and HTML make a multipart/alternative, inline attachments with a
+// Content-ID a multipart/related around the HTML, all others a
+// multipart/mixed around the whole. A message/… attachment goes as it is,
+// since RFC 2046 §5.2 allows no base64 for these; if it is not 7-bit itself
+// it goes as application/octet-stream.
+//
+// A draft that breaks a rule is refused, before anything is written, with an
+// error of kind Invalid. Other errors are those of w and of the attachments.
+func Compose(w io.Writer, d *Draft) (Composed, error) {
+	if err := d.check(); err != nil {
+		return Composed{}, err
+	}
+	c := composer{w: w, d: d, boundary: d.Boundary}
+	if c.boundary == nil {
+		c.boundary = func() string { return "=_" + rand.Text() }
+	}
+	var h fieldWriter
+	needsUTF8 := d.appendHeader(&h)
+	c.write(h.dst)
+	c.mixed()
+	if c.last != '\n' {
+		c.print("\r\n")
+	}
+	return Composed{c.size, needsUTF8}, c.err
+}
+
+// composer writes the body of a draft. After an error it writes no more.
+type composer struct {
+	w        io.Writer
+	d        *Draft
+	boundary func() string
+	size     int64
+	last     byte // the last byte written
+	err      error
+}
+
+// Write is that of io.Writer.
+func (c *composer) Write(b []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.w.Write(b)
+	c.size += int64(n)
+	c.err = err
+	if n > 0 {
+		c.last = b[n-1]
+	}
+	return n, err
+}
+
+func (c *composer) write(b []byte) { _, _ = c.Write(b) }
+
+func (c *composer) print(s ...string) { c.write([]byte(strings.Join(s, ""))) }
+
+// mixed writes the body with all that is not shown in the HTML beside it.
+func (c *composer) mixed() {
+	var beside []*Attachment
+	for i := range c.d.Attachments {
+		if a := &c.d.Attachments[i]; !c.d.related(a) {
+			beside = append(beside, a)
+		}
+	}
+	if len(beside) == 0 {
+		c.alternative()
+		return
+	}
+	parts := []func(){c.alternative}
+	if c.d.Text == "" && c.d.HTML == "" {
+		parts = nil
+	}
+	for _, a := range beside {
+		parts = append(parts, func() { c.attachment(a) })
+	}
+	c.multipart("mixed", "", parts)
+}
+
+// related reports whether a is shown by the HTML.
+func (d *Draft) related(a *Attachment) bool { return d.HTML != "" && a.Inline && a.ContentID != "" }
+
+func (c *composer) alternative() {
+	switch {
+	case c.d.HTML == "":
+		c.text("plain", c.d.Text)
+	case c.d.Text == "":
+		c.html()
+	default:
+		c.multipart("alternative", "", []func(){func() { c.text("plain", c.d.Text) }, c.html})
+	}
+}
+
+// html writes the HTML with what it shows.
+func (c *composer) html() {
+	parts := []func(){func() { c.text("html", c.d.HTML) }}
+	for i := range c.d.Attachments {
+		if a := &c.d.Attachments[i]; c.d.related(a) {
+			parts = append(parts, func() { c.attachment(a) })
+		}
+	}
+	if len(parts) == 1 {
+		parts[0]()
+		return
+	}
+	c.multipart("related", `; type="text/html"`, parts)
+}
+
+func (c *composer) multipart(subtype, params string, parts []func()) {
+	b := c.boundary()
+	c.print("Content-Type: multipart/", subtype, params, ";\r\n boundary=\"", b, "\"\r\n\r\n")
+	for _, part := range parts {
+		c.print("--", b, "\r\n")
+		part()
+		c.print("\r\n")
+	}
+	c.print("--", b, "--\r\n")
+}
+
+func (c *composer) text(subtype, s string) {
+	s = toCRLF(strings.ToValidUTF8(s, "\uFFFD"))
+	encoding := profileOf(s).forText()
+	c.print("Content-Type: text/", subtype, "; charset=utf-8\r\nContent-Transfer-Encoding: ", encoding, "\r\n\r\n")
+	if c.err == nil {
+		c.fail(encode(c, strings.NewReader(s), encoding))
+	}
+}
+
+func (c *composer) attachment(a *Attachment) {
+	if c.err != nil {
+		return
+	}
+	contentType := a.contentType()
+	typ, _, _ := parseContentType([]byte(contentType))
+	encoding := "base64"
+	if typ == "message" {
+		p, err := a.profile()
+		c.fail(err)
+		if p.clean() {
+			encoding = "7bit"
+		} else {
+			contentType = "application/octet-stream"
+		}
+	}
+	var h fieldWriter
+	h.begin("Content-Type")
+	value, rest := cutValue([]byte(contentType))
+	for h.put(strings.TrimSpace(string(value))); len(rest) > 0; {
+		h.glue(";")
+		value, rest = cutValue(rest)
+		h.put(strings.TrimSpace(string(value)))
+	}
+	h.end()
+	h.begin("Content-Transfer-Encoding")
+	h.put(encoding)
+	h.end()
+	h.begin("Content-Disposition")
+	if a.Inline {
+		h.put("inline")
+	} else {
+		h.put("attachment")
+	}
+	h.filename(a.Filename)
+	h.end()
+	if id := a.contentID(); id != "" {
+		h.begin("Content-ID")
+		h.put(id)
+		h.end()
+	}
+	c.write(append(h.dst, "\r\n"...))
+	c.stream(a, encoding)
+}
+
+func (c *composer) stream(a *Attachment, encoding string) {
+	if c.err != nil {
+		return
+	}
+	r, err := a.Open()
+	if err != nil {
+		c.fail(fmt.Errorf("opening an attachment: %w", err))
+		return
+	}
+	if encoding == "7bit" {
+		c.fail(encode(c, MendBare(r), encoding))
+	} else {
+		c.fail(encode(c, r, encoding))
+	}
+	c.fail(r.Close())
+}
+
+func (c *composer) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// profile reads the attachment through, its line ends mended.
+func (a *Attachment) profile() (profile, error) {
+	r, err := a.Open()
+	if err != nil {
+		return profile{}, fmt.Errorf("opening an attachment: %w", err)
+	}
+	p, err := readProfile(MendBare(r))
+	if err2 := r.Close(); err == nil {
+		err = err2
+	}
+	return p, err
+}
+
+// contentType returns the declared type, or the one of the extension.
+func (a *Attachment) contentType() string {
+	if a.ContentType != "" {
+		return a.ContentType
+	}
+	ext := ""
+	if i := strings.LastIndexByte(a.Filename, '.'); i >= 0 {
+		ext = strings.ToLower(a.Filename[i+1:])
+	}
+	switch ext {
+	case "png", "gif", "webp", "bmp", "tiff", "avif":
+		return "image/" + ext
+	case "jpg", "jpeg":
+		return "image/jpeg"
+	case "svg":
+		return "image/svg+xml"
+	case "pdf", "zip", "json", "xml", "rtf":
+		return "application/" + ext
+	case "csv", "html", "css":
+		return "text/" + ext
+	case "txt", "log":
+		return "text/plain"
+	case "ics":
+		return "text/calendar"
+	case "eml":
+		return "message/rfc822"
+	case "mp3":
+		return "audio/mpeg"
+	case "mp4":
+		return "video/mp4"
+	case "doc":
+		return "application/msword"
+	case "docx":
+		return "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+	case "xlsx":
+		return "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+	case "pptx":
+		return "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+	}
+	return "application/octet-stream"
+}

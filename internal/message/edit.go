@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"bufio"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// DateFormat is how Date and Received fields say a time (RFC 5322 §3.3).
+const DateFormat = "Mon, 2 Jan 2006 15:04:05 -0700"
+
+// ReadHeader reads the header of the message at r with the empty line that
+// ends it; the next byte of r is then the body's first. A header over
+// MaxHeader is an error of kind TooLarge. A message that ends in its header
+// has no empty line.
+func ReadHeader(r *bufio.Reader) (Header, error) {
+	var h Header
+	start := 0 // of the current line
+	for {
+		piece, err := r.ReadSlice('\n')
+		h = append(h, piece...)
+		if len(h) > MaxHeader {
+			return nil, fault.New(fault.TooLarge, "header_too_large", "The message header is larger than 1 MiB.")
+		}
+		switch err {
+		case nil:
+			if n := len(h) - start; n == 1 || n == 2 && h[start] == '\r' {
+				return h, nil
+			}
+			start = len(h)
+		case bufio.ErrBufferFull:
+		case io.EOF:
+			return h, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// Without returns the header without the fields of these names, in any case.
+// The header itself is not changed.
+func (h Header) Without(names ...string) Header {
+	var out Header
+	kept := 0 // bytes of h that are decided
+	at := 0
+	for f := range h.Fields() {
+		end := at + len(f.Raw)
+		if slices.ContainsFunc(names, f.Is) {
+			out = append(out, h[kept:at]...)
+			kept = end
+		}
+		at = end
+	}
+	if kept == 0 {
+		return h
+	}
+	return append(out, h[kept:]...)
+}
+
+// Missing returns the Date and Message-ID fields that the header lacks, to be
+// put on top of it (RFC 6409 §8). messageID has its angle brackets.
+func Missing(h Header, date time.Time, messageID string) []byte {
+	var add []byte
+	if _, ok := h.First("Date"); !ok {
+		add = append(add, "Date: "+date.Format(DateFormat)+"\r\n"...)
+	}
+	if h.MessageID() == "" {
+		add = append(add, "Message-ID: "+inField(messageID)+"\r\n"...)
+	}
+	return add
+}
+
+// Received is what a Received field says (RFC 5321 §4.4). What is empty is
+// left out; for mail of our users, leave Helo, Name and Addr empty.
+type Received struct {
+	Helo string     // what the client called itself
+	Name string     // what its address is called in DNS
+	Addr netip.Addr // its address
+	By   string     // our host name
+	With string     // the protocol, such as ESMTPS (RFC 3848)
+	TLS  string     // version and cipher
+	ID   string
+	For  string // the only recipient; empty if there are more, or it is a blind one
+	Date time.Time
+}
+
+// Append appends the field.
+func (r Received) Append(dst []byte) []byte {
+	w := fieldWriter{dst: dst}
+	w.begin("Received")
+	if r.Helo != "" || r.Addr.IsValid() {
+		from := "from " + inClause(r.Helo)
+		if r.Helo == "" {
+			from = "from unknown"
+		}
+		if r.Addr.IsValid() {
+			literal := r.Addr.String()
+			if r.Addr.Is6() && !r.Addr.Is4In6() {
+				literal = "IPv6:" + literal
+			}
+			name := inClause(r.Name)
+			if name != "" {
+				name += " "
+			}
+			from += " (" + name + "[" + literal + "])"
+		}
+		w.put(from)
+		w.fold()
+	}
+	by := "by " + inClause(r.By)
+	if w.col == 1 {
+		w.glue(by)
+	} else {
+		w.put(by)
+	}
+	for _, c := range [...]struct{ word, value string }{{"with", r.With}, {"id", r.ID}} {
+		if c.value != "" {
+			w.put(c.word + " " + inClause(c.value))
+		}
+	}
+	if r.TLS != "" {
+		w.put("(" + inClause(r.TLS) + ")")
+	}
+	if r.For != "" {
+		w.put("for <" + inField(r.For) + ">")
+	}
+	w.glue(";")
+	w.put(r.Date.Format(DateFormat))
+	w.end()
+	return w.dst
+}
+
+// AppendReturnPath appends a Return-Path field; path is without angle
+// brackets, and empty for the null path.
+func AppendReturnPath(dst []byte, path string) []byte {
+	return append(dst, "Return-Path: <"+inField(path)+">\r\n"...)
+}
+
+// AppendDeliveredTo appends a Delivered-To field.
+func AppendDeliveredTo(dst []byte, address string) []byte {
+	return append(dst, "Delivered-To: "+inField(address)+"\r\n"...)
+}
+
+// inField drops what cannot stand on one line of a header.
+func inField(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+			return -1
+		}
+		return r
+	}, s[:min(len(s), maxLine/2)])
+}
+
+// inClause also drops what would end or begin a comment or a field's part,
+// for words that a stranger chose.
+func inClause(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' && r != ' ' || r >= 0x7f || strings.ContainsRune(`()<>;\"`, r) {
+			return -1
+		}
+		return r
+	}, s[:min(len(s), 255)])
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"mime/quotedprintable"
+	"strings"
+	"unicode/utf8"
+)
+
+// profile is what a content's bytes are like, seen as lines that end in CRLF.
+type profile struct {
+	size, high int64 // bytes; those above 127
+	line, most int64 // octets of the current line and of the longest
+	nul, bare  bool  // NUL, CR or LF alone
+	notUTF8    bool
+	cr         bool
+	cut        []byte // of a character, at the end of what was read
+}
+
+func profileOf(s string) profile {
+	var p profile
+	p.add([]byte(s))
+	p.finish()
+	return p
+}
+
+func readProfile(r io.Reader) (profile, error) {
+	var p profile
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := r.Read(buf)
+		p.add(buf[:n])
+		if err == io.EOF {
+			p.finish()
+			return p, nil
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+}
+
+func (p *profile) add(b []byte) {
+	p.size += int64(len(b))
+	for _, c := range b {
+		if p.cr != (c == '\n') {
+			p.bare = true
+		}
+		p.cr = c == '\r'
+		switch {
+		case c == '\n':
+			p.line = 0
+			continue
+		case c == 0:
+			p.nul = true
+		case c >= 0x80:
+			p.high++
+		}
+		if p.line++; !p.cr {
+			p.most = max(p.most, p.line)
+		}
+	}
+	if p.notUTF8 || p.high == 0 {
+		return
+	}
+	b = append(p.cut, b...)
+	end := len(b)
+	for end > 0 && end > len(b)-utf8.UTFMax && !utf8.FullRune(b[runeStart(b[:end]):]) {
+		end = runeStart(b[:end])
+	}
+	p.notUTF8 = !utf8.Valid(b[:end])
+	p.cut = append([]byte(nil), b[end:]...)
+}
+
+// runeStart returns where the last character of b may begin.
+func runeStart(b []byte) int {
+	i := len(b) - 1
+	for i > 0 && len(b)-i < utf8.UTFMax && !utf8.RuneStart(b[i]) {
+		i--
+	}
+	return i
+}
+
+func (p *profile) finish() {
+	p.bare = p.bare || p.cr
+	p.notUTF8 = p.notUTF8 || len(p.cut) > 0
+}
+
+// clean reports whether the content may stand as it is in a 7-bit mail.
+func (p profile) clean() bool { return p.high == 0 && !p.nul && !p.bare && p.most <= maxLine }
+
+// forText returns the transfer encoding that suits a text.
+func (p profile) forText() string {
+	switch {
+	case p.clean():
+		return "7bit"
+	case p.nul || p.high > p.size/4:
+		return "base64"
+	}
+	return "quoted-printable"
+}
+
+// encode writes r in a transfer encoding. In quoted-printable, line ends of
+// any kind become CRLF.
+func encode(w io.Writer, r io.Reader, encoding string) error {
+	var err error
+	switch encoding {
+	case "base64":
+		err = encodeBase64(w, r)
+	case "quoted-printable":
+		qp := quotedprintable.NewWriter(w)
+		if _, err = io.Copy(qp, r); err == nil {
+			err = qp.Close()
+		}
+	default:
+		_, err = io.Copy(w, r)
+	}
+	if err != nil {
+		return fmt.Errorf("encoding content: %w", err)
+	}
+	return nil
+}
+
+// encodeBase64 writes lines of 76 characters, with a line end between them.
+func encodeBase64(w io.Writer, r io.Reader) error {
+	const perLine, lines = 57, 256
+	in := make([]byte, perLine*lines)
+	out := make([]byte, 0, 78*lines)
+	first := true
+	for {
+		n, err := io.ReadFull(r, in)
+		out = out[:0]
+		for b := in[:n]; len(b) > 0; {
+			k := min(len(b), perLine)
+			if !first {
+				out = append(out, "\r\n"...)
+			}
+			first = false
+			out = base64.StdEncoding.AppendEncode(out, b[:k])
+			b = b[k:]
+		}
+		if _, werr := w.Write(out); werr != nil {
+			return werr
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// toCRLF makes every line end CRLF.
+func toCRLF(s string) string {
+	if strings.IndexByte(s, '\r') < 0 {
+		return strings.ReplaceAll(s, "\n", "\r\n")
+	}
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	s = strings.ReplaceAll(s, "\r", "\n")
+	return strings.ReplaceAll(s, "\n", "\r\n")
+}

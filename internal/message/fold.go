@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+// RFC 5322 §2.1.1 and RFC 2047 §2.
+const (
+	foldAt      = 78
+	foldWordsAt = 76
+	maxWord     = 75
+)
+
+// fieldWriter writes one header field after the other, folded.
+type fieldWriter struct {
+	dst []byte
+	col int // octets on the current line
+}
+
+func (w *fieldWriter) begin(name string) {
+	w.dst = append(w.dst, name...)
+	w.dst = append(w.dst, ':')
+	w.col = len(name) + 1
+}
+
+func (w *fieldWriter) end() {
+	w.dst = append(w.dst, "\r\n"...)
+	w.col = 0
+}
+
+// put writes s, which is never cut, after a space or a fold.
+func (w *fieldWriter) put(s string) {
+	if w.col > 1 && w.col+1+len(s) > foldAt && !w.atStart() {
+		w.fold()
+	} else {
+		w.glue(" ")
+	}
+	w.glue(s)
+}
+
+// atStart reports whether only the field's name is on the line: a fold there
+// is legal, but not all software reads it.
+func (w *fieldWriter) atStart() bool { return w.dst[len(w.dst)-1] == ':' }
+
+func (w *fieldWriter) glue(s string) {
+	w.dst = append(w.dst, s...)
+	w.col += len(s)
+}
+
+func (w *fieldWriter) fold() {
+	w.dst = append(w.dst, "\r\n "...)
+	w.col = 1
+}
+
+// text writes unstructured text: as it is if that is safe, else in encoded
+// words.
+func (w *fieldWriter) text(s string) {
+	if !plainText(s) {
+		w.words(s)
+		return
+	}
+	// A fold goes only before a word, so that no line is empty but for spaces.
+	for s != "" {
+		n := 0
+		for n < len(s) && s[n] == ' ' {
+			n++
+		}
+		end := len(s)
+		if i := strings.IndexByte(s[n:], ' '); i >= 0 {
+			end = n + i
+		}
+		spaces, word := s[:n], s[n:end]
+		if n > 0 {
+			spaces = s[1:n]
+		}
+		if spaces == "" {
+			w.put(word)
+		} else {
+			w.put(spaces + word)
+		}
+		s = s[end:]
+	}
+}
+
+// plainText reports whether a reader gets s back from an unstructured field
+// that holds it as it is.
+func plainText(s string) bool {
+	if !isPlain(s) || strings.Contains(s, "=?") || s != strings.TrimSpace(s) {
+		return false
+	}
+	run, spaces := 0, 0
+	for i := range len(s) {
+		if s[i] == ' ' {
+			run, spaces = 0, spaces+1
+		} else {
+			run, spaces = run+1, 0
+		}
+		if run > maxLine/2 || spaces > maxLine/4 {
+			return false
+		}
+	}
+	return true
+}
+
+// words writes s as encoded words (RFC 2047), each of whole characters, in
+// the shorter of Q and B. It is safe in a phrase too.
+func (w *fieldWriter) words(s string) {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	special := 0
+	for i := range len(s) {
+		if !qLiteral(s[i]) && s[i] != ' ' {
+			special++
+		}
+	}
+	inB := 2*special > len(s)/3
+	const frame = len("=?utf-8?q??=")
+	w.glue(" ")
+	for s != "" {
+		room := min(maxWord, foldWordsAt-w.col) - frame
+		n := fitting(s, room, inB)
+		if n == 0 {
+			w.fold()
+			continue
+		}
+		if inB {
+			w.glue("=?utf-8?b?" + base64.StdEncoding.EncodeToString([]byte(s[:n])))
+		} else {
+			w.glue("=?utf-8?q?")
+			w.encodeQ(s[:n])
+		}
+		w.glue("?=")
+		if s = s[n:]; s != "" {
+			w.fold()
+		}
+	}
+}
+
+// fitting returns how many bytes of s, in whole characters, fit into room
+// octets of an encoded word.
+func fitting(s string, room int, inB bool) int {
+	if inB {
+		room = room / 4 * 3
+	}
+	n, used := 0, 0
+	for n < len(s) {
+		_, size := utf8.DecodeRuneInString(s[n:])
+		cost := size
+		if !inB {
+			for i := n; i < n+size; i++ {
+				if !qLiteral(s[i]) && s[i] != ' ' {
+					cost += 2
+				}
+			}
+		}
+		if used += cost; used > room {
+			break
+		}
+		n += size
+	}
+	return n
+}
+
+func (w *fieldWriter) encodeQ(s string) {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == ' ':
+			w.dst = append(w.dst, '_')
+			w.col++
+		case qLiteral(c):
+			w.dst = append(w.dst, c)
+			w.col++
+		default:
+			w.dst = append(w.dst, '=', upperHex[c>>4], upperHex[c&15])
+			w.col += 3
+		}
+	}
+}
+
+// qLiteral is what may stand as it is in an encoded word of a phrase, RFC 2047 §5 (3).
+func qLiteral(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		c == '!' || c == '*' || c == '+' || c == '-' || c == '/'
+}
+
+// addresses writes an address list.
+func (w *fieldWriter) addresses(list []Address) {
+	for i, a := range list {
+		comma := ","
+		if i == len(list)-1 {
+			comma = ""
+		}
+		if a.Name == "" {
+			w.put(a.spec() + comma)
+			continue
+		}
+		w.phrase(a.Name)
+		w.put("<" + a.spec() + ">" + comma)
+	}
+}
+
+// phrase writes a display name: words as they are, quoted, or encoded.
+func (w *fieldWriter) phrase(s string) {
+	const longQuoted = 60
+	switch {
+	case !plainText(s):
+		w.words(s)
+	case isAtoms(s):
+		w.text(s)
+	case len(s) <= longQuoted:
+		w.put(quote(s))
+	default:
+		w.words(s)
+	}
+}
+
+// spec returns the address as it stands in a header, its local part quoted
+// if need be.
+func (a Address) spec() string {
+	if isDotAtom(a.Local) {
+		return a.Local + "@" + a.Domain
+	}
+	return quote(a.Local) + "@" + a.Domain
+}
+
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// isAtext is RFC 5322 §3.2.3 with the non-ASCII of RFC 6532.
+func isAtext(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80 ||
+		strings.IndexByte("!#$%&'*+-/=?^_`{|}~", c) >= 0
+}
+
+// isAtoms reports whether s is words parted by single spaces.
+func isAtoms(s string) bool {
+	for i := range len(s) {
+		if s[i] == ' ' {
+			if i > 0 && s[i-1] == ' ' {
+				return false
+			}
+		} else if !isAtext(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isDotAtom(s string) bool {
+	if s == "" || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..") {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] != '.' && !isAtext(s[i]) {
+			return false
+		}
+	}
+	return true
+}

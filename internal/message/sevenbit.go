@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+)
+
+// SevenBitResult tells what became of a message that was to be 7-bit.
+type SevenBitResult struct {
+	Changed   bool // what was written is not what was read: scan it anew
+	NeedsUTF8 bool // a header holds bytes above 127: it can only go by SMTPUTF8 (RFC 6531)
+	Needs8Bit bool // a signed or embedded part had to stay as it is: BODY=8BITMIME (RFC 6152)
+}
+
+// SevenBit writes the message at r, which ix is the index of and whose line
+// ends are CRLF, so that relays have no reason to change it and its signature
+// stays whole (RFC 6376 §5.3): leaf parts with bytes above 127, NUL or lines
+// over 998 octets are encoded anew in quoted-printable or base64. Headers keep
+// all fields but those that say the encoding. multipart/signed and message/…
+// stay untouched. Errors are those of r and w.
+//
+// A message whose index has none of EightBit, HasNUL, LongLines and
+// HeaderEightBit comes out as it went in, save that a multipart may lose the
+// claim to be 8bit.
+func SevenBit(w io.Writer, r io.ReaderAt, ix *Index) (SevenBitResult, error) {
+	s := sevenBit{w: bufio.NewWriterSize(w, 32<<10), r: r, ix: ix}
+	s.plan()
+	for i := 0; i < len(ix.Parts) && s.err == nil; {
+		i = s.part(i)
+	}
+	s.copyTo(ix.Size)
+	if s.err == nil {
+		s.err = s.w.Flush()
+	}
+	if s.err != nil {
+		return s.result, fmt.Errorf("making a message 7-bit: %w", s.err)
+	}
+	return s.result, nil
+}
+
+// sevenBit writes a message from its start, copying what it does not change.
+type sevenBit struct {
+	w      *bufio.Writer
+	r      io.ReaderAt
+	ix     *Index
+	pos    int64 // what stands before is written, or left out
+	fixed  []bool
+	above  []bool // a multipart around a part that stays 8-bit
+	result SevenBitResult
+	err    error
+}
+
+const unfit = EightBit | HasNUL | LongLines
+
+// plan finds what must not be touched, and what will not be 7-bit therefore.
+func (s *sevenBit) plan() {
+	s.fixed = make([]bool, len(s.ix.Parts))
+	s.above = make([]bool, len(s.ix.Parts))
+	for i := range s.ix.Parts {
+		p := &s.ix.Parts[i]
+		if i > 0 {
+			q := &s.ix.Parts[p.Parent]
+			s.fixed[i] = s.fixed[p.Parent] || q.Kind == Embedded || q.Subtype == "signed"
+		}
+		// Containers that were not taken apart, too: RFC 2045 §6.4 lets them
+		// have no encoding.
+		s.fixed[i] = s.fixed[i] || p.Type == "message" || p.Kind == Leaf && p.Type == "multipart" ||
+			p.Header.Len > MaxHeader || !identity(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
+		embedded := s.ix.inside(i, Embedded)
+		s.result.NeedsUTF8 = s.result.NeedsUTF8 || p.Traits&HeaderEightBit != 0 && !embedded
+		if s.fixed[i] && (p.Traits&unfit != 0 || embedded && p.Traits&HeaderEightBit != 0) {
+			s.result.Needs8Bit = s.result.Needs8Bit || p.Traits&EightBit != 0 || embedded
+			for j := p.Parent; j >= 0; j = s.ix.Parts[j].Parent {
+				s.above[j] = true
+			}
+		}
+	}
+}
+
+// part writes all that changes in a part, and returns the part after it.
+func (s *sevenBit) part(i int) int {
+	p := &s.ix.Parts[i]
+	next := i + 1
+	switch {
+	case s.fixed[i]:
+	case p.Kind == Leaf:
+		if p.Traits&unfit != 0 {
+			s.leaf(p)
+		}
+	case p.Kind == Multipart:
+		if p.Encoding != "" && p.Encoding != "7bit" && p.Subtype != "signed" && !s.above[i] {
+			s.header(p, "7bit", "")
+		}
+		boundary := boundaryOf(p.Params)
+		dirty := p.Traits&unfit != 0 && p.Subtype != "signed"
+		if dirty {
+			// What stands before the first part is for no one to read.
+			s.copyTo(p.Body.Start)
+			s.print("--" + boundary + "\r\n")
+			s.skipTo(s.ix.Parts[next].Header.Start)
+		}
+		last := i
+		for next < len(s.ix.Parts) && s.ix.Parts[next].Parent == i {
+			last = next
+			next = s.part(next)
+		}
+		if end := s.ix.Parts[last].Body.End(); dirty && end < p.Body.End() {
+			s.copyTo(end)
+			s.print("\r\n--" + boundary + "--\r\n")
+			s.skipTo(p.Body.End())
+		}
+	}
+	return next
+}
+
+// leaf writes a part in an encoding that makes it 7-bit.
+func (s *sevenBit) leaf(p *Part) {
+	body := func() io.Reader {
+		return p.Decode(io.NewSectionReader(s.r, p.Body.Start, p.Body.Len))
+	}
+	prof, err := readProfile(body())
+	if err != nil {
+		s.err = err
+		return
+	}
+	typ, _ := p.MediaType()
+	encoding, charset := "base64", ""
+	if typ == "text" && !prof.nul && !prof.bare {
+		if encoding = prof.forText(); encoding == "7bit" {
+			encoding = "quoted-printable"
+		}
+	}
+	if prof.high > 0 && !prof.notUTF8 {
+		charset = "utf-8"
+	}
+	s.header(p, encoding, charset)
+	if s.err == nil {
+		s.err = encode(s.w, body(), encoding)
+	}
+	s.pos = p.Body.End()
+	if encoding == "base64" && s.pos == s.ix.Size {
+		s.print("\r\n")
+	}
+}
+
+// header writes the part's header with another encoding. A part without a
+// Content-Type that is in the charset gets one that says so.
+func (s *sevenBit) header(p *Part, encoding, charset string) {
+	s.copyTo(p.Header.Start)
+	s.skipTo(p.Body.Start)
+	raw := make([]byte, p.Header.Len)
+	if s.err == nil {
+		_, s.err = io.ReadFull(io.NewSectionReader(s.r, p.Header.Start, p.Header.Len), raw)
+	}
+	h := Header(raw)
+	field := "Content-Transfer-Encoding: " + encoding + "\r\n"
+	written := false
+	hasType, hasVersion := false, p.Parent >= 0
+	for f := range h.Fields() {
+		hasType = hasType || f.Is("Content-Type")
+		hasVersion = hasVersion || f.Is("MIME-Version")
+		if !f.Is("Content-Transfer-Encoding") {
+			s.print(string(f.Raw))
+		} else if !written {
+			s.print(field)
+			written = true
+		}
+	}
+	if !hasVersion {
+		s.print("MIME-Version: 1.0\r\n")
+	}
+	if !hasType && charset != "" {
+		s.print("Content-Type: text/plain; charset=" + charset + "\r\n")
+	}
+	if !written {
+		s.print(field)
+	}
+	s.print("\r\n")
+	s.result.Changed = true
+}
+
+func (s *sevenBit) copyTo(offset int64) {
+	if s.err == nil && offset > s.pos {
+		_, s.err = io.Copy(s.w, io.NewSectionReader(s.r, s.pos, offset-s.pos))
+	}
+	s.skipTo(offset)
+}
+
+func (s *sevenBit) skipTo(offset int64) {
+	if offset > s.pos {
+		s.pos = offset
+	}
+}
+
+func (s *sevenBit) print(text string) {
+	if s.err == nil {
+		_, s.err = s.w.WriteString(text)
+	}
+}
