@@ -4,6 +4,7 @@ package wire
 
 import (
 	"io"
+	"strconv"
 	"time"
 )
 
@@ -15,27 +16,37 @@ type FetchRow struct {
 
 // Fetch begins the row of the message with this sequence number.
 func (w *Writer) Fetch(seq uint32) FetchRow {
-	w.Raw("* ").Number(uint64(seq)).Raw(" FETCH (")
+	b := append(w.room(), "* "...)
+	b = strconv.AppendUint(b, uint64(seq), 10)
+	w.buf = append(b, " FETCH ("...)
 	return FetchRow{w: w}
 }
 
 // End ends the row.
 func (f *FetchRow) End() { f.w.Raw(")\r\n") }
 
-// name writes an item's name, with the spaces around it.
+// name writes an item's name, with a space before it if it is not the first.
 func (f *FetchRow) name(s string) *Writer {
+	b := f.w.room()
 	if f.some {
-		f.w.SP()
+		b = append(b, ' ')
 	}
 	f.some = true
-	return f.w.Raw(s)
+	f.w.buf = append(b, s...)
+	return f.w
 }
 
 // UID writes the UID.
-func (f *FetchRow) UID(uid uint32) { f.name("UID ").Number(uint64(uid)) }
+func (f *FetchRow) UID(uid uint32) {
+	w := f.name("UID ")
+	w.buf = strconv.AppendUint(w.buf, uint64(uid), 10)
+}
 
 // Flags writes the flags.
-func (f *FetchRow) Flags(flags Flags) { f.name("FLAGS ").Flags(flags) }
+func (f *FetchRow) Flags(flags Flags) {
+	w := f.name("FLAGS ")
+	w.buf = AppendFlags(w.buf, flags)
+}
 
 // InternalDate writes the internal date, in t's own zone.
 func (f *FetchRow) InternalDate(t time.Time) { f.name("INTERNALDATE ").DateTime(t) }
@@ -91,6 +102,6 @@ func (f *FetchRow) SectionSize(s *Section, n int64) { f.sectionName(s).Number(ui
 
 func (f *FetchRow) sectionName(s *Section) *Writer {
 	w := f.name("")
-	w.buf = AppendSection(w.room(), s)
+	w.buf = AppendSection(w.buf, s)
 	return w.SP()
 }

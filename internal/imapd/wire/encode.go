@@ -32,15 +32,15 @@ func AppendAString(b []byte, s string) []byte {
 }
 
 // AppendMailbox appends a mailbox name, given in UTF-8: in modified UTF-7, or
-// as it is with utf8 (RFC 9051 §5.1).
-func AppendMailbox(b []byte, name string, utf8 bool) []byte {
-	if !utf8 {
+// as it is with inUTF8 (RFC 9051 §5.1).
+func AppendMailbox(b []byte, name string, inUTF8 bool) []byte {
+	if !inUTF8 {
 		name = EncodeUTF7(name)
 	}
 	if isAtom(name) {
 		return append(b, name...)
 	}
-	return appendString(b, name, utf8)
+	return appendString(b, name, inUTF8)
 }
 
 // isAtom reports whether s can stand without quotes. NIL cannot: it would be
@@ -57,8 +57,8 @@ func isAtom(s string) bool {
 	return true
 }
 
-func appendString(b []byte, s string, utf8 bool) []byte {
-	if !quotable(s, utf8) {
+func appendString(b []byte, s string, inUTF8 bool) []byte {
+	if !quotable(s, inUTF8) {
 		return appendLiteral(b, s)
 	}
 	b = append(b, '"')
@@ -76,7 +76,7 @@ func appendString(b []byte, s string, utf8 bool) []byte {
 
 // quotable reports whether s can be quoted; controls are not, whatever the
 // grammar says, as they upset terminals and simple clients.
-func quotable(s string, allowUTF8 bool) bool {
+func quotable(s string, inUTF8 bool) bool {
 	if len(s) > maxQuoted {
 		return false
 	}
@@ -89,7 +89,7 @@ func quotable(s string, allowUTF8 bool) bool {
 			ascii = false
 		}
 	}
-	return ascii || (allowUTF8 && utf8.ValidString(s))
+	return ascii || (inUTF8 && utf8.ValidString(s))
 }
 
 func appendLiteral(b []byte, s string) []byte {

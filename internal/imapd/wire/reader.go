@@ -12,6 +12,11 @@ import (
 // keptLine is the largest line buffer that an idle Reader holds on to.
 const keptLine = 4 << 10
 
+var (
+	errLineTooLong = refuse(Bad, CodeTooBig, "The command line is too long.")
+	errTooMuch     = refuse(Bye, CodeTooBig, "That is more than this server will read past.")
+)
+
 // Reader reads the commands of one client. The cursor works on one line at a
 // time: a literal is asked for only once everything before it has been found
 // right, so that a refused command never leaves a literal in doubt.
@@ -143,7 +148,7 @@ func (r *Reader) skip() error {
 			return err
 		}
 		if r.discardLeft -= int64(len(r.line)); r.discardLeft < 0 {
-			return refuse(Bye, CodeTooBig, "That is more than this server will read past.")
+			return errTooMuch
 		}
 	}
 }
@@ -151,11 +156,17 @@ func (r *Reader) skip() error {
 // discard throws n bytes away, within the limit per command.
 func (r *Reader) discard(n int64) error {
 	if n > r.discardLeft {
-		return refuse(Bye, CodeTooBig, "That is more than this server will read past.")
+		return errTooMuch
 	}
 	r.discardLeft -= n
-	_, err := io.CopyN(io.Discard, r.br, n)
-	return midCommand(err)
+	for n > 0 {
+		step, err := r.br.Discard(int(min(n, 1<<30)))
+		if err != nil {
+			return midCommand(err)
+		}
+		n -= int64(step)
+	}
+	return nil
 }
 
 // nextLine reads the line after a literal.
@@ -190,7 +201,7 @@ func (r *Reader) readLine() error {
 	if r.tail != nil { // longer than the limit: only its head is kept
 		r.line = b
 		r.lineLeft = 0
-		return refuse(Bad, CodeTooBig, "The command line is too long.")
+		return errLineTooLong
 	}
 	r.lineLeft -= len(b)
 	r.line = cutEnd(b)
@@ -226,7 +237,7 @@ func (r *Reader) readLong(b []byte) ([]byte, error) {
 			end = append(end, b...)
 			end = append(end[:0], lastBytes(end)...)
 			if r.discardLeft -= int64(len(b)); r.discardLeft < 0 {
-				return nil, refuse(Bye, CodeTooBig, "The command line is far too long.")
+				return nil, errTooMuch
 			}
 		}
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -273,4 +274,39 @@ func TestReset(t *testing.T) {
 	}
 	r.Reset(bufio.NewReader(strings.NewReader("a2 NOOP\r\n")))
 	reads(t, r, "a2")
+}
+
+// TestHostileSizesCostLittle sends what would need much memory if it were
+// believed, and counts all that is allocated on the way.
+func TestHostileSizesCostLittle(t *testing.T) {
+	const size, allowed = 8 << 20, 1 << 20
+	for name, input := range map[string]io.Reader{
+		"endless line":      &again{text: "a1 LOGIN xxxxxxxxxxxxxxxxxxxxxxxxxxxx"},
+		"endless tag":       &again{text: "x"},
+		"endless literals":  io.MultiReader(strings.NewReader("a1 LOGIN "), &again{text: "{0+}\r\n"}),
+		"literal":           io.MultiReader(strings.NewReader("a1 LOGIN {8000000+}\r\n"), &again{text: "x"}),
+		"nested search":     io.MultiReader(strings.NewReader("a1 SEARCH "), &again{text: "(OR NOT "}),
+		"sequence set":      io.MultiReader(strings.NewReader("a1 FETCH "), &again{text: "1,"}),
+		"lines without end": &again{text: "a1 FETCH 1 BODY[HEADER.FIELDS (a b c d e f g h i)] {3+}\r\nabc\r\n"},
+	} {
+		r := NewReader(bufio.NewReader(io.LimitReader(input, size)), func(string) error { return nil })
+		r.Limits = LimitsAfterLogin(size)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		commands := 0
+		for {
+			_, _, err := r.ReadCommand()
+			if err != nil && !isRefusal(err) {
+				break
+			}
+			commands++
+		}
+		runtime.ReadMemStats(&after)
+		if got := int(after.TotalAlloc - before.TotalAlloc); got > allowed+commands*1024 {
+			t.Errorf("%s: %d bytes allocated for %d commands", name, got, commands)
+		}
+		if cap(r.long) > 128<<10 {
+			t.Errorf("%s: a line buffer of %d bytes", name, cap(r.long))
+		}
+	}
 }

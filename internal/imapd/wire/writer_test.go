@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -162,7 +163,7 @@ func TestStrings(t *testing.T) {
 func TestLiterals(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", 20_000)
 	for _, text := range []string{"", "abc", big} {
-		want := "{" + string(AppendSet(nil, nil)) + itoa(len(text)) + "}\r\n" + text + " end"
+		want := "{" + strconv.Itoa(len(text)) + "}\r\n" + text + " end"
 		for name, literal := range map[string]func(w *Writer) *Writer{
 			"reader": func(w *Writer) *Writer { return w.Literal(int64(len(text)), strings.NewReader(text+"beyond")) },
 			"slow reader": func(w *Writer) *Writer {
@@ -180,8 +181,6 @@ func TestLiterals(t *testing.T) {
 		}
 	}
 }
-
-func itoa(n int) string { return SetOf(uint32(n)).String() + map[bool]string{true: "0"}[n == 0] }
 
 func TestShortLiteral(t *testing.T) {
 	broken := errors.New("broken")
