@@ -84,7 +84,9 @@ func TestEachPipelinesAcrossMessages(t *testing.T) {
 		m := queue[0]
 		queue = queue[1:]
 		return m
-	}, func(_ *Message, r *Result) { got = append(got, r.Outcomes[0].Class.String()+" "+r.Outcomes[0].Reply.Text()) })
+	}, func(_ *Message, r *Result) {
+		got = append(got, r.Outcomes[0].Class.String()+" "+r.Outcomes[0].Reply.Text())
+	})
 	if want := []string{"delivered first", "delivered second"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// ErrPoolClosed is returned by a Pool that was closed.
+var ErrPoolClosed = errors.New("smtpclient: the pool is closed")
+
+// Pool keeps connections for the next messages to the same host under the
+// same policy. Its methods may be called by many goroutines.
+type Pool struct {
+	idleTime    time.Duration
+	maxPerHost  int
+	maxMessages int
+	maxIdle     int
+	sessions    tls.ClientSessionCache
+
+	mu      sync.Mutex
+	hosts   map[poolKey]*poolHost
+	total   int // connections that exist, are being dialled, or say goodbye
+	idle    int
+	closed  bool
+	done    chan struct{} // closed by Close
+	drained chan struct{} // closed when, after that, total is 0
+}
+
+// PoolLimits bound a Pool. Zero fields mean the defaults given beside them.
+type PoolLimits struct {
+	IdleTime    time.Duration // how long a connection waits for a next message; 5 s
+	MaxPerHost  int           // connections to one host at a time, those in use and idle ones; 10
+	MaxMessages int           // messages over one connection; 1,000
+	MaxIdle     int           // idle connections to all hosts together; 500
+}
+
+// poolKey is what two connections must share to stand in for each other.
+type poolKey struct {
+	addr                    netip.AddrPort
+	localIP                 netip.Addr
+	host, localName, policy string
+	user, password          string
+	mode                    TLSMode
+	verify                  bool
+}
+
+type poolHost struct {
+	open    int // connections there are, or that are being dialled
+	idle    []*idleConn
+	waiting []chan *Conn // nil is sent for leave to dial
+}
+
+type idleConn struct {
+	c     *Conn
+	timer *time.Timer
+}
+
+// NewPool returns an empty pool.
+func NewPool(l PoolLimits) *Pool {
+	count := func(n, fallback int) int {
+		if n > 0 {
+			return n
+		}
+		return fallback
+	}
+	return &Pool{
+		idleTime:    or(l.IdleTime, 5*time.Second),
+		maxPerHost:  count(l.MaxPerHost, 10),
+		maxMessages: count(l.MaxMessages, 1000),
+		maxIdle:     count(l.MaxIdle, 500),
+		sessions:    tls.NewLRUClientSessionCache(512),
+		hosts:       map[poolKey]*poolHost{},
+		done:        make(chan struct{}),
+		drained:     make(chan struct{}),
+	}
+}
+
+func (o *Options) key() poolKey {
+	k := poolKey{
+		addr: o.Addr, localIP: o.LocalIP, host: o.Host, localName: o.LocalName, policy: o.Policy,
+		mode: o.TLS, verify: o.Verify,
+	}
+	if o.Auth != nil {
+		k.user, k.password = o.Auth.User, o.Auth.Password
+	}
+	return k
+}
+
+// Get returns an idle connection, or dials. With MaxPerHost connections in
+// use it waits for one. Errors: *DialError, ErrPoolClosed, the context's.
+// Every connection goes back with Put.
+func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	k := o.key()
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, ErrPoolClosed
+	}
+	h := p.hosts[k]
+	if h == nil {
+		h = &poolHost{}
+		p.hosts[k] = h
+	}
+	if n := len(h.idle); n > 0 {
+		last := h.idle[n-1]
+		h.idle = h.idle[:n-1]
+		p.idle--
+		p.mu.Unlock()
+		last.timer.Stop() // should it have fired, expire finds the connection gone
+		return last.c, nil
+	}
+	if h.open < p.maxPerHost {
+		h.open++
+		p.total++
+		p.mu.Unlock()
+		return p.dial(ctx, k, o)
+	}
+	turn := make(chan *Conn, 1)
+	h.waiting = append(h.waiting, turn)
+	p.mu.Unlock()
+	select {
+	case c := <-turn:
+		if c != nil {
+			return c, nil
+		}
+		return p.dial(ctx, k, o)
+	case <-ctx.Done():
+	case <-p.done:
+	}
+	p.giveUp(k, turn)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return nil, ErrPoolClosed
+}
+
+// giveUp takes a waiting Get out of the queue, and passes on what it was
+// given in the meantime.
+func (p *Pool) giveUp(k poolKey, turn chan *Conn) {
+	p.mu.Lock()
+	h := p.hosts[k]
+	if h != nil {
+		for i, w := range h.waiting {
+			if w == turn {
+				h.waiting = append(h.waiting[:i], h.waiting[i+1:]...)
+				p.mu.Unlock()
+				return
+			}
+		}
+	}
+	p.mu.Unlock()
+	if c := <-turn; c != nil {
+		p.Put(c)
+		return
+	}
+	p.mu.Lock()
+	p.freed(k, h)
+	p.gone()
+	p.mu.Unlock()
+}
+
+func (p *Pool) dial(ctx context.Context, k poolKey, o Options) (*Conn, error) {
+	if o.TLS != Never {
+		cfg := &tls.Config{}
+		if o.TLSConfig != nil {
+			cfg = o.TLSConfig.Clone()
+		}
+		if cfg.ClientSessionCache == nil && o.TLSConfig == nil {
+			cfg.ClientSessionCache = p.sessions
+		}
+		o.TLSConfig = cfg
+	}
+	c, err := Dial(ctx, o)
+	if err != nil {
+		p.mu.Lock()
+		p.freed(k, p.hosts[k])
+		p.gone()
+		p.mu.Unlock()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Put gives a connection back, whatever its state.
+func (p *Pool) Put(c *Conn) {
+	k := c.opts.key()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.hosts[k]
+	if p.closed || !c.Usable() || c.begun >= p.maxMessages {
+		p.quit(k, h, c)
+		return
+	}
+	if len(h.waiting) > 0 {
+		turn := h.waiting[0]
+		h.waiting = h.waiting[1:]
+		turn <- c
+		return
+	}
+	if p.idle >= p.maxIdle {
+		p.quit(k, h, c)
+		return
+	}
+	p.idle++
+	one := &idleConn{c: c}
+	one.timer = time.AfterFunc(p.idleTime, func() { p.expire(k, one) })
+	h.idle = append(h.idle, one)
+}
+
+// expire closes a connection that nobody wanted for too long.
+func (p *Pool) expire(k poolKey, one *idleConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.hosts[k]
+	if h == nil {
+		return
+	}
+	for i := range h.idle {
+		if h.idle[i] == one {
+			h.idle = append(h.idle[:i], h.idle[i+1:]...)
+			p.idle--
+			p.quit(k, h, one.c)
+			return
+		}
+	}
+}
+
+// quit closes a connection behind the caller's back, for QUIT may take its
+// time, and frees its place at once. The pool is locked.
+func (p *Pool) quit(k poolKey, h *poolHost, c *Conn) {
+	go func() {
+		_ = c.Close()
+		p.mu.Lock()
+		p.gone()
+		p.mu.Unlock()
+	}()
+	p.freed(k, h)
+}
+
+// freed gives a connection's place to the first of those who wait, and
+// forgets a host with nothing left. The pool is locked.
+func (p *Pool) freed(k poolKey, h *poolHost) {
+	if len(h.waiting) > 0 && !p.closed {
+		turn := h.waiting[0]
+		h.waiting = h.waiting[1:]
+		p.total++
+		turn <- nil
+		return
+	}
+	h.open--
+	if h.open == 0 && len(h.waiting) == 0 {
+		delete(p.hosts, k)
+	}
+}
+
+// gone counts a connection off. The pool is locked.
+func (p *Pool) gone() {
+	p.total--
+	if p.closed && p.total == 0 {
+		close(p.drained)
+	}
+}
+
+// Close ends the idle connections with QUIT and waits until those in use have
+// been put back and closed, or until ctx ends, whose error it returns. It is
+// called once.
+func (p *Pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	close(p.done)
+	for k, h := range p.hosts {
+		idle := h.idle
+		h.idle = nil
+		for _, one := range idle {
+			one.timer.Stop()
+			p.quit(k, h, one.c)
+		}
+	}
+	if p.total == 0 {
+		close(p.drained)
+	}
+	p.mu.Unlock()
+	select {
+	case <-p.drained:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Each sends messages as next hands them out until it returns nil, over as
+// many connections, one after the other, as it takes: one that the host has
+// closed in the meantime, or that has served its number, is replaced, and
+// what was not sent over it goes out over the next.
+//
+// An error means that no connection could be had for the messages that next
+// still holds. Every message that was taken is reported once; one that met a
+// dead connection and then found none to replace it is reported with the
+// outcome of that dialling.
+func (p *Pool) Each(ctx context.Context, o Options, next func() *Message, report func(*Message, *Result)) error {
+	var again []*Message // taken, not sent, to be sent first
+	exhausted := false
+	take := func() *Message {
+		if len(again) > 0 {
+			m := again[0]
+			again = again[1:]
+			return m
+		}
+		m := next()
+		exhausted = m == nil
+		return m
+	}
+	for {
+		c, err := p.Get(ctx, o)
+		if err != nil {
+			for _, m := range again {
+				report(m, unsent(o, m, err))
+			}
+			return err
+		}
+		var stale []*Message
+		c.Each(ctx, func() *Message {
+			if c.begun >= p.maxMessages {
+				return nil
+			}
+			return take()
+		}, func(m *Message, r *Result) {
+			if r.Stale {
+				stale = append(stale, m)
+				return
+			}
+			report(m, r)
+		})
+		again = append(stale, again...)
+		p.Put(c)
+		if len(again) == 0 && !exhausted {
+			if m := take(); m != nil {
+				again = append(again, m)
+			}
+		}
+		if len(again) == 0 {
+			return nil
+		}
+	}
+}
+
+// unsent is the result of a message that found no connection.
+func unsent(o Options, m *Message, err error) *Result {
+	r := &Result{Outcomes: make([]Outcome, len(m.To)), Facts: Facts{Host: o.Host, Addr: o.Addr}, Err: err}
+	out := local(Temporary, StageConnect, "4.4.1", clean([]byte(err.Error())))
+	var de *DialError
+	if errors.As(err, &de) {
+		out, r.Facts, r.Transcript = de.Outcome, de.Facts, de.Transcript
+	}
+	for i := range r.Outcomes {
+		r.Outcomes[i] = out
+	}
+	return r
+}
