@@ -2,6 +2,8 @@
 
 package message
 
+import "bytes"
+
 // Address is a mailbox of a header (RFC 5322 §3.4).
 type Address struct {
 	Name   string // display name as UTF-8; often empty
@@ -93,7 +95,7 @@ func (p *addressParser) next() addressKind {
 // item reads one address or the start of a group.
 func (p *addressParser) item() addressKind {
 	p.name, p.local, p.domain, p.words = p.name[:0], nil, nil, p.words[:0]
-	at, space := -1, false
+	at, gap, space := -1, 0, false
 	for p.pos < len(p.in) {
 		c := p.in[p.pos]
 		switch {
@@ -102,7 +104,7 @@ func (p *addressParser) item() addressKind {
 			p.pos++
 			continue
 		case c == ',' || c == ';':
-			return p.bare(at)
+			return p.bare(at, gap)
 		case c == '(':
 			p.name = p.comment(p.name)
 			space = true
@@ -116,7 +118,8 @@ func (p *addressParser) item() addressKind {
 			p.name = append(p.name[:0], p.words...)
 			return groupStart
 		}
-		if n := len(p.words); space && n > 0 && c != '@' && c != '.' && p.words[n-1] != '@' && p.words[n-1] != '.' {
+		before := len(p.words)
+		if space && before > 0 {
 			p.words = append(p.words, ' ')
 		}
 		space = false
@@ -125,21 +128,26 @@ func (p *addressParser) item() addressKind {
 			p.words = p.quoted(p.words)
 		case '@':
 			at = len(p.words)
+			gap = at - before
 			fallthrough
 		default:
 			p.words = append(p.words, c)
 			p.pos++
 		}
 	}
-	return p.bare(at)
+	return p.bare(at, gap)
 }
 
-// bare ends an address without angle brackets; its name may be a comment.
-func (p *addressParser) bare(at int) addressKind {
+// bare ends an address that is in words, with its "@" at this place after a
+// gap. Without angle brackets, its name may be a comment.
+func (p *addressParser) bare(at, gap int) addressKind {
 	if at < 0 {
 		p.local = p.words
 	} else {
-		p.local, p.domain = p.words[:at], p.words[at+1:]
+		p.local, p.domain = p.words[:at-gap], p.words[at+1:]
+		if bytes.IndexByte(p.domain, ' ') >= 0 {
+			p.domain = bytes.ReplaceAll(p.domain, []byte{' '}, nil)
+		}
 	}
 	if len(p.local)+len(p.domain) == 0 {
 		return noAddress
@@ -180,7 +188,7 @@ loop:
 			p.pos++
 		}
 	}
-	if p.bare(at) == noAddress && len(p.name) == 0 {
+	if p.bare(at, 0) == noAddress && len(p.name) == 0 {
 		return noAddress
 	}
 	return anAddress

@@ -98,7 +98,7 @@ func (p profile) forText() string {
 	switch {
 	case p.clean():
 		return "7bit"
-	case p.nul || p.high > p.size/4:
+	case p.nul || p.high > p.size/2:
 		return "base64"
 	}
 	return "quoted-printable"

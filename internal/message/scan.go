@@ -145,20 +145,21 @@ func (s *Scanner) endPartial() {
 // last line of a message may lack its line end.
 func (s *Scanner) line(head []byte, n int64, bits Traits) {
 	eol := lineEndLength(head)
-	if s.bounds > 0 && len(head) > 2 && head[0] == '-' && head[1] == '-' && !s.frozen && s.delimiter(head) {
-		s.advance(n, eol)
-		if s.inHeader {
-			s.ix.Parts[len(s.ix.Parts)-1].Header.Start = s.offset
-		} else {
-			s.mark(n, eol, bits)
+	if s.bounds > 0 && len(head) > 2 && head[0] == '-' && head[1] == '-' && !s.frozen {
+		if multipart := s.delimiter(head); multipart >= 0 {
+			s.mark(multipart, n, eol, bits)
+			s.advance(n, eol)
+			if s.inHeader {
+				s.ix.Parts[len(s.ix.Parts)-1].Header.Start = s.offset
+			}
+			return
 		}
-		return
 	}
 	if s.inHeader {
 		s.headerLine(head, n, eol, bits)
 		return
 	}
-	s.mark(n, eol, bits)
+	s.mark(s.frames[len(s.frames)-1].part, n, eol, bits)
 	s.advance(n, eol)
 }
 
@@ -170,13 +171,13 @@ func (s *Scanner) advance(n, eol int64) {
 	}
 }
 
-// mark notes the traits of a body line with the innermost open part.
-func (s *Scanner) mark(n, eol int64, bits Traits) {
+// mark notes the traits of a line of a part's body.
+func (s *Scanner) mark(part int, n, eol int64, bits Traits) {
 	if n-eol > maxLine {
 		bits |= LongLines
 	}
 	if bits != 0 {
-		s.ix.Parts[s.frames[len(s.frames)-1].part].Traits |= bits
+		s.ix.Parts[part].Traits |= bits
 	}
 }
 
@@ -242,8 +243,9 @@ func (s *Scanner) endHeader() {
 
 // delimiter takes the line at the current offset if it is a delimiter of an
 // open multipart (RFC 2046 §5.1.1): of those whose boundary the line begins
-// with, the longest one's, and the innermost of equals.
-func (s *Scanner) delimiter(line []byte) bool {
+// with, the longest one's, and the innermost of equals. It returns that
+// multipart, or -1.
+func (s *Scanner) delimiter(line []byte) int {
 	line = line[2:]
 	at := -1
 	for i := len(s.frames) - 1; i >= 0; i-- {
@@ -254,13 +256,14 @@ func (s *Scanner) delimiter(line []byte) bool {
 		}
 	}
 	if at < 0 {
-		return false
+		return -1
 	}
+	multipart := s.frames[at].part
 	rest := line[len(s.frames[at].boundary):]
 	closing := len(rest) >= 2 && rest[0] == '-' && rest[1] == '-'
 	if !closing && len(s.ix.Parts) >= MaxParts {
 		s.frozen = true
-		return false
+		return -1
 	}
 	for s.inHeader {
 		s.endHeader()
@@ -274,9 +277,9 @@ func (s *Scanner) delimiter(line []byte) bool {
 		s.frames[at].boundary = ""
 		s.bounds--
 	} else {
-		s.openPart(s.frames[at].part)
+		s.openPart(multipart)
 	}
-	return true
+	return multipart
 }
 
 // closeDownTo ends the bodies of all frames from depth on at offset end; or at
@@ -303,7 +306,7 @@ func boundaryOf(params []Param) string {
 			return p.Value
 		}
 	}
-	return paramText(params, "boundary")
+	return ""
 }
 
 // identity reports whether an encoding leaves the bytes as they are.

@@ -86,6 +86,9 @@ func (s *sevenBit) part(i int) int {
 	next := i + 1
 	switch {
 	case s.fixed[i]:
+		for next < len(s.ix.Parts) && s.ix.Parts[next].Parent >= i {
+			next++
+		}
 	case p.Kind == Leaf:
 		if p.Traits&unfit != 0 {
 			s.leaf(p)
@@ -94,24 +97,39 @@ func (s *sevenBit) part(i int) int {
 		if p.Encoding != "" && p.Encoding != "7bit" && p.Subtype != "signed" && !s.above[i] {
 			s.header(p, "7bit", "")
 		}
-		boundary := boundaryOf(p.Params)
-		dirty := p.Traits&unfit != 0 && p.Subtype != "signed"
+		next = s.children(i)
+	}
+	return next
+}
+
+// children writes what changes in the parts of a multipart, and returns the
+// part after them. If what stands around them is not 7-bit it is left out: it
+// is for no one to read (RFC 2046 §5.1.1).
+func (s *sevenBit) children(i int) int {
+	p := &s.ix.Parts[i]
+	delimiter := "--" + boundaryOf(p.Params)
+	dirty := p.Traits&unfit != 0 && p.Subtype != "signed" && isASCII(delimiter)
+	between := func(from, to int64, text string) {
 		if dirty {
-			// What stands before the first part is for no one to read.
-			s.copyTo(p.Body.Start)
-			s.print("--" + boundary + "\r\n")
-			s.skipTo(s.ix.Parts[next].Header.Start)
+			s.copyTo(from)
+			s.print(text)
+			s.skipTo(to)
+			s.result.Changed = true
 		}
-		last := i
-		for next < len(s.ix.Parts) && s.ix.Parts[next].Parent == i {
-			last = next
-			next = s.part(next)
+	}
+	last, next := i, i+1
+	for next < len(s.ix.Parts) && s.ix.Parts[next].Parent == i {
+		child := &s.ix.Parts[next]
+		if last == i {
+			between(p.Body.Start, child.Header.Start, delimiter+"\r\n")
+		} else {
+			between(s.ix.Parts[last].Body.End(), child.Header.Start, "\r\n"+delimiter+"\r\n")
 		}
-		if end := s.ix.Parts[last].Body.End(); dirty && end < p.Body.End() {
-			s.copyTo(end)
-			s.print("\r\n--" + boundary + "--\r\n")
-			s.skipTo(p.Body.End())
-		}
+		last = next
+		next = s.part(next)
+	}
+	if end := s.ix.Parts[last].Body.End(); end < p.Body.End() {
+		between(end, p.Body.End(), "\r\n"+delimiter+"--\r\n")
 	}
 	return next
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+func TestSevenBit(t *testing.T) {
+	long := strings.Repeat("x", 1200)
+	for _, c := range []struct {
+		name, mail, want string // want "" for unchanged
+		result           message.SevenBitResult
+	}{
+		{"clean", "Subject: x\n\nHello\n", "", message.SevenBitResult{}},
+		{"plain", "Subject: x\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\nX-Last: y\n\nGrüße\n",
+			"Subject: x\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\nX-Last: y\n\nGr=C3=BC=C3=9Fe\n",
+			message.SevenBitResult{Changed: true}},
+		{"no MIME", "Subject: x\n\nGrüße\n",
+			"Subject: x\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\nGr=C3=BC=C3=9Fe\n",
+			message.SevenBitResult{Changed: true}},
+		{"no MIME, no UTF-8", "Subject: x\n\nGr\xfc\xdfe, ihr alle\n",
+			"Subject: x\nMIME-Version: 1.0\nContent-Transfer-Encoding: quoted-printable\n\nGr=FC=DFe, ihr alle\n",
+			message.SevenBitResult{Changed: true}},
+		{"dense", "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\n日本\n",
+			"MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n5pel5pysDQo=\n",
+			message.SevenBitResult{Changed: true}},
+		{"long line", "MIME-Version: 1.0\nContent-Type: text/plain\n\n" + long + "\n",
+			"MIME-Version: 1.0\nContent-Type: text/plain\nContent-Transfer-Encoding: quoted-printable\n\n" +
+				strings.Repeat(strings.Repeat("x", 75)+"=\n", 15) + strings.Repeat("x", 75) + "\n",
+			message.SevenBitResult{Changed: true}},
+		{"long base64", "MIME-Version: 1.0\nContent-Type: image/png\nContent-Transfer-Encoding: base64\n\n" + strings.Repeat("AAAA", 300) + "\n",
+			"MIME-Version: 1.0\nContent-Type: image/png\nContent-Transfer-Encoding: base64\n\n" +
+				strings.Repeat(strings.Repeat("A", 76)+"\n", 15) + strings.Repeat("A", 60) + "\n",
+			message.SevenBitResult{Changed: true}},
+		{"header", "Subject: Grüße\n\nx\n", "", message.SevenBitResult{NeedsUTF8: true}},
+		{"parts", "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\nContent-Transfer-Encoding: 8bit\n\nprö\n--b\n\nplain\n--b\nContent-Type: application/x\nContent-Transfer-Encoding: 8bit\n\n\x00\xff\n--b--\nepi\n",
+			"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\nContent-Transfer-Encoding: 7bit\n\n--b\n\nplain\n--b\nContent-Type: application/x\nContent-Transfer-Encoding: base64\n\nAP8=\n--b--\n",
+			message.SevenBitResult{Changed: true}},
+		{"signed", "MIME-Version: 1.0\nContent-Type: multipart/signed; boundary=b\nContent-Transfer-Encoding: 8bit\n\n--b\nContent-Type: text/plain; charset=utf-8\n\nGrüße\n--b\n\nsig\n--b--\n", "",
+			message.SevenBitResult{Needs8Bit: true}},
+		{"embedded", "MIME-Version: 1.0\nContent-Type: message/rfc822\n\nSubject: Grüße\n\nx\n", "", message.SevenBitResult{Needs8Bit: true}},
+		{"beside embedded", "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=a\n\n--a\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--a\n\nGrüße, Bob\n--a--\n",
+			"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=a\n\n--a\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--a\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\nGr=C3=BC=C3=9Fe, Bob\n--a--\n",
+			message.SevenBitResult{Changed: true}},
+		{"beside signed", "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=a\n\n--a\nContent-Type: multipart/signed; boundary=b\n\n--b\n\nx\n--b--\n--a\n\nGrüße, Bob\n--a--\n",
+			"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=a\n\n--a\nContent-Type: multipart/signed; boundary=b\n\n--b\n\nx\n--b--\n--a\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\nGr=C3=BC=C3=9Fe, Bob\n--a--\n",
+			message.SevenBitResult{Changed: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mail := crlf(c.mail)
+			want := crlf(c.want)
+			if want == "" {
+				want = mail
+			}
+			var out bytes.Buffer
+			got, err := message.SevenBit(&out, strings.NewReader(mail), message.Scan([]byte(mail)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != want {
+				t.Errorf("got\n%q\nwant\n%q", out.String(), want)
+			}
+			if got != c.result {
+				t.Errorf("result %+v, want %+v", got, c.result)
+			}
+		})
+	}
+}
