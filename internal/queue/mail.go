@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// About is what events say about a message.
+type About struct {
+	Account   db.ID
+	MessageID string          // with angle brackets
+	ThreadID  string          // "" if it has none
+	Metadata  json.RawMessage // an object; nil for none
+}
+
+// Mail is a message ready to be sent. It is shared by all deliveries of the
+// message and never changed.
+type Mail struct {
+	About
+	ID     db.ID
+	Domain string // of its From, for logs
+
+	// ReturnDomain, if set, is where API mail's signed return paths are; each
+	// delivery then has a MAIL FROM of its own, and a transaction of its own.
+	// Otherwise Sender is the MAIL FROM of all, "" for the null sender.
+	ReturnDomain string
+	Sender       string
+
+	// Head is written before the body: the DKIM-Signature fields, with CRLF.
+	Head []byte
+	// Body opens the message's own bytes, with CRLF line ends.
+	Body func(ctx context.Context) (io.ReadCloser, error)
+	// Size is the length of Head and Body together, in octets.
+	Size int64
+
+	UTF8       bool // the headers need SMTPUTF8
+	EightBit   bool // the body has octets above 127
+	RequireTLS bool // RFC 8689
+	Notify     smtpclient.Notify
+	Ret        string // RET of RFC 3461: "HDRS", "FULL" or ""
+	EnvID      string // ENVID, not encoded
+}
