@@ -16,6 +16,8 @@
 //		var refused *wire.Error
 //		if errors.As(err, &refused) {
 //			w.Refuse(tag, refused)
+//		} else if err != nil {
+//			return err
 //		}
 //		switch cmd := cmd.(type) {
 //		case *wire.Fetch: …
