@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
+)
+
+// acmeProto is the ALPN protocol of the TLS-ALPN-01 challenge (RFC 8737).
+const acmeProto = "acme-tls/1"
+
+// maxACMECerts is how many certificates are held in memory.
+const maxACMECerts = 10_000
+
+// Authority says what ACME needs.
+type Authority struct {
+	Dir   string         // folder of the account and the certificates
+	Host  string         // the service's own name
+	Email string         // told to the authority; may be empty
+	URL   string         // the authority's directory; Let's Encrypt if empty
+	Roots *x509.CertPool // whom to trust when talking to it; the system's if nil
+
+	// Where the doors listen that the authority reaches at ports 80 and 443.
+	// A port of 0 turns its challenge (HTTP-01, TLS-ALPN-01) off.
+	Bind      string
+	HTTPPort  int
+	HTTPSPort int
+
+	// Allow says whether a further name may have a certificate when a client
+	// asks for it: nil if it may. Each one costs the authority work and us
+	// some of its limits. If Allow itself is nil, none may.
+	Allow func(ctx context.Context, name string) error
+
+	Log *slog.Logger // told of certificates that come into use, and of failures
+}
+
+// ACME returns a source that obtains certificates from an ACME authority (RFC
+// 8555) and renews them: the host's from Start on, further ones when first
+// asked for. To use it is to agree to the authority's terms.
+func ACME(a Authority) (*Source, error) {
+	if a.HTTPPort == 0 && a.HTTPSPort == 0 {
+		return nil, errors.New("acme: neither an HTTP nor an HTTPS port, so no challenge can be answered")
+	}
+	if a.URL == "" {
+		a.URL = certmagic.LetsEncryptProductionCA
+	}
+	if a.Allow == nil {
+		a.Allow = func(context.Context, string) error { return errors.New("no further names") }
+	}
+	// Two configurations over one cache: certmagic obtains in advance only
+	// without OnDemand, and asks Allow only with it.
+	var host, further *certmagic.Config
+	cache := certmagic.NewCache(certmagic.CacheOptions{
+		GetConfigForCert: func(c certmagic.Certificate) (*certmagic.Config, error) {
+			if slices.Contains(c.Names, a.Host) {
+				return host, nil
+			}
+			return further, nil
+		},
+		Capacity: maxACMECerts,
+		Logger:   zap.NewNop(),
+	})
+	host, issuer := a.config(cache, nil)
+	further, _ = a.config(cache, &certmagic.OnDemandConfig{DecisionFunc: a.Allow})
+	s := &Source{
+		get:   a.getter(further),
+		start: func(ctx context.Context) error { return host.ManageAsync(ctx, []string{a.Host}) },
+		close: cache.Stop,
+	}
+	if a.HTTPPort != 0 {
+		s.challenge = issuer.HTTPChallengeHandler
+	}
+	if a.HTTPSPort != 0 {
+		s.protos = []string{acmeProto}
+	}
+	return s, nil
+}
+
+func (a Authority) config(cache *certmagic.Cache, onDemand *certmagic.OnDemandConfig) (*certmagic.Config, *certmagic.ACMEIssuer) {
+	c := certmagic.New(cache, certmagic.Config{
+		DefaultServerName: a.Host,
+		OnDemand:          onDemand,
+		OnEvent:           a.event,
+		OCSP:              certmagic.OCSPConfig{DisableStapling: true},
+		Storage:           &certmagic.FileStorage{Path: a.Dir},
+		Logger:            zap.NewNop(), // what matters comes as events
+	})
+	issuer := certmagic.NewACMEIssuer(c, certmagic.ACMEIssuer{
+		CA:                      a.URL,
+		Email:                   a.Email,
+		Agreed:                  true,
+		TrustedRoots:            a.Roots,
+		ListenHost:              a.Bind,
+		AltHTTPPort:             a.HTTPPort,
+		AltTLSALPNPort:          a.HTTPSPort,
+		DisableHTTPChallenge:    a.HTTPPort == 0,
+		DisableTLSALPNChallenge: a.HTTPSPort == 0,
+		Logger:                  zap.NewNop(),
+	})
+	c.Issuers = []certmagic.Issuer{issuer}
+	return c, issuer
+}
+
+// getter returns the host's certificate where none can be had for the name
+// asked for: other mail servers ask for all sorts of names and check none.
+func (a Authority) getter(c *certmagic.Config) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if slices.Contains(hello.SupportedProtos, acmeProto) {
+			return c.GetCertificate(hello)
+		}
+		asked := *hello
+		asked.ServerName = serverName(hello)
+		if got, err := c.GetCertificate(&asked); err == nil || asked.ServerName == a.Host {
+			return got, err
+		}
+		asked.ServerName = a.Host
+		return c.GetCertificate(&asked)
+	}
+}
+
+func (a Authority) event(_ context.Context, event string, data map[string]any) error {
+	switch event {
+	case "cached_managed_cert":
+		a.Log.Info("certificate in use", "names", data["sans"])
+	case "cert_failed":
+		a.Log.Error("certificate not obtained", "name", data["identifier"], "renewal", data["renewal"], "err", data["error"])
+	}
+	return nil
+}

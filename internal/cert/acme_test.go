@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// pebbleCommand is the ACME authority that the tests run: not in go.mod, since
+// nothing of it is built in.
+const pebbleCommand = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"
+
+// pebble is a running ACME authority that resolves every name to 127.0.0.1.
+type pebble struct {
+	url        string
+	httpPort   int            // where it looks for HTTP-01
+	httpsPort  int            // where it looks for TLS-ALPN-01
+	serverCAs  *x509.CertPool // whom to trust when talking to it
+	management string
+}
+
+func startPebble(t *testing.T) *pebble {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "install", pebbleCommand)
+	build.Dir = dir
+	build.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("building pebble: %v\n%s", err, out)
+		}
+		t.Skipf("pebble cannot be had here (offline?): %v\n%s", err, out)
+	}
+	ca, err := openAuthority(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, key, err := ca.issue(time.Now(), []net.IP{net.IPv4(127, 0, 0, 1)}, "localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := filepath.Join(dir, "pebble.pem"), filepath.Join(dir, "pebble.key")
+	if _, err := writePair(certFile, keyFile, chain, key); err != nil {
+		t.Fatal(err)
+	}
+	listen := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	p := &pebble{
+		url:        "https://" + listen + "/dir",
+		httpPort:   freePort(t),
+		httpsPort:  freePort(t),
+		serverCAs:  trust(t, CAFile(dir)),
+		management: fmt.Sprintf("127.0.0.1:%d", freePort(t)),
+	}
+	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
+		"listenAddress": listen, "managementListenAddress": p.management,
+		"certificate": certFile, "privateKey": keyFile, "httpPort": p.httpPort, "tlsPort": p.httpsPort,
+		"retryAfter": map[string]int{"authz": 1, "order": 1},
+		"profiles":   map[string]any{"default": map[string]any{"description": "test", "validityPeriod": 7776000}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	configFile := filepath.Join(dir, "pebble.json")
+	if err := os.WriteFile(configFile, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, exec.Command(filepath.Join(dir, "pebble"), "-config", configFile, "-dnsserver", nameServer(t)))
+	p.await(t, listen)
+	p.await(t, p.management)
+	return p
+}
+
+// run starts the program, shows what it says if the test fails, and ends it
+// with the test.
+func (p *pebble) run(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(&said, bufio.NewReader(out)) // ends with the program
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-read
+		_ = cmd.Wait() // killed
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	})
+}
+
+// await returns once something accepts connections at addr.
+func (p *pebble) await(t *testing.T, addr string) {
+	t.Helper()
+	retry := time.NewTicker(10 * time.Millisecond)
+	defer retry.Stop()
+	for range 3000 {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			_ = c.Close()
+			return
+		}
+		<-retry.C
+	}
+	t.Fatal("pebble does not answer at", addr)
+}
+
+// roots returns whom to trust to trust pebble's certificates: it makes a new
+// root at each start.
+func (p *pebble) roots(t *testing.T) *x509.CertPool {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.serverCAs}, DisableKeepAlives: true}}
+	res, err := client.Get("https://" + p.management + "/roots/0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		t.Fatalf("no root in %q", text)
+	}
+	return pool
+}
+
+// nameServer answers 127.0.0.1 for every name, and returns its address.
+func nameServer(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // pebble asks over TCP only
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{Listener: ln, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		m.RecursionAvailable = true
+		if q.Question[0].Qtype == dns.TypeA {
+			m.Answer = []dns.RR{&dns.A{A: net.IPv4(127, 0, 0, 1),
+				Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}}}
+		}
+		_ = w.WriteMsg(m)
+	})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.ActivateAndServe() // ends with its listener
+	}()
+	t.Cleanup(func() {
+		_ = ln.Close()
+		<-done
+	})
+	return ln.Addr().String()
+}
+
+// log is one that tells the test what happened to certificates.
+type log struct {
+	slog.Handler
+	lines chan string
+}
+
+func (l log) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		line += " " + a.Value.String()
+		return true
+	})
+	l.lines <- line
+	return nil
+}
+
+func (l log) Enabled(context.Context, slog.Level) bool { return true }
+
+func newLog() log { return log{slog.DiscardHandler, make(chan string, 100)} }
+
+// await waits for the next line, which must be this one.
+func (l log) await(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-l.lines:
+		if got != want {
+			t.Fatalf("%s, not: %s", got, want)
+		}
+	case <-time.After(time.Minute): // shows what pebble said, where the test's own limit would not
+		t.Fatal("nothing happened for a minute")
+	}
+}
+
+// openDoors serves HTTP and HTTPS on the ports where pebble looks.
+func openDoors(t *testing.T, p *pebble, s *Source) {
+	t.Helper()
+	var wg sync.WaitGroup
+	t.Cleanup(wg.Wait) // after the ones below
+	for port, config := range map[int]*tls.Config{p.httpPort: nil, p.httpsPort: s.TLSConfig("h2", "http/1.1")} {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config != nil {
+			ln = tls.NewListener(ln, config)
+		}
+		server := &http.Server{Handler: s.Challenge(http.NotFoundHandler()), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+		wg.Go(func() { _ = server.Serve(ln) }) // ends with Close
+		t.Cleanup(func() { _ = server.Close() })
+	}
+}
+
+func TestACME(t *testing.T) {
+	p := startPebble(t)
+	roots := p.roots(t)
+	for _, c := range []struct {
+		name            string
+		httpPort, https int
+	}{{"HTTP-01", p.httpPort, 0}, {"TLS-ALPN-01", 0, p.httpsPort}} {
+		t.Run(c.name, func(t *testing.T) {
+			a := Authority{Dir: t.TempDir(), Host: "mail.host.test", URL: p.url, Roots: p.serverCAs, Bind: "127.0.0.1",
+				HTTPPort: c.httpPort, HTTPSPort: c.https, Allow: allowDemo}
+			log := newLog()
+			a.Log = slog.New(log)
+			s, err := ACME(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			openDoors(t, p, s)
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			log.await(t, "certificate in use [mail.host.test]")
+			for _, name := range []string{"mail.host.test", "autoconfig.demo.test"} {
+				if _, err := handshake(t, s.TLSConfig(), &tls.Config{ServerName: name, RootCAs: roots}); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			for _, name := range []string{"", "stranger.test"} {
+				if err := leaf(t, s, name).VerifyHostname(a.Host); err != nil {
+					t.Errorf("%q: %v", name, err)
+				}
+			}
+			restarted(t, a, s)
+		})
+	}
+}
+
+// restarted checks that a second process uses the certificates of the first,
+// without a word to the authority.
+func restarted(t *testing.T, a Authority, first *Source) {
+	t.Helper()
+	log := newLog()
+	a.Log = slog.New(log)
+	s, err := ACME(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log.await(t, "certificate in use [mail.host.test]")
+	for _, name := range []string{"", "autoconfig.demo.test"} {
+		if !leaf(t, s, name).Equal(leaf(t, first, name)) {
+			t.Errorf("%q: another certificate after a restart", name)
+		}
+	}
+}
+
+func TestACMENeedsAPort(t *testing.T) {
+	if _, err := ACME(Authority{Dir: t.TempDir(), Host: "mail.host.test"}); err == nil {
+		t.Error("neither challenge can be answered, but no error")
+	}
+}
