@@ -71,13 +71,20 @@ func (s *sevenBit) plan() {
 			p.Header.Len > MaxHeader || !identity(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
 		embedded := s.ix.inside(i, Embedded)
 		s.result.NeedsUTF8 = s.result.NeedsUTF8 || p.Traits&HeaderEightBit != 0 && !embedded
-		if s.fixed[i] && (p.Traits&unfit != 0 || embedded && p.Traits&HeaderEightBit != 0) {
+		stays := s.fixed[i] || p.Kind == Multipart && !s.mayDrop(p)
+		if stays && (p.Traits&unfit != 0 || embedded && p.Traits&HeaderEightBit != 0) {
 			s.result.Needs8Bit = s.result.Needs8Bit || p.Traits&EightBit != 0 || embedded
-			for j := p.Parent; j >= 0; j = s.ix.Parts[j].Parent {
+			for j := i; j >= 0; j = s.ix.Parts[j].Parent {
 				s.above[j] = true
 			}
 		}
 	}
+}
+
+// mayDrop reports whether what stands around the parts of a multipart may be
+// left out, so that the delimiters alone remain.
+func (s *sevenBit) mayDrop(p *Part) bool {
+	return p.Subtype != "signed" && isASCII(boundaryOf(p.Params))
 }
 
 // part writes all that changes in a part, and returns the part after it.
@@ -108,7 +115,7 @@ func (s *sevenBit) part(i int) int {
 func (s *sevenBit) children(i int) int {
 	p := &s.ix.Parts[i]
 	delimiter := "--" + boundaryOf(p.Params)
-	dirty := p.Traits&unfit != 0 && p.Subtype != "signed" && isASCII(delimiter)
+	dirty := p.Traits&unfit != 0 && s.mayDrop(p)
 	between := func(from, to int64, text string) {
 		if dirty {
 			s.copyTo(from)
