@@ -174,6 +174,14 @@ func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
 	return b, err
 }
 
+// Discard deletes the file of a blob that got no row and will get none. When
+// that fails the sweep does it a day later.
+func (b *Blob) Discard(ctx context.Context) {
+	if b.file != 0 {
+		_ = b.files.Delete(context.WithoutCancel(ctx), b.file)
+	}
+}
+
 // Reader reads a blob at any offset.
 type Reader struct {
 	head []byte

@@ -211,13 +211,15 @@ CREATE TABLE outbound_message (
   account     BIGINT NOT NULL,
   domain      BIGINT NOT NULL,
   mailbox     BIGINT NOT NULL,         -- that submitted it; 0 for the API
-  sender      TEXT NOT NULL,           -- the return path; '' for our own signed one (API), '<>' for null
+  sender      TEXT NOT NULL,           -- MAIL FROM of a submission; '' is the null sender
+  returns_to  TEXT NOT NULL,           -- where the API's signed return paths are; '' for a submission
   header_from TEXT NOT NULL,
   subject     TEXT NOT NULL,
   message_id  TEXT NOT NULL,
   thread_id   TEXT NOT NULL,
   metadata    TEXT NOT NULL,           -- JSON object
   utf8        BOOLEAN NOT NULL,        -- needs SMTPUTF8
+  eight_bit   BOOLEAN NOT NULL,        -- the body holds bytes above 127
   size        BIGINT NOT NULL,
   blob        BIGINT NOT NULL,
   expires_at  BIGINT NOT NULL,
