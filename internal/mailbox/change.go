@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Restorable is for how long a deleted mailbox can be restored.
+const Restorable = 30 * 24 * time.Hour
+
+// Change is what of a mailbox shall be different; nil leaves it.
+type Change struct {
+	DisplayName *string
+	QuotaMB     *int
+	Status      *string // Active or Suspended
+}
+
+var (
+	// Suspending ends cached log-ins on every node, whatever signals are lost.
+	update = db.SQL(`UPDATE mailbox SET
+			display_name = CASE WHEN CAST($3 AS BOOLEAN) THEN CAST($4 AS TEXT) ELSE display_name END,
+			quota = CASE WHEN CAST($5 AS BIGINT) > 0 THEN $5 ELSE quota END,
+			generation = CASE WHEN CAST($6 AS TEXT) = '' OR $6 = status THEN generation ELSE generation + 1 END,
+			status = CASE WHEN $6 = '' THEN status ELSE $6 END
+		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+	remove = db.SQL(`UPDATE mailbox SET deleted_at = $3, generation = generation + 1
+		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+	restore = db.SQL(`UPDATE mailbox SET deleted_at = 0, generation = generation + 1
+		WHERE id = $1 AND account = $2 AND deleted_at > $3`)
+	setPassword = db.SQL(`UPDATE mailbox SET password = $3, generation = generation + 1
+		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+)
+
+// Update changes a mailbox.
+func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Mailbox, error) {
+	var bad fault.Fields
+	var name, status string
+	var quota int64
+	if c.DisplayName != nil {
+		name = *c.DisplayName
+		checkDisplayName(&bad, name)
+	}
+	if c.QuotaMB != nil {
+		m.checkQuota(&bad, *c.QuotaMB)
+		quota = int64(*c.QuotaMB) << 20
+	}
+	if c.Status != nil {
+		status = *c.Status
+		if status != Active && status != Suspended {
+			bad.Add("status", "unknown_status", "Give active or suspended.")
+		}
+	}
+	if err := bad.Err(); err != nil {
+		return Mailbox{}, err
+	}
+	if err := m.exec(ctx, update.With(id, account, c.DisplayName != nil, name, quota, status)); err != nil {
+		return Mailbox{}, err
+	}
+	if c.Status != nil {
+		m.revoked(id)
+	} else {
+		m.changed(id)
+	}
+	return m.Get(ctx, account, id)
+}
+
+// Delete takes a mailbox out of use at once. It can be restored for 30 days;
+// meanwhile its address is free for another.
+func (m *Mailboxes) Delete(ctx context.Context, account, id db.ID) error {
+	if err := m.exec(ctx, remove.With(id, account, db.Micros(m.now()))); err != nil {
+		return err
+	}
+	m.revoked(id)
+	return nil
+}
+
+// Restore brings a deleted mailbox back as it was. It is a fault.Conflict when
+// its address was given to another, or when it is not deleted.
+func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, error) {
+	err := m.exec(ctx, restore.With(id, account, db.Micros(m.now().Add(-Restorable))))
+	switch {
+	case m.db.IsConflict(err):
+		return Mailbox{}, taken()
+	case fault.Is(err, fault.NotFound):
+		if _, lives := m.Get(ctx, account, id); lives == nil {
+			err = fault.New(fault.Conflict, "not_deleted", "This mailbox is not deleted.")
+		}
+		return Mailbox{}, err
+	case err != nil:
+		return Mailbox{}, err
+	}
+	m.revoked(id)
+	return m.Get(ctx, account, id)
+}
+
+// SetPassword gives a mailbox another password, or one that is made here and
+// returned if given is nil. Log-ins with the old one end at once on every node.
+func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *string) (string, error) {
+	if given != nil {
+		if err := credential.Check("password", *given).Err(); err != nil {
+			return "", err
+		}
+	}
+	// Hashing is costly: not for what is not there.
+	if _, err := m.Get(ctx, account, id); err != nil {
+		return "", err
+	}
+	password, made, phc, err := m.password(ctx, given)
+	if err != nil {
+		return "", err
+	}
+	if err := m.exec(ctx, setPassword.With(id, account, phc)); err != nil {
+		return "", err
+	}
+	m.revoked(id)
+	if !made {
+		password = ""
+	}
+	return password, nil
+}
+
+// exec runs a statement that must change one mailbox.
+func (m *Mailboxes) exec(ctx context.Context, s db.Statement) error {
+	return m.db.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, s)
+		if err == nil && n == 0 {
+			err = notFound()
+		}
+		return err
+	})
+}
+
+var (
+	expired = db.SQL(`SELECT id FROM mailbox WHERE deleted_at > 0 AND deleted_at < $1 ORDER BY deleted_at LIMIT 100`)
+	burial  = db.SQL(`DELETE FROM mailbox WHERE id = $1 AND deleted_at > 0 AND deleted_at < $2`)
+	noUsage = db.SQL(`DELETE FROM mailbox_usage WHERE mailbox = $1`)
+)
+
+// purgeMargin keeps a deleted mailbox longer than promised, so that nodes
+// whose clocks differ never purge what another is restoring.
+const purgeMargin = 24 * time.Hour
+
+// Purge deletes for good, with all mail, what can no longer be restored, and
+// returns how many mailboxes that were.
+func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
+	before := db.Micros(m.now().Add(-Restorable - purgeMargin))
+	ids, err := db.All(ctx, m.db, expired.With(before), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	purged := 0
+	for _, id := range ids {
+		err := m.Empty(ctx, id)
+		if err == nil {
+			err = m.db.Tx(ctx, func(tx *db.Tx) error {
+				if _, err := tx.Exec(ctx, burial.With(id, before)); err != nil {
+					return err
+				}
+				_, err := tx.Exec(ctx, noUsage.With(id))
+				return err
+			})
+		}
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		purged++
+	}
+	return purged, failed
+}
+
+// Run purges every hour until ctx ends; report is told what went wrong.
+func (m *Mailboxes) Run(ctx context.Context, report func(error)) error {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if _, err := m.Purge(ctx); err != nil && ctx.Err() == nil {
+			report(err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

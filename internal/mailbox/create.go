@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// New is a mailbox to create.
+type New struct {
+	Domain      db.ID
+	LocalPart   string
+	Password    *string // nil: one is made
+	DisplayName string
+	QuotaMB     *int // nil: DefaultQuotaMB
+}
+
+// DefaultQuotaMB is the quota of a mailbox for which none is asked.
+const DefaultQuotaMB = 1024
+
+const maxDisplayName = 200 // bytes
+
+// created is the data of a mailbox_created event.
+type created struct {
+	Mailbox     db.ID  `json:"mailbox_id"`
+	Domain      db.ID  `json:"domain_id"`
+	Address     string `json:"address"`
+	DisplayName string `json:"display_name"`
+}
+
+var (
+	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota, status, created_at, deleted_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8, 'active', $9, 0)`)
+	insertUsage = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
+)
+
+func taken() error {
+	return fault.New(fault.Conflict, "address_taken", "There is a mailbox with this address already.")
+}
+
+// Create makes a mailbox with its folders under a domain that the account
+// owns. It returns the password if it was made here: it can't be had again.
+// An address that is in use is a fault.Conflict.
+func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, string, error) {
+	quota := DefaultQuotaMB
+	if n.QuotaMB != nil {
+		quota = *n.QuotaMB
+	}
+	var bad fault.Fields
+	checkLocalPart(&bad, n.LocalPart)
+	if n.Password != nil {
+		bad = append(bad, credential.Check("password", *n.Password)...)
+	}
+	checkDisplayName(&bad, n.DisplayName)
+	m.checkQuota(&bad, quota)
+	if err := bad.Err(); err != nil {
+		return Mailbox{}, "", err
+	}
+	name, err := m.Owned(ctx, account, n.Domain)
+	if err != nil {
+		return Mailbox{}, "", err
+	}
+	addr, err := address.Parse(n.LocalPart + "@" + name)
+	if err != nil {
+		bad.Add("local_part", "too_long", "The whole address may have %d bytes.", address.MaxAddress)
+		return Mailbox{}, "", bad.Err()
+	}
+	password, made, phc, err := m.password(ctx, n.Password)
+	if err != nil {
+		return Mailbox{}, "", err
+	}
+	box := Mailbox{ID: m.db.NewID(), Account: account, Domain: n.Domain, Address: addr.String(), DisplayName: n.DisplayName,
+		Status: Active, Quota: int64(quota) << 20, CreatedAt: m.now().UTC()}
+	err = m.db.Tx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, insertMailbox.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
+			phc, box.Quota, db.Micros(box.CreatedAt))); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, insertUsage.With(box.ID)); err != nil {
+			return err
+		}
+		if err := m.Provision(ctx, tx, box.ID); err != nil {
+			return err
+		}
+		return m.Events.Record(ctx, tx, event.New{Account: account, Kind: event.MailboxCreated,
+			Data: created{Mailbox: box.ID, Domain: box.Domain, Address: box.Address, DisplayName: box.DisplayName}})
+	})
+	if m.db.IsConflict(err) {
+		return Mailbox{}, "", taken()
+	}
+	if err != nil {
+		return Mailbox{}, "", err
+	}
+	m.changed(box.ID)
+	if !made {
+		password = ""
+	}
+	return box, password, nil
+}
+
+// password hashes the given password, or one that it makes.
+func (m *Mailboxes) password(ctx context.Context, given *string) (password string, made bool, phc string, err error) {
+	if given != nil {
+		password = *given
+	} else {
+		password, made = secret.Password(), true
+	}
+	phc, err = m.Hasher.Hash(ctx, password)
+	return password, made, phc, err
+}
+
+func checkLocalPart(bad *fault.Fields, local string) {
+	var why *fault.Error
+	if err := address.LocalPart(local); errors.As(err, &why) {
+		bad.Add("local_part", why.Code, "%s", why.Message)
+	}
+}
+
+func checkDisplayName(bad *fault.Fields, name string) {
+	if len(name) > maxDisplayName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		bad.Add("display_name", "invalid_display_name", "Give at most %d bytes of text in one line.", maxDisplayName)
+	}
+}
+
+func (m *Mailboxes) checkQuota(bad *fault.Fields, mb int) {
+	if mb < 1 || mb > m.MaxQuotaMB {
+		bad.Add("quota_mb", "out_of_range", "Give 1 to %d megabytes.", m.MaxQuotaMB)
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mailbox keeps who has an address and a password here: creating,
+// changing and deleting mailboxes, signing in, finding the mailbox that an
+// address means, and how much room it has.
+package mailbox
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/throttle"
+)
+
+// States of a mailbox. A suspended one neither signs in nor receives.
+const (
+	Active    = "active"
+	Suspended = "suspended"
+)
+
+// Mailbox is an address with a password.
+type Mailbox struct {
+	ID          db.ID
+	Account     db.ID
+	Domain      db.ID
+	Address     string // the local part as it was given, the domain as A-labels
+	DisplayName string
+	Status      string // Active or Suspended
+	Quota       int64  // bytes
+	Used        int64  // bytes
+	Messages    int64
+	CreatedAt   time.Time
+	DeletedAt   time.Time // zero while it lives
+}
+
+// Options are what mailboxes work with.
+type Options struct {
+	DB       *db.DB
+	Hub      *signal.Hub
+	Events   *event.Log
+	Accounts *account.Accounts
+	Hasher   *credential.Hasher
+	Guesses  *throttle.Guesses
+	Now      func() time.Time
+
+	// MaxQuotaMB is the operator's limit of a mailbox's quota; 0 is 1 TiB.
+	MaxQuotaMB int
+	// Host is the service's own name, whose postmaster is the operator.
+	Host string
+	// Operator is the address of a mailbox here that gets the mail for
+	// postmaster and abuse that no mailbox of a customer gets; may be empty.
+	Operator string
+
+	// Owned names a domain of the account whose ownership is proven;
+	// fault.NotFound if it is not the account's, fault.Denied if not proven.
+	Owned func(ctx context.Context, account, domain db.ID) (name string, err error)
+	// Hosted finds who holds the domain of a name here.
+	Hosted func(ctx context.Context, name string) (domain, account db.ID, ok bool, err error)
+	// Provision makes a new mailbox's folders in the transaction of its birth.
+	Provision func(ctx context.Context, tx *db.Tx, mailbox db.ID) error
+	// Empty deletes all mail and folders of a mailbox; it may be called again
+	// after it failed.
+	Empty func(ctx context.Context, mailbox db.ID) error
+}
+
+// Mailboxes creates, finds and authenticates. The server may set Owned, Hosted,
+// Provision and Empty after Open and before the first use.
+type Mailboxes struct {
+	Options
+	db    *db.DB
+	now   func() time.Time
+	cache *credential.Cache
+	pause func(ctx context.Context, d time.Duration) error
+
+	mu      sync.Mutex
+	changes int64 // of any mailbox, so that what was read before one is not kept
+	known   map[string]known
+}
+
+// Open returns the mailboxes of a database.
+func Open(o Options) *Mailboxes {
+	if o.MaxQuotaMB == 0 {
+		o.MaxQuotaMB = 1 << 20
+	}
+	cache := credential.NewCache(o.Hasher)
+	cache.Now = o.Now
+	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: pause, known: map[string]known{}}
+}
+
+func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such mailbox.") }
+
+var (
+	byID = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
+			u.bytes, u.messages, m.created_at, m.deleted_at
+		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1 AND m.deleted_at = 0`)
+	listLive = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
+			bytes, messages, created_at, deleted_at
+		FROM mailbox JOIN mailbox_usage ON mailbox = id
+		WHERE account = $1 AND deleted_at = 0 AND (CAST($4 AS BIGINT) = 0 OR domain = $4) AND {page}`)
+	listDeleted = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
+			bytes, messages, created_at, deleted_at
+		FROM mailbox JOIN mailbox_usage ON mailbox = id
+		WHERE account = $1 AND deleted_at > $5 AND (CAST($4 AS BIGINT) = 0 OR domain = $4) AND {page}`)
+)
+
+func scan(r db.Row) (Mailbox, error) {
+	var m Mailbox
+	var local, key string
+	var created, deleted int64
+	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &key, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted)
+	m.Address = shown(local, key)
+	m.CreatedAt, m.DeletedAt = db.Time(created), db.Time(deleted)
+	return m, err
+}
+
+// shown is the address of a row: the local part as it was given, and the
+// domain that the folded address ends in.
+func shown(local, key string) string { return local + key[strings.LastIndexByte(key, '@'):] }
+
+// ByID returns a mailbox that is not deleted, whosever it is: for doors that
+// authenticated its user.
+func (m *Mailboxes) ByID(ctx context.Context, id db.ID) (Mailbox, error) {
+	found, err := db.All(ctx, m.db, byID.With(id), scan)
+	if err != nil {
+		return Mailbox{}, err
+	}
+	if len(found) == 0 {
+		return Mailbox{}, notFound()
+	}
+	return found[0], nil
+}
+
+// Get returns a mailbox of an account that is not deleted, or fault.NotFound.
+func (m *Mailboxes) Get(ctx context.Context, account, id db.ID) (Mailbox, error) {
+	found, err := m.ByID(ctx, id)
+	if err == nil && found.Account != account {
+		return Mailbox{}, notFound()
+	}
+	return found, err
+}
+
+// Filter chooses mailboxes of an account.
+type Filter struct {
+	Domain  db.ID // 0 for all
+	Deleted bool  // those that can be restored, instead of those that live
+}
+
+// List returns an account's mailboxes, newest first.
+func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.Page) (list []Mailbox, more bool, err error) {
+	if f.Deleted {
+		return db.ReadPage(ctx, m.db, listDeleted, page, scan, account, f.Domain, db.Micros(m.now().Add(-Restorable)))
+	}
+	return db.ReadPage(ctx, m.db, listLive, page, scan, account, f.Domain)
+}
+
+// MayUse reports whether a mailbox may send as an address: its own, or one of
+// its plus-addresses.
+func MayUse(m Mailbox, a address.Address) bool {
+	own, err := address.Parse(m.Address)
+	if err != nil {
+		return false
+	}
+	base, _ := a.Base()
+	return base.Key() == own.Key()
+}
+
+// changed drops what is remembered of mailboxes and tells those who wait, here
+// and on other nodes.
+func (m *Mailboxes) changed(id db.ID) {
+	m.forgetAddresses()
+	m.Hub.Wake(signal.Key{Kind: signal.Mailbox, ID: int64(id)})
+}
+
+// revoked is changed, and cached log-ins are dropped too.
+func (m *Mailboxes) revoked(id db.ID) {
+	m.cache.Forget(int64(id))
+	m.Hub.Wake(signal.Key{Kind: signal.Credential, ID: int64(id)})
+	m.changed(id)
+}
+
+// Forget drops what is remembered of a mailbox; the server calls it when
+// another node woke signal.Mailbox or signal.Credential.
+func (m *Mailboxes) Forget(id db.ID) {
+	m.cache.Forget(int64(id))
+	m.forgetAddresses()
+}
+
+// ForgetAll drops everything that is remembered: when signals of other nodes
+// may have been lost.
+func (m *Mailboxes) ForgetAll() {
+	m.cache.ForgetAll()
+	m.forgetAddresses()
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+var (
+	// Room made by an expunge ends the time of being over quota.
+	deposit = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3,
+		over_since = CASE WHEN $2 < 0 THEN 0 ELSE over_since END WHERE mailbox = $1`)
+	claim = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3
+		WHERE mailbox = $1 AND bytes + $2 <= (SELECT quota FROM mailbox WHERE id = $1)`)
+	roomOf    = db.SQL(`SELECT m.quota, u.bytes, u.over_since FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1`)
+	overSince = db.SQL(`UPDATE mailbox_usage SET over_since = $2 WHERE mailbox = $1 AND over_since = 0`)
+	notOver   = db.SQL(`UPDATE mailbox_usage SET over_since = 0 WHERE mailbox = $1 AND over_since = $2`)
+)
+
+// Deposit makes the statement that changes a mailbox's use by bytes and
+// messages, which may be negative. It may overrun the quota: what RCPT
+// accepted is filed.
+func Deposit(mailbox db.ID, bytes, messages int64) db.Statement {
+	return deposit.With(mailbox, bytes, messages)
+}
+
+// Claim makes the statement that takes room for bytes and messages; it changes
+// no row when the quota does not allow it (Full is what to decline with).
+func Claim(mailbox db.ID, bytes, messages int64) db.Statement {
+	return claim.With(mailbox, bytes, messages)
+}
+
+// Codes of a fault.OverQuota.
+const (
+	CodeFull     = "mailbox_full"      // for now: 452 4.2.2
+	CodeFullLong = "mailbox_full_long" // for over OverLong: 552 5.2.2
+)
+
+// OverLong is for how long a full mailbox has senders try again.
+const OverLong = 7 * 24 * time.Hour
+
+// Full is the fault.OverQuota of a mailbox without room.
+func Full() error { return fault.New(fault.OverQuota, CodeFull, "The mailbox is full.") }
+
+// Room judges at RCPT whether a message of size bytes (0 if unknown) may come:
+// fault.OverQuota with CodeFull when there is no room, with CodeFullLong when
+// that has been so for seven days; fault.TooLarge when it exceeds the quota
+// itself, so that no waiting helps.
+func (m *Mailboxes) Room(ctx context.Context, mailbox db.ID, size int64) error {
+	var quota, used, over int64
+	err := m.db.One(ctx, roomOf.With(mailbox), &quota, &used, &over)
+	if errors.Is(err, db.ErrNoRow) {
+		return notFound()
+	}
+	if err != nil {
+		return err
+	}
+	now := m.now()
+	switch full := used >= quota || size > quota-used; {
+	case size > quota:
+		return fault.New(fault.TooLarge, "message_over_quota", "The message is larger than the mailbox.")
+	case full && over == 0:
+		err = m.mark(ctx, mailbox, overSince.With(mailbox, db.Micros(now)))
+	case full && now.Sub(db.Time(over)) >= OverLong:
+		return fault.New(fault.OverQuota, CodeFullLong, "The mailbox has been full for a long time.")
+	case !full && over != 0:
+		return m.mark(ctx, mailbox, notOver.With(mailbox, over))
+	case !full:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return Full()
+}
+
+func (m *Mailboxes) mark(ctx context.Context, mailbox db.ID, s db.Statement) error {
+	return m.db.Write(ctx, mailbox, &db.Job{Apply: func(b *db.Batch) { b.Queue(s) }})
+}
