@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailauth
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"hash"
+	"strings"
+)
+
+// headerEnd returns where the empty line after the header begins, or -1.
+func headerEnd(msg []byte) int {
+	for at := 0; ; {
+		lf := bytes.IndexByte(msg[at:], '\n')
+		if lf < 0 {
+			return -1
+		}
+		line := msg[at : at+lf]
+		if len(line) == 0 || len(line) == 1 && line[0] == '\r' {
+			return at
+		}
+		at += lf + 1
+	}
+}
+
+// cutHeader splits a message at its empty line. Without one it is all header.
+func cutHeader(msg []byte) (header, body []byte) {
+	end := headerEnd(msg)
+	if end < 0 {
+		return msg, nil
+	}
+	return msg[:end], msg[end+bytes.IndexByte(msg[end:], '\n')+1:]
+}
+
+// pickFields returns the names for h= and the canonical text of those fields,
+// in the order of h=: for a name that occurs more than once the last field
+// comes first (RFC 6376 section 5.4.2).
+func pickFields(header []byte) (names []string, text []byte) {
+	wanted := signedFields()
+	found := make([][][]byte, len(wanted))
+	for len(header) > 0 {
+		var field []byte
+		field, header = cutField(header)
+		colon := bytes.IndexByte(field, ':')
+		if colon <= 0 {
+			continue
+		}
+		name := bytes.TrimRight(field[:colon], " \t")
+		for i := range wanted {
+			if len(wanted[i].name) == len(name) && strings.EqualFold(wanted[i].name, string(name)) {
+				found[i] = append(found[i], field)
+				break
+			}
+		}
+	}
+	names = make([]string, 0, len(wanted))
+	text = make([]byte, 0, 1024)
+	for i, w := range wanted {
+		for j := len(found[i]) - 1; j >= 0; j-- {
+			names = append(names, w.name)
+			text = relaxField(text, found[i][j])
+		}
+		if w.over {
+			names = append(names, w.name)
+		}
+	}
+	return names, text
+}
+
+// cutField splits off the first field with its continuation lines.
+func cutField(header []byte) (field, rest []byte) {
+	for at := 0; ; {
+		lf := bytes.IndexByte(header[at:], '\n')
+		if lf < 0 {
+			return header, nil
+		}
+		at += lf + 1
+		if at == len(header) || header[at] != ' ' && header[at] != '\t' {
+			return header[:at], header[at:]
+		}
+	}
+}
+
+// relaxField appends a field in relaxed form (RFC 6376 section 3.4.2). It has
+// a colon.
+func relaxField(out, field []byte) []byte {
+	colon := bytes.IndexByte(field, ':')
+	for _, c := range bytes.TrimRight(field[:colon], " \t") {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		out = append(out, c)
+	}
+	out = append(out, ':')
+	space, begun := false, false
+	for _, c := range field[colon+1:] {
+		switch c {
+		case ' ', '\t':
+			space = true
+		case '\r', '\n':
+		default:
+			if space && begun {
+				out = append(out, ' ')
+			}
+			space, begun = false, true
+			out = append(out, c)
+		}
+	}
+	return append(out, '\r', '\n')
+}
+
+// bodyHash hashes a body in relaxed form (RFC 6376 section 3.4.4): runs of
+// blanks count as one, those before a line end not at all, nor do empty lines
+// at the end.
+type bodyHash struct {
+	h     hash.Hash
+	buf   []byte
+	empty int64 // empty lines that count only if something follows
+	space bool
+	text  bool // the current line has something in it
+	cr    bool // the last byte was a CR
+}
+
+func (b *bodyHash) reset() {
+	*b = bodyHash{h: sha256.New(), buf: make([]byte, 0, 4<<10)}
+}
+
+// Write takes the next bytes of the body.
+func (b *bodyHash) Write(p []byte) (int, error) {
+	b.write(p)
+	return len(p), nil
+}
+
+func (b *bodyHash) write(p []byte) {
+	for i := 0; i < len(p); {
+		switch c := p[i]; c {
+		case '\n':
+			if !b.cr {
+				b.endLine()
+			}
+			b.cr = false
+			i++
+		case '\r':
+			b.endLine()
+			b.cr = true
+			i++
+		case ' ', '\t':
+			b.space, b.cr = true, false
+			i++
+		default:
+			n := i + 1
+			for n < len(p) && p[n] > ' ' || n < len(p) && p[n] != ' ' && p[n] != '\t' && p[n] != '\r' && p[n] != '\n' {
+				n++
+			}
+			b.word(p[i:n])
+			i = n
+		}
+	}
+}
+
+func (b *bodyHash) word(w []byte) {
+	for ; b.empty > 0; b.empty-- {
+		b.put("\r\n")
+	}
+	if b.space {
+		b.put(" ")
+	}
+	b.space, b.cr, b.text = false, false, true
+	if len(w) > cap(b.buf)-len(b.buf) {
+		b.flush()
+		if len(w) >= cap(b.buf) {
+			_, _ = b.h.Write(w)
+			return
+		}
+	}
+	b.buf = append(b.buf, w...)
+}
+
+func (b *bodyHash) put(s string) {
+	if len(s) > cap(b.buf)-len(b.buf) {
+		b.flush()
+	}
+	b.buf = append(b.buf, s...)
+}
+
+func (b *bodyHash) flush() {
+	_, _ = b.h.Write(b.buf)
+	b.buf = b.buf[:0]
+}
+
+func (b *bodyHash) endLine() {
+	b.space = false
+	if !b.text {
+		b.empty++
+		return
+	}
+	b.put("\r\n")
+	b.text = false
+}
+
+func (b *bodyHash) sum() (digest [sha256.Size]byte) {
+	if b.text {
+		b.endLine()
+	}
+	b.flush()
+	b.h.Sum(digest[:0])
+	return digest
+}
