@@ -48,7 +48,6 @@ type transaction struct {
 
 	settled  []bool // per recipient: its outcome stands
 	accepted int
-	mailOK   bool
 	go354    bool
 	reused   bool   // the connection had served before
 	goodbye  *Reply // a 421 that came on the way
@@ -230,8 +229,7 @@ func (c *Conn) answered(t *transaction, s step, r Reply) {
 			t.settleRest(Outcome{Class: Temporary, Stage: StageMail, Reply: r})
 		}
 	case StageMail:
-		t.mailOK = r.positive()
-		if !t.mailOK {
+		if !r.positive() {
 			c.reset = true
 			t.res.Stale = t.reused && r.Code == 421
 			t.settleRest(c.judge(StageMail, r))
