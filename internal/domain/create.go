@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// firstCheck is how long after its creation a domain is first looked for.
+const firstCheck = time.Minute
+
+// Create claims a name for an account and makes its DKIM keys. A name that
+// nobody may claim is fault.Invalid; one that the account claims already is
+// fault.Conflict. Others may claim it as well: who proves it holds it.
+func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domain, error) {
+	name, err := d.claimable(name)
+	if err != nil {
+		return Domain{}, err
+	}
+	taken := fault.New(fault.Conflict, "domain_exists", "Your account has this domain already.")
+	var old db.ID
+	if err := d.DB.One(ctx, claimed.With(account, name), &old); err == nil {
+		return Domain{}, taken
+	} else if !errors.Is(err, db.ErrNoRow) {
+		return Domain{}, err
+	}
+	now := d.Now().UTC().Truncate(time.Microsecond)
+	c := &claim{
+		id: d.DB.NewID(), account: account, name: name, standing: standing{status: Pending},
+		token: secret.Token("", 20), seen: sightings{}, createdAt: now, nextCheckAt: now.Add(firstCheck),
+	}
+	keys, sealed, err := d.makeKeys(ctx, c.id)
+	if err != nil {
+		return Domain{}, err
+	}
+	err = d.DB.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, insertDomain.With(c.id, account, name, c.token, db.Micros(c.nextCheckAt), db.Micros(now)))
+		if err != nil {
+			return err
+		}
+		for i, k := range keys {
+			_, err := tx.Exec(ctx, insertKey.With(k.id, c.id, k.selector, k.algorithm, sealed[i], k.record, db.Micros(now)))
+			if err != nil {
+				return err
+			}
+		}
+		tx.AfterCommit(func() { d.changed(c.id) })
+		return nil
+	})
+	if d.DB.IsConflict(err) {
+		return Domain{}, taken
+	}
+	if err != nil {
+		return Domain{}, err
+	}
+	return d.shown(c, keys), nil
+}
+
+// claimable normalises a name and refuses those that can't belong to a
+// customer.
+func (d *Domains) claimable(name string) (string, error) {
+	name, err := address.Domain(name)
+	if err != nil {
+		return "", err
+	}
+	if address.PublicSuffix(name) {
+		return "", fault.New(fault.Invalid, "public_suffix",
+			"This is a name under which others register theirs. Give the domain that you registered.")
+	}
+	within := func(of string) bool { return name == of || strings.HasSuffix(name, "."+of) }
+	if within(d.Host) || slices.ContainsFunc(d.Refused, within) {
+		return "", fault.New(fault.Invalid, "reserved_domain", "This name belongs to the mail service itself.")
+	}
+	return name, nil
+}

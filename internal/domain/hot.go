@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// Sender is what a message from a domain needs.
+type Sender struct {
+	Domain db.ID
+	Name   string
+	Signer *mailauth.Signer
+	// Aligned says that the domain's MX and SPF name us, so that it can be
+	// its own return path.
+	Aligned bool
+}
+
+// Hosted is a domain that someone here holds.
+type Hosted struct {
+	Domain, Account db.ID
+	Name            string
+	Receives        bool // its MX was seen to be ours
+}
+
+type senderKey struct {
+	account db.ID
+	name    string
+}
+
+var (
+	senderByName = db.SQL(`SELECT id, name, aligned FROM domain
+		WHERE account = $1 AND name = $2 AND held AND sends AND status <> 'suspended'`)
+	senderByID = db.SQL(`SELECT id, name, aligned AND held FROM domain WHERE id = $1`)
+	hostedName = db.SQL(`SELECT id, account, name, receives FROM domain WHERE name = $1 AND held`)
+	sealedKeys = db.SQL(`SELECT id, selector, private, seen FROM dkim_key WHERE domain = $1 ORDER BY id`)
+)
+
+// Sender finds the domain that an account sends from, by its name in
+// A-labels. It is fault.Denied with the code sender_not_allowed unless the
+// account holds it, a DKIM key of it was seen, and it is not suspended.
+func (d *Domains) Sender(ctx context.Context, account db.ID, name string) (Sender, error) {
+	k := senderKey{account, name}
+	e, mark, ok := d.senders.get(k)
+	if now := d.Now(); !ok || !now.Before(e.until) {
+		s, err := d.sender(ctx, senderByName.With(account, name))
+		if errors.Is(err, db.ErrNoRow) {
+			err = fault.New(fault.Denied, "sender_not_allowed",
+				"The sender is not on a domain of yours whose OWNERSHIP record and a DKIM record are verified.")
+		} else if err != nil {
+			return Sender{}, err
+		}
+		e = known[Sender]{s, err, now.Add(remember)}
+		d.senders.put(k, e, mark)
+	}
+	return e.value, e.err
+}
+
+// SignerOf finds what a queued message is signed with, as long as its domain
+// exists; after that it is fault.NotFound.
+func (d *Domains) SignerOf(ctx context.Context, domain db.ID) (Sender, error) {
+	e, mark, ok := d.byID.get(domain)
+	if now := d.Now(); !ok || !now.Before(e.until) {
+		s, err := d.sender(ctx, senderByID.With(domain))
+		if errors.Is(err, db.ErrNoRow) {
+			err = fault.New(fault.NotFound, "not_found", "The domain of this message was deleted.")
+		} else if err != nil {
+			return Sender{}, err
+		}
+		e = known[Sender]{s, err, now.Add(remember)}
+		d.byID.put(domain, e, mark)
+	}
+	return e.value, e.err
+}
+
+func (d *Domains) sender(ctx context.Context, q db.Statement) (Sender, error) {
+	var s Sender
+	if err := d.DB.One(ctx, q, &s.Domain, &s.Name, &s.Aligned); err != nil {
+		return Sender{}, err
+	}
+	var err error
+	s.Signer, err = d.signer(ctx, s.Domain, s.Name)
+	return s, err
+}
+
+// Hosted finds the domain that someone here holds under a name in A-labels.
+func (d *Domains) Hosted(ctx context.Context, name string) (Hosted, bool, error) {
+	e, mark, ok := d.hosted.get(name)
+	if now := d.Now(); !ok || !now.Before(e.until) {
+		var h Hosted
+		err := d.DB.One(ctx, hostedName.With(name), &h.Domain, &h.Account, &h.Name, &h.Receives)
+		if err != nil && !errors.Is(err, db.ErrNoRow) {
+			return Hosted{}, false, err
+		}
+		e = known[Hosted]{h, nil, now.Add(remember)}
+		d.hosted.put(name, e, mark)
+	}
+	return e.value, e.value.Domain != 0, nil
+}
+
+// Forget drops what is remembered of a domain. It happens by itself on this
+// node, and on others when Run gets the signal.
+func (d *Domains) Forget(db.ID) {
+	// A change of hands or a new holder shows under several keys, also as
+	// the absence of one. Changes are rare, so everything goes.
+	d.senders.clear()
+	d.byID.clear()
+	d.hosted.clear()
+}
+
+// changed is called after a commit.
+func (d *Domains) changed(id db.ID) {
+	d.Forget(id)
+	d.Hub.Wake(signal.Key{Kind: signal.Domain, ID: int64(id)})
+	d.Hub.Wake(anyDomain)
+}
+
+// anyDomain is woken with every change of a domain.
+var anyDomain = signal.Key{Kind: signal.Domain}
+
+// sealedKey is a DKIM key with its sealed private half.
+type sealedKey struct {
+	id       db.ID
+	selector string
+	private  []byte
+	seen     bool
+}
+
+// signerOf is a signer with the keys that it was made of.
+type signerOf struct {
+	keys   []db.ID
+	signer *mailauth.Signer
+}
+
+// signer makes the signer of a domain, of the keys that were seen in the DNS;
+// of all while none is. It is kept until other keys are to be used, since
+// reading an RSA key costs more than a signature.
+func (d *Domains) signer(ctx context.Context, domain db.ID, name string) (*mailauth.Signer, error) {
+	rows, err := db.All(ctx, d.DB, sealedKeys.With(domain), func(r db.Row) (sealedKey, error) {
+		var k sealedKey
+		err := r.Scan(&k.id, &k.selector, &k.private, &k.seen)
+		return k, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	unseen := func(k sealedKey) bool { return !k.seen }
+	if !slices.ContainsFunc(rows, func(k sealedKey) bool { return k.seen }) {
+		unseen = func(sealedKey) bool { return false }
+	}
+	rows = slices.DeleteFunc(rows, unseen)
+	var ids []db.ID
+	for _, k := range rows {
+		ids = append(ids, k.id)
+	}
+	old, mark, ok := d.signers.get(domain)
+	if ok && slices.Equal(old.keys, ids) {
+		return old.signer, nil
+	}
+	s, err := d.openSigner(name, rows)
+	if err != nil {
+		return nil, err
+	}
+	d.signers.put(domain, signerOf{ids, s}, mark)
+	return s, nil
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailauth"
+)
+
+// sealing is the purpose under which private keys are sealed.
+const sealing = "dkim"
+
+// makeKeys makes a domain's DKIM keys, RSA first, and their sealed private
+// halves. The selectors carry a random part, so that the claims of two
+// accounts, or of one that deletes a domain and adds it again, do not want
+// the same name for different keys.
+func (d *Domains) makeKeys(ctx context.Context, domain db.ID) (keys []key, sealed [][]byte, err error) {
+	suffix := strings.ToLower(rand.Text()[:8])
+	for _, a := range []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519} {
+		private, err := d.privateKey(ctx, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		der, err := mailauth.MarshalKey(private)
+		if err != nil {
+			return nil, nil, err
+		}
+		record, err := mailauth.KeyRecord(private.Public())
+		if err != nil {
+			return nil, nil, err
+		}
+		keys = append(keys, key{
+			id: d.DB.NewID(), domain: domain, algorithm: string(a), record: record,
+			selector: "ms1" + string(a[0]) + "-" + suffix,
+		})
+		sealed = append(sealed, d.Key.Seal(sealing, der))
+	}
+	return keys, sealed, nil
+}
+
+// privateKey takes an RSA key from those made in advance, if there is one.
+func (d *Domains) privateKey(ctx context.Context, a mailauth.Algorithm) (crypto.Signer, error) {
+	if a == mailauth.RSA {
+		select {
+		case k := <-d.ready:
+			return k, nil
+		default:
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return mailauth.GenerateKey(a)
+}
+
+// makeAhead keeps one RSA key ready: making one takes a tenth of a second and
+// more, which nobody should wait for.
+func (d *Domains) makeAhead(ctx context.Context) error {
+	for {
+		k, err := mailauth.GenerateKey(mailauth.RSA)
+		if err != nil {
+			return err
+		}
+		select {
+		case d.ready <- k:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// publicKey reads the key out of the record that we ask for.
+func (k *key) publicKey() (crypto.PublicKey, error) {
+	_, p, _ := strings.Cut(k.record, "p=")
+	der, err := base64.StdEncoding.DecodeString(p)
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of DKIM key %d: %w", k.id, err)
+	}
+	if mailauth.Algorithm(k.algorithm) == mailauth.Ed25519 {
+		return ed25519.PublicKey(der), nil
+	}
+	return x509.ParsePKIXPublicKey(der)
+}
+
+// openSigner unseals the keys.
+func (d *Domains) openSigner(name string, keys []sealedKey) (*mailauth.Signer, error) {
+	s := &mailauth.Signer{Domain: name, Now: d.Now}
+	for _, k := range keys {
+		der, err := d.Key.Open(sealing, k.private)
+		if err != nil {
+			return nil, fmt.Errorf("opening DKIM key %d: %w", k.id, err)
+		}
+		private, err := mailauth.ParseKey(der)
+		if err != nil {
+			return nil, fmt.Errorf("DKIM key %d: %w", k.id, err)
+		}
+		s.Keys = append(s.Keys, mailauth.Key{Selector: k.selector, Private: private})
+	}
+	return s, nil
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// The polling: fast at first, since somebody is waiting, then ever slower;
+// once a day when all is well, or nothing is expected to change.
+const (
+	fastest = time.Minute
+	slowest = time.Hour
+	daily   = 24 * time.Hour
+
+	// looking is for how long a domain that is being looked at is left alone
+	// by others; after that its node has died.
+	looking     = 5 * time.Minute
+	pollAtOnce  = 4  // domains
+	pollBatch   = 64 // domains
+	longestWait = time.Minute
+)
+
+var (
+	dueDomains = db.SQL(`SELECT id, next_check_at FROM domain WHERE next_check_at <= $1 ORDER BY next_check_at LIMIT $2`)
+	takeDomain = db.SQL(`UPDATE domain SET next_check_at = $3 WHERE id = $1 AND next_check_at = $2`)
+	nextDue    = db.SQL(`SELECT next_check_at FROM domain WHERE next_check_at > $1 ORDER BY next_check_at LIMIT 1`)
+)
+
+// CheckDNS looks for all records of a domain now.
+func (d *Domains) CheckDNS(ctx context.Context, account, id db.ID) (Domain, error) {
+	return d.checkNow(ctx, account, id, "")
+}
+
+// VerifyOwnership looks for the OWNERSHIP record of a domain now.
+func (d *Domains) VerifyOwnership(ctx context.Context, account, id db.ID) (Domain, error) {
+	return d.checkNow(ctx, account, id, Ownership)
+}
+
+func (d *Domains) checkNow(ctx context.Context, account, id db.ID, kind string) (Domain, error) {
+	c, err := find(ctx, d.DB, domainOf.With(id, account))
+	if err != nil {
+		return Domain{}, err
+	}
+	return d.check(ctx, c, kind, true)
+}
+
+func (d *Domains) check(ctx context.Context, c *claim, kind string, manual bool) (Domain, error) {
+	keys, err := db.All(ctx, d.DB, keysOf.With(c.id), scanKey)
+	if err != nil {
+		return Domain{}, err
+	}
+	l, err := d.lookAt(ctx, c, keys, kind)
+	if err != nil {
+		return Domain{}, err
+	}
+	return d.settle(ctx, c.id, c.name, l, manual)
+}
+
+// interval is the time until the next look.
+func (c *claim) interval() time.Duration {
+	unanswered := false
+	for _, s := range c.seen {
+		unanswered = unanswered || s.Status == TemporaryFailure
+	}
+	switch {
+	case c.status == Failed || c.status == Suspended,
+		c.status == Verified && c.mismatchSince.IsZero() && c.contestedSince.IsZero() && !unanswered:
+		return daily
+	}
+	return min(fastest<<min(c.checks, 10), slowest)
+}
+
+// jitter spreads d by a tenth to either side, so that domains added together
+// are not looked at together for ever.
+func jitter(d time.Duration) time.Duration { return d*9/10 + rand.N(d/5) }
+
+// Run looks at domains when they are due, keeps a key ready for the next one
+// that is added, and forgets what other nodes changed, until ctx ends.
+func (d *Domains) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.makeAhead(ctx) })
+	group.Go(func() error { return d.follow(ctx) })
+	group.Go(func() error { return d.keepPolling(ctx) })
+	return group.Wait()
+}
+
+// follow forgets what was remembered whenever a domain changed anywhere.
+func (d *Domains) follow(ctx context.Context) error {
+	sub := d.Hub.Subscribe(anyDomain)
+	defer sub.Close()
+	for {
+		select {
+		case <-sub.C:
+			d.Forget(0)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (d *Domains) keepPolling(ctx context.Context) error {
+	sub := d.Hub.Subscribe(anyDomain)
+	defer sub.Close()
+	for {
+		wait, err := d.poll(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			d.Log.Error("looking for domains that are due", "error", err)
+			wait = longestWait
+		}
+		select {
+		case <-d.after(wait):
+		case <-sub.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// poll looks at all domains that are due, and returns how long there will be
+// nothing to do.
+func (d *Domains) poll(ctx context.Context) (time.Duration, error) {
+	for {
+		n, err := d.pollSome(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if n < pollBatch {
+			break
+		}
+	}
+	now, next := d.Now(), int64(0)
+	err := d.DB.Each(ctx, nextDue.With(db.Micros(now)), func(r db.Row) error { return r.Scan(&next) })
+	if err != nil || next == 0 {
+		return longestWait, err
+	}
+	return max(0, min(longestWait, db.Time(next).Sub(now))), nil
+}
+
+// due is a domain that is to be looked at.
+type due struct {
+	id db.ID
+	at int64
+}
+
+func (d *Domains) pollSome(ctx context.Context) (int, error) {
+	all, err := db.All(ctx, d.DB, dueDomains.With(db.Micros(d.Now()), pollBatch), func(r db.Row) (due, error) {
+		var x due
+		err := r.Scan(&x.id, &x.at)
+		return x, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(pollAtOnce)
+	for _, x := range all {
+		group.Go(func() error {
+			mine, err := d.take(ctx, x)
+			if err != nil || !mine {
+				return err
+			}
+			// One that fails is left alone for a while, by its new due time;
+			// it must not keep the others from their turn.
+			if err := d.checkDue(ctx, x.id); err != nil && ctx.Err() == nil {
+				d.Log.Error("checking a domain", "domain", x.id, "error", err)
+			}
+			return nil
+		})
+	}
+	return len(all), group.Wait()
+}
+
+// take reserves a due domain, unless another node was quicker.
+func (d *Domains) take(ctx context.Context, x due) (mine bool, err error) {
+	err = d.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, takeDomain.With(x.id, x.at, db.Micros(d.Now().Add(looking))))
+		mine = n == 1
+		return err
+	})
+	return mine, err
+}
+
+func (d *Domains) checkDue(ctx context.Context, id db.ID) error {
+	c, err := find(ctx, d.DB, domainByID.With(id))
+	if err == nil {
+		_, err = d.check(ctx, c, "", false)
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil // it was deleted meanwhile
+	}
+	return err
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// claim is a row: what an account says about a name, and what we found out.
+type claim struct {
+	id, account db.ID
+	name        string
+	token       string
+	standing
+	seen   sightings
+	checks int64
+
+	checkedAt, nextCheckAt, mismatchSince, verifiedAt, createdAt time.Time
+}
+
+// standing is what others go by.
+type standing struct {
+	status         string
+	held           bool
+	receives       bool
+	sends          bool
+	aligned        bool
+	contestedSince time.Time
+}
+
+// key is a DKIM key of a domain, without the secret.
+type key struct {
+	id, domain db.ID
+	selector   string
+	algorithm  string
+	record     string
+	seen       bool
+}
+
+var (
+	insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records,
+			checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+		VALUES ($1, $2, $3, 'pending', FALSE, $4, FALSE, FALSE, FALSE, '', 0, $5, 0, 0, 0, 0, $6)`)
+	insertKey = db.SQL(`INSERT INTO dkim_key (id, domain, selector, algorithm, private, record, seen, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, FALSE, $7)`)
+	claimed  = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
+	domainOf = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+		FROM domain WHERE id = $1 AND account = $2`)
+	domainByID = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+		FROM domain WHERE id = $1`)
+	claimsOn = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+		FROM domain WHERE name = $1 ORDER BY id`)
+	lockClaims = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+		FROM domain WHERE name = $1 ORDER BY id {for_update}`)
+	domainsOf = db.Paged(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+		FROM domain WHERE account = $1 AND {page}`)
+	keysOf      = db.SQL(`SELECT id, domain, selector, algorithm, record, seen FROM dkim_key WHERE domain = $1 ORDER BY id`)
+	keysOfRange = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen
+		FROM domain d JOIN dkim_key k ON k.domain = d.id
+		WHERE d.account = $1 AND d.id >= $2 AND d.id <= $3 ORDER BY k.id`)
+	lockDomain   = db.SQL(`SELECT id FROM domain WHERE id = $1 AND account = $2 {for_update}`)
+	deleteDomain = db.SQL(`DELETE FROM domain WHERE id = $1 AND account = $2`)
+)
+
+func scanClaim(r db.Row) (*claim, error) {
+	var c claim
+	var records string
+	var checked, next, mismatch, contested, verified, created int64
+	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.held, &c.token, &c.receives, &c.sends, &c.aligned, &records,
+		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created)
+	if err != nil {
+		return nil, err
+	}
+	c.checkedAt, c.nextCheckAt, c.mismatchSince = db.Time(checked), db.Time(next), db.Time(mismatch)
+	c.contestedSince, c.verifiedAt, c.createdAt = db.Time(contested), db.Time(verified), db.Time(created)
+	c.seen, err = readSightings(records)
+	return &c, err
+}
+
+func scanKey(r db.Row) (key, error) {
+	var k key
+	err := r.Scan(&k.id, &k.domain, &k.selector, &k.algorithm, &k.record, &k.seen)
+	return k, err
+}
+
+// find reads one claim, or returns fault.NotFound.
+func find(ctx context.Context, r db.Reader, s db.Statement) (*claim, error) {
+	all, err := db.All(ctx, r, s, scanClaim)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fault.New(fault.NotFound, "not_found", "There is no such domain.")
+	}
+	return all[0], nil
+}
+
+// Get finds a domain of an account, or returns fault.NotFound.
+func (d *Domains) Get(ctx context.Context, account, id db.ID) (Domain, error) {
+	c, err := find(ctx, d.DB, domainOf.With(id, account))
+	if err != nil {
+		return Domain{}, err
+	}
+	keys, err := db.All(ctx, d.DB, keysOf.With(id), scanKey)
+	if err != nil {
+		return Domain{}, err
+	}
+	return d.shown(c, keys), nil
+}
+
+// List returns a page of an account's domains, newest first, and whether
+// there are more.
+func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Domain, bool, error) {
+	claims, more, err := db.ReadPage(ctx, d.DB, domainsOf, page, scanClaim, account)
+	if err != nil || len(claims) == 0 {
+		return nil, false, err
+	}
+	keys, err := db.All(ctx, d.DB, keysOfRange.With(account, claims[len(claims)-1].id, claims[0].id), scanKey)
+	if err != nil {
+		return nil, false, err
+	}
+	byDomain := map[db.ID][]key{}
+	for _, k := range keys {
+		byDomain[k.domain] = append(byDomain[k.domain], k)
+	}
+	all := make([]Domain, len(claims))
+	for i, c := range claims {
+		all[i] = d.shown(c, byDomain[c.id])
+	}
+	return all, more, nil
+}
+
+// Delete gives a domain up: from the commit on it neither sends nor receives.
+// One with mailboxes is a fault.Conflict.
+func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
+	err := d.DB.Tx(ctx, func(tx *db.Tx) error {
+		var locked db.ID
+		err := tx.One(ctx, lockDomain.With(id, account), &locked)
+		if errors.Is(err, db.ErrNoRow) {
+			return fault.New(fault.NotFound, "not_found", "There is no such domain.")
+		}
+		if err != nil {
+			return err
+		}
+		used, err := d.HasMailboxes(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if used {
+			return fault.New(fault.Conflict, "domain_has_mailboxes",
+				"This domain still has mailboxes. Delete them first; a deleted one can be restored for 30 days and counts until then.")
+		}
+		if _, err := tx.Exec(ctx, deleteDomain.With(id, account)); err != nil {
+			return err
+		}
+		tx.AfterCommit(func() { d.changed(id) })
+		return nil
+	})
+	return err
+}
+
+// Owned returns the name of a domain that the account has proven to own. A
+// foreign domain is fault.NotFound, one not proven or suspended fault.Denied.
+func (d *Domains) Owned(ctx context.Context, account, id db.ID) (name string, err error) {
+	c, err := find(ctx, d.DB, domainOf.With(id, account))
+	switch {
+	case err != nil:
+		return "", err
+	case c.status == Suspended:
+		return "", fault.New(fault.Denied, "domain_suspended", "This domain is suspended. Ask the operator of the service.")
+	case !c.held:
+		return "", fault.New(fault.Denied, "domain_not_verified",
+			"The ownership of this domain is not verified yet. Publish its OWNERSHIP record (TXT), then verify it.")
+	}
+	return c.name, nil
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	wire "github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/dns"
+)
+
+// Zone returns the records that a domain is asked for as text to paste into
+// a zone file (RFC 1035 §5).
+func (d *Domains) Zone(ctx context.Context, account, id db.ID) (string, error) {
+	dom, err := d.Get(ctx, account, id)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "; DNS records of %s for its mail at %s.\n\n; Required.\n", dom.Name, d.Host)
+	required := true
+	for _, r := range dom.Records {
+		if required && !r.Required {
+			required = false
+			b.WriteString("\n; Recommended: mail programs find their settings, and others' servers encrypt.\n")
+		}
+		if r.Kind == SPF {
+			fmt.Fprintf(&b, "; One SPF record only: if there is one already, add include:%s to it instead.\n", d.spfName())
+		}
+		b.WriteString(r.line(r.TTL) + "\n")
+	}
+	return b.String(), nil
+}
+
+// line is a record as in a zone file.
+func (r *Record) line(ttl int) string {
+	return fmt.Sprintf("%s. %d IN %s %s", r.Name, ttl, r.Type, r.rdata())
+}
+
+// sandboxTTL is short, so that a change in the sandbox shows at once.
+const sandboxTTL = 1
+
+// Records tells, as a dns.Source, everything that is asked for of any domain
+// here, and what the service's own names would have. The sandbox zone answers
+// with it, so that names under reserved top-level domains verify by the same
+// code as all others.
+func (d *Domains) Records(ctx context.Context, name string) (dns.Answer, error) {
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	all := d.ownRecords()
+	// A record is at most two labels below its domain.
+	for of, n := name, 0; of != "" && n < 3; n++ {
+		claims, err := db.All(ctx, d.DB, claimsOn.With(of), scanClaim)
+		if err != nil {
+			return dns.Answer{}, err
+		}
+		for _, c := range claims {
+			keys, err := db.All(ctx, d.DB, keysOf.With(c.id), scanKey)
+			if err != nil {
+				return dns.Answer{}, err
+			}
+			all = append(all, d.asked(c, keys)...)
+		}
+		_, of, _ = strings.Cut(of, ".")
+	}
+	var lines []string
+	a := dns.Answer{}
+	there := map[string]bool{} // two accounts are mostly asked for the same
+	for _, r := range all {
+		line := r.line(sandboxTTL)
+		switch {
+		case strings.HasSuffix(r.Name, "."+name):
+			a.Exists = true
+		case r.Name == name && !there[line]:
+			there[line] = true
+			lines = append(lines, line)
+		}
+	}
+	var err error
+	if len(lines) > 0 {
+		a.Records, err = dns.ParseRecords(lines...)
+	}
+	if name == d.Host {
+		a.Records = append(a.Records, addressRecords(name, d.Addrs)...)
+		a.Exists = true
+	}
+	return a, err
+}
+
+// ownRecords are those of the service's own names: who sends for it, and
+// where bounces come back to.
+func (d *Domains) ownRecords() []Record {
+	spf := "v=spf1"
+	for _, a := range d.Addrs {
+		if a = a.Unmap(); a.Is4() {
+			spf += " ip4:" + a.String()
+		} else {
+			spf += " ip6:" + a.WithZone("").String()
+		}
+	}
+	preference := mxPreference
+	bounces := "bounces." + d.Host
+	return []Record{
+		{Type: "TXT", Name: d.spfName(), Value: spf + " -all"},
+		{Type: "MX", Name: bounces, Value: d.Host, Priority: &preference},
+		{Type: "TXT", Name: bounces, Value: "v=spf1 include:" + d.spfName() + " -all"},
+	}
+}
+
+func addressRecords(name string, addrs []netip.Addr) []wire.RR {
+	var all []wire.RR
+	for _, a := range addrs {
+		h := wire.RR_Header{Name: name + ".", Class: wire.ClassINET, Ttl: sandboxTTL}
+		if a = a.Unmap(); a.Is4() {
+			h.Rrtype = wire.TypeA
+			all = append(all, &wire.A{Hdr: h, A: a.AsSlice()})
+		} else {
+			h.Rrtype = wire.TypeAAAA
+			all = append(all, &wire.AAAA{Hdr: h, AAAA: a.AsSlice()})
+		}
+	}
+	return all
+}
