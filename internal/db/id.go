@@ -44,6 +44,12 @@ func (id ID) MarshalText() ([]byte, error) {
 	return b[:], nil
 }
 
+// UnmarshalText reads the UUIDv7 form.
+func (id *ID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseID(string(text))
+	return err
+}
+
 func (id ID) encode(dst *[36]byte) {
 	ms := uint64(id)>>(nodeBits+seqBits) + idEpoch
 	node := uint64(id) >> seqBits & maxNode

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// channel is where nodes tell each other what changed.
+const channel = "mailstead"
+
+// Notify tells the other nodes, each of payloads at most 8,000 bytes long. On
+// SQLite there are none.
+func (d *DB) Notify(ctx context.Context, payloads ...string) error {
+	e, ok := d.engine.(*postgresEngine)
+	if !ok {
+		return nil
+	}
+	var b pgx.Batch
+	for _, p := range payloads {
+		b.Queue(`SELECT pg_notify($1, $2)`, channel, p)
+	}
+	return e.pool.SendBatch(ctx, &b).Close()
+}
+
+// Listen calls heard with what other nodes (and this one) tell, until ctx
+// ends. After the connection was lost and made anew it calls missed, since
+// anything may have been told meanwhile.
+func (d *DB) Listen(ctx context.Context, heard func(payload string), missed func()) error {
+	e, ok := d.engine.(*postgresEngine)
+	if !ok {
+		<-ctx.Done()
+		return nil
+	}
+	for {
+		err := e.listen(ctx, heard, missed)
+		if ctx.Err() != nil {
+			return nil
+		}
+		e.log.Warn("the connection that listens to other nodes was lost", "error", err)
+		wait(ctx, time.Second)
+	}
+}
+
+func (e *postgresEngine) listen(ctx context.Context, heard func(string), missed func()) error {
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	// The pool must not hand a listening connection to others.
+	own := conn.Hijack()
+	defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing to lose
+	if _, err := own.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	missed()
+	for {
+		n, err := own.WaitForNotification(ctx)
+		if err != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		heard(n.Payload)
+	}
+}
