@@ -36,6 +36,9 @@ func (s State) Final() bool {
 	return true
 }
 
+// kindEnvelope marks recipients that may share a transaction.
+const kindEnvelope = "envelope"
+
 // Delivery is a delivery that this node has in hand.
 type Delivery struct {
 	Message     db.ID
@@ -47,7 +50,29 @@ type Delivery struct {
 	Attempts    int // before this one
 	ExpiresAt   time.Time
 
-	state State
+	state    State // as in the row
+	sequence int
+	due      time.Time
+	last     Outcome // what the row says of the last attempt
+	tenure   db.ID
+	again    int // how often it was put back untried
+
+	dest    *destination
+	seen    time.Time // when its row was known to be ours and open; zero: look
+	carried bool      // a courier has it, or its outcome is being written
+}
+
+func (d *Delivery) place() place { return place{d.Message, d.N} }
+
+// expired is the outcome of a delivery whose time is over.
+func (d *Delivery) expired() Outcome {
+	o := d.last
+	o.State, o.Enhanced, o.Stage = Bounced, "4.4.7", "expired"
+	if o.Reply == "" {
+		o.Reply = "no attempt was possible"
+	}
+	o.Reply = "The message could not be delivered in time; the last answer was: " + o.Reply
+	return o
 }
 
 // Outcome is what an attempt brought for one recipient.

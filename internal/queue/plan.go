@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // Message is what the queue must know of a message to accept it.
@@ -28,19 +29,154 @@ type Recipient struct {
 // the windows of their destinations as far as there is room. Exactly one of
 // Committed and Abandon must be called.
 type Plan struct {
-	q *Queue
+	q      *Queue
+	m      Message
+	at     time.Time
+	rows   []planned
+	tenure db.ID // under which the rows were inserted last; 0: nobody's
 }
 
+type planned struct {
+	Recipient
+	state State
+	due   time.Time
+	hand  *Delivery // nil if it found no place
+}
+
+var insertDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
+		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', '', '', $12)`)
+
 // Plan reserves places for a message's deliveries. It does no I/O.
-func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan { return &Plan{q: q} }
+func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
+	now := q.o.Now()
+	p := &Plan{q: q, m: m, at: now, rows: make([]planned, len(rcpts))}
+	scheduled := m.DueAt.After(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, able := q.able()
+	for n, r := range rcpts {
+		row := &p.rows[n]
+		row.Recipient, row.state, row.due = r, Queued, now
+		switch {
+		case r.Suppressed:
+			row.state = Suppressed
+			continue
+		case scheduled:
+			row.state, row.due = Scheduled, m.DueAt
+			continue
+		}
+		d := q.dest(r.Destination)
+		if now.Before(d.until) {
+			row.due = d.until
+		} else if able && q.admits(d) {
+			row.hand = &Delivery{
+				Message: m.ID, N: n, Account: m.Account, Recipient: r.Address, Kind: r.Kind, Destination: r.Destination,
+				ExpiresAt: m.ExpiresAt, state: Queued, due: now, dest: d, seen: now,
+			}
+			q.admit(row.hand)
+		}
+		q.tidy(d)
+	}
+	return p
+}
+
+// admits reports whether new mail finds a place. While older mail waits in
+// rows, half of the window is kept for that.
+func (q *Queue) admits(d *destination) bool {
+	room := q.room(d)
+	if d.waits {
+		room -= q.o.Window / 2
+	}
+	return room > 0
+}
+
+// admit gives a delivery a place.
+func (q *Queue) admit(d *Delivery) {
+	q.hold(d.dest, 1)
+	q.hand[d.place()] = d
+	q.mails.hold(d.Message)
+}
 
 // Queue adds the statements that insert the deliveries, and the events of
 // suppressed ones, to the accept's job. It may run more than once.
-func (p *Plan) Queue(b *db.Batch) {}
+func (p *Plan) Queue(b *db.Batch) {
+	q := p.q
+	q.mu.Lock()
+	tenure, able := q.able()
+	q.mu.Unlock()
+	if p.tenure = tenure; !able {
+		p.tenure = 0
+	}
+	for n := range p.rows {
+		row := &p.rows[n]
+		var owner any
+		if row.hand != nil && p.tenure != 0 {
+			owner = p.tenure
+		}
+		sequence := 0
+		if row.state == Suppressed {
+			sequence = 1
+			data := statusData{About: p.m.About, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reason: "suppressed"}
+			if also, err := q.prepare(data.events(nil)); err == nil { // its data is plain text
+				b.Queue(also[0])
+			}
+		}
+		b.Queue(insertDelivery.With(p.m.ID, n, p.m.Account, row.Address, row.Kind, row.Destination, string(row.state),
+			db.Micros(row.due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at)))
+	}
+}
 
 // Committed hands the deliveries that have a place to their couriers. Call it
-// after the job's commit.
-func (p *Plan) Committed() {}
+// after the job's commit; it may be the job's AfterCommit.
+func (p *Plan) Committed() {
+	q := p.q
+	tell := false
+	q.mu.Lock()
+	for n := range p.rows {
+		row := &p.rows[n]
+		switch {
+		case row.state == Suppressed:
+			tell = true
+		case row.state == Scheduled:
+			q.wakeAt(row.due)
+		case row.hand != nil && p.tenure != 0:
+			row.hand.tenure = p.tenure
+			q.push(row.hand)
+			q.start(row.hand.dest)
+		default:
+			if row.hand != nil {
+				q.forget(row.hand)
+			}
+			q.left(q.dest(row.Destination))
+		}
+	}
+	q.mu.Unlock()
+	if tell {
+		q.o.Events.Wake()
+	}
+}
+
+// left notes that rows wait for a destination, and tells other nodes, which
+// may have room.
+func (q *Queue) left(d *destination) {
+	d.arrived++
+	if !d.waits {
+		d.waits = true
+		q.o.Hub.Wake(signal.Key{Kind: signal.Queue})
+	}
+	q.fill(d)
+}
 
 // Abandon gives the places back. Call it when the job failed.
-func (p *Plan) Abandon() {}
+func (p *Plan) Abandon() {
+	q := p.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n := range p.rows {
+		if d := p.rows[n].hand; d != nil {
+			q.forget(d)
+		}
+	}
+	q.doubt = q.o.Now() // the commit's outcome may be unknown
+}

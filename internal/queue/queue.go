@@ -55,18 +55,86 @@ type Options struct {
 	Drain  time.Duration // how long couriers may finish when the queue ends; 0: 30 s
 }
 
+const (
+	// lookEvery is how often a node looks for what other nodes left.
+	lookEvery = 5 * time.Second
+	// maxWrites bounds the outcomes that wait for their commit at once;
+	// couriers wait for a place among them.
+	maxWrites = 1024
+	// endGrace is how long, after the drain, the last outcomes may take.
+	endGrace = 5 * time.Second
+)
+
 // Queue schedules the deliveries of a node. It is safe for use by many
 // goroutines.
 type Queue struct {
-	o Options
+	o     Options
+	mails *mails
+	slots chan struct{} // one for each outcome that is being written
+	poke  chan struct{} // the main loop shall look at its alarm
+	carry context.Context
+	stop  context.CancelFunc // ends carry: couriers give up
+	last  context.Context
+	quit  context.CancelFunc // ends last: outcomes are given up
+	work  sync.WaitGroup     // runs, fills, writes
+	ended map[db.ID]time.Time
+	// settled, if set, is told each delivery that left the memory (for tests).
+	settled func(d *Delivery)
 
-	mu sync.Mutex
+	mu         sync.Mutex
+	dests      map[string]*destination
+	hand       map[place]*Delivery
+	line       []*destination // that wait for a run
+	held       int            // places taken
+	runs       int
+	carried    int
+	fills      int
+	unwritten  int // outcomes whose commit failed so far
+	begun      bool
+	ending     bool
+	checking   bool // rows and memory are being compared: nothing is claimed
+	crowded    bool // something found no place at all
+	alarm      time.Time
+	doubt      time.Time // when a commit of unknown outcome may have left rows behind
+	cursor     string    // where the search over destinations goes on
+	searching  bool
+	overruling map[db.ID]int // messages whose deliveries are being ended by a verb
+	overruled  int           // how often that happened
+}
+
+// place names a delivery.
+type place struct {
+	message db.ID
+	n       int
 }
 
 // New returns a queue. Until Run is called it accepts deliveries and starts
 // none.
 func New(o Options) *Queue {
-	return &Queue{o: o}
+	def := func(n *int, fallback int) {
+		if *n <= 0 {
+			*n = fallback
+		}
+	}
+	def(&o.Window, 200)
+	def(&o.Places, 20_000)
+	def(&o.Runs, 500)
+	if o.Drain <= 0 {
+		o.Drain = 30 * time.Second
+	}
+	q := &Queue{
+		o:          o,
+		mails:      newMails(o.Prepare),
+		slots:      make(chan struct{}, maxWrites),
+		poke:       make(chan struct{}, 1),
+		ended:      map[db.ID]time.Time{},
+		dests:      map[string]*destination{},
+		hand:       map[place]*Delivery{},
+		overruling: map[db.ID]int{},
+	}
+	q.carry, q.stop = context.WithCancel(context.Background())
+	q.last, q.quit = context.WithCancel(context.Background())
+	return q
 }
 
 // Run carries deliveries until ctx ends: it takes over what ended nodes had in
@@ -74,4 +142,96 @@ func New(o Options) *Queue {
 // may finish for Options.Drain, their outcomes are written, and what was not
 // begun is released for other nodes. The node's lease must be kept (db.Node.Keep)
 // until Run has returned.
-func (q *Queue) Run(ctx context.Context) error { return nil }
+func (q *Queue) Run(ctx context.Context) error {
+	sub := q.o.Hub.Subscribe(signal.Key{Kind: signal.Queue})
+	defer sub.Close()
+	q.mu.Lock()
+	q.begun = true
+	q.startAll()
+	q.mu.Unlock()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	woken := true
+	for {
+		q.mu.Lock()
+		wait := q.alarm.Sub(q.o.Now())
+		q.mu.Unlock()
+		if woken || wait <= 0 {
+			if err := q.look(ctx); err != nil && ctx.Err() == nil {
+				q.o.Log.Error("looking for mail that is due failed", "error", err)
+			}
+			q.mu.Lock()
+			wait = max(q.alarm.Sub(q.o.Now()), 10*time.Millisecond)
+			q.mu.Unlock()
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return q.drain()
+		case <-sub.C:
+			woken = true
+		case <-timer.C:
+			woken = true
+		case <-q.poke:
+			woken = false
+		}
+	}
+}
+
+// wakeAt makes the main loop look no later than at. q.mu is held.
+func (q *Queue) wakeAt(at time.Time) {
+	if !at.Before(q.alarm) {
+		return
+	}
+	q.alarm = at
+	select {
+	case q.poke <- struct{}{}:
+	default:
+	}
+}
+
+// drain ends the queue in order.
+func (q *Queue) drain() error {
+	q.mu.Lock()
+	q.ending = true
+	q.mu.Unlock()
+	defer q.quit()
+	done := make(chan struct{})
+	go func() {
+		q.work.Wait()
+		close(done)
+	}()
+	for _, step := range []struct {
+		wait time.Duration
+		then func()
+	}{{q.o.Drain, q.stop}, {endGrace, q.quit}, {endGrace, func() {}}} {
+		timer := time.NewTimer(step.wait)
+		select {
+		case <-done:
+			timer.Stop()
+			q.stop()
+			return q.releaseOwn()
+		case <-timer.C:
+			step.then()
+		}
+	}
+	// What a courier still has is released when the node's lease ends.
+	q.o.Log.Error("couriers did not end in time; what they carried will be tried again")
+	return nil
+}
+
+// Stats are a node's figures at this moment.
+type Stats struct {
+	Destinations int // with something in hand, waiting or put off
+	InHand       int // deliveries in hand
+	Carried      int // of these, with a courier
+	Runs         int // runs at work
+	Unwritten    int // outcomes whose commit failed so far: no attempt begins while there is one
+}
+
+// Stats returns the figures.
+func (q *Queue) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Stats{Destinations: len(q.dests), InHand: q.held, Carried: q.carried, Runs: q.runs, Unwritten: q.unwritten}
+}

@@ -4,6 +4,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -42,24 +43,71 @@ type Attempt struct {
 	Transcript string
 }
 
-// Deliveries returns the deliveries of a message in the order of recipients.
-func (q *Queue) Deliveries(ctx context.Context, message db.ID) ([]Record, error) { return nil, nil }
+var (
+	records = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), attempts,
+			code, enhanced, reply, remote, updated_at
+		FROM delivery WHERE message = $1 ORDER BY n`)
+	attempts = db.SQL(`SELECT n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript
+		FROM attempt WHERE message = $1 ORDER BY n, attempt`)
+)
+
+// Deliveries returns the deliveries of a message in the order of recipients,
+// none for a message that does not exist.
+func (q *Queue) Deliveries(ctx context.Context, message db.ID) ([]Record, error) {
+	own, _ := q.o.Node.Tenure()
+	var hands []db.ID
+	all, err := db.All(ctx, q.o.DB, records.With(message), func(row db.Row) (r Record, err error) {
+		var due, expires, updated int64
+		var state string
+		var tenure db.ID
+		err = row.Scan(&r.N, &r.Recipient, &r.Kind, &state, &due, &expires, &tenure, &r.Attempts,
+			&r.Code, &r.Enhanced, &r.Reply, &r.Remote, &updated)
+		r.State, r.DueAt, r.ExpiresAt, r.UpdatedAt = State(state), db.Time(due), db.Time(expires), db.Time(updated)
+		hands = append(hands, tenure)
+		return r, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range all {
+		r := &all[i]
+		if hands[i] == 0 || r.State.Final() || r.State == Scheduled {
+			continue
+		}
+		// Of our own we know whether a courier has it.
+		if d := q.hand[place{message, r.N}]; hands[i] != own || d != nil && d.carried {
+			r.State = Sending
+		}
+	}
+	return all, nil
+}
 
 // Attempts returns all attempts of a message, by delivery and time.
-func (q *Queue) Attempts(ctx context.Context, message db.ID) ([]Attempt, error) { return nil, nil }
+func (q *Queue) Attempts(ctx context.Context, message db.ID) ([]Attempt, error) {
+	return db.All(ctx, q.o.DB, attempts.With(message), func(r db.Row) (a Attempt, err error) {
+		var started, micros int64
+		var outcome string
+		err = r.Scan(&a.N, &a.Attempt, &started, &micros, &outcome, &a.Host, &a.IP, &a.TLS, &a.Stage,
+			&a.Code, &a.Enhanced, &a.Reply, &a.Transcript)
+		a.StartedAt, a.Took, a.Outcome = db.Time(started), time.Duration(micros)*time.Microsecond, State(outcome)
+		return a, err
+	})
+}
 
 // Status derives a message's own state from those of its deliveries: the first
 // of sending, deferred, queued and scheduled that one of them has, else the
 // first of failed, bounced, complained, suppressed, cancelled and delivered.
-func Status(states []State) State { return "" }
-
-// Stats are a node's figures at this moment.
-type Stats struct {
-	InHand    int // deliveries in hand
-	Carried   int // of these, with a courier
-	Runs      int // runs at work
-	Unwritten int // outcomes whose commit failed so far: no attempt begins while there is one
+// It is "" for none.
+func Status(deliveries []State) State {
+	for _, s := range []State{
+		Sending, Deferred, Queued, Scheduled,
+		Failed, Bounced, Complained, Suppressed, Cancelled, Delivered,
+	} {
+		if slices.Contains(deliveries, s) {
+			return s
+		}
+	}
+	return ""
 }
-
-// Stats returns the figures.
-func (q *Queue) Stats() Stats { return Stats{} }

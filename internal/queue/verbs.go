@@ -4,48 +4,204 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// retryLife is how long a failed delivery is tried again whose time was over.
+const retryLife = 72 * time.Hour
+
+var (
+	numbers = db.SQL(`SELECT n FROM delivery WHERE message = $1 ORDER BY n`)
+	finish  = db.SQL(`UPDATE delivery SET state = $3, tenure = NULL, sequence = sequence + 1,
+			reply = CASE WHEN $4 = '' THEN reply ELSE $4 END, updated_at = $5
+		WHERE message = $1 AND n = $2 AND state IN ('scheduled', 'queued', 'deferred')
+		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+	revive = db.SQL(`UPDATE delivery SET state = 'queued', due_at = $3, sequence = sequence + 1, updated_at = $3,
+			expires_at = CASE WHEN expires_at <= $3 THEN $4 ELSE expires_at END
+		WHERE message = $1 AND n = $2 AND state = 'failed'
+		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+	hasten = db.SQL(`UPDATE delivery SET due_at = $3
+		WHERE message = $1 AND n = $2 AND state = 'deferred' AND tenure IS NULL
+		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+	move = db.SQL(`UPDATE delivery SET due_at = $2, expires_at = $3, updated_at = $4
+		WHERE message = $1 AND state = 'scheduled' AND tenure IS NULL`)
 )
 
 // Cancel ends the deliveries of a message that are scheduled, queued or
-// deferred, and returns how many it ended. One that is being sent at this
+// deferred, and returns how many it ended. One that a courier has at this
 // moment is left to its outcome. A fault.Conflict says that there was nothing
 // left to cancel. On another node an attempt may have begun a moment before:
 // then the state is cancelled, and the recipient may have the mail all the same.
-func (q *Queue) Cancel(ctx context.Context, message db.ID) (int, error) { return 0, nil }
+func (q *Queue) Cancel(ctx context.Context, message db.ID) (int, error) {
+	n, err := q.end(ctx, message, Cancelled, "")
+	if err == nil && n == 0 {
+		err = fault.New(fault.Conflict, "not_cancellable", "Nothing of this message is left that can be cancelled.")
+	}
+	return n, err
+}
+
+// Fail ends the deliveries of a message that are not final yet as failed: an
+// operator drops them, or their account is suspended. It returns how many; one
+// that a courier has at this moment is left to its outcome.
+func (q *Queue) Fail(ctx context.Context, message db.ID, reason string) (int, error) {
+	return q.end(ctx, message, Failed, clean(reason, maxReply))
+}
+
+// end ends what is open and not carried.
+func (q *Queue) end(ctx context.Context, message db.ID, state State, reason string) (int, error) {
+	return q.overrule(ctx, message, func(tx *db.Tx, about About, n int) (bool, error) {
+		s, err := q.change(ctx, tx, about, finish.With(message, n, string(state), reason, db.Micros(q.o.Now())), message, state)
+		return s != nil, err
+	})
+}
 
 // Retry makes failed and deferred deliveries due now, and returns how many. A
 // fault.Conflict says that there are none.
-func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) { return 0, nil }
+func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
+	var to []string
+	now := q.o.Now()
+	n, err := q.overrule(ctx, message, func(tx *db.Tx, about About, n int) (bool, error) {
+		s, err := q.change(ctx, tx, about, revive.With(message, n, db.Micros(now), db.Micros(now.Add(retryLife))), message, Queued)
+		if s == nil && err == nil {
+			s, err = q.read(ctx, tx, hasten.With(message, n, db.Micros(now)))
+		}
+		if s != nil {
+			to = append(to, s.destination)
+		}
+		return s != nil, err
+	})
+	if err == nil && n == 0 {
+		err = fault.New(fault.Conflict, "not_retryable", "Nothing of this message has failed or is deferred.")
+	}
+	if err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, name := range to {
+		d := q.dest(name)
+		d.until = time.Time{}
+		q.left(d)
+	}
+	return n, nil
+}
 
 // Reschedule moves the deliveries of a message that are still scheduled. A
 // fault.Conflict says that there are none.
 func (q *Queue) Reschedule(ctx context.Context, message db.ID, due, expires time.Time) error {
+	err := q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, move.With(message, db.Micros(due), db.Micros(expires), db.Micros(q.o.Now())))
+		if err == nil && n == 0 {
+			err = fault.New(fault.Conflict, "not_scheduled", "Nothing of this message is still scheduled.")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wakeAt(due)
 	return nil
 }
 
-// Fail ends the deliveries of a message that are not final yet as failed: an
-// operator drops them, or their account is suspended. It returns how many.
-func (q *Queue) Fail(ctx context.Context, message db.ID, reason string) (int, error) { return 0, nil }
-
-// Report is what a later message says about a delivery: a DSN or a complaint.
-type Report struct {
-	Code     int    // from the DSN's Diagnostic-Code; 0 if unknown
-	Enhanced string // from its Status
-	Text     string // the diagnostic, or the kind of complaint
-	Remote   string // Remote-MTA or the reporter
+// overrule changes the deliveries of a message that no courier has. While it
+// does so none of them is given to one, and what is in hand looks at its row
+// before it is: so exactly one of the change and the attempt wins.
+func (q *Queue) overrule(ctx context.Context, message db.ID, each func(tx *db.Tx, about About, n int) (bool, error)) (int, error) {
+	all, err := db.All(ctx, q.o.DB, numbers.With(message), func(r db.Row) (n int, err error) { return n, r.Scan(&n) })
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	about, err := q.o.Describe(ctx, message)
+	if err != nil {
+		return 0, err
+	}
+	carried := map[int]bool{}
+	q.mu.Lock()
+	q.overruling[message]++
+	for _, n := range all {
+		d := q.hand[place{message, n}]
+		carried[n] = d != nil && (d.carried || d.tenure == 0)
+	}
+	q.mu.Unlock()
+	defer q.overruledNow(message, all)
+	count := 0
+	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		count = 0
+		for _, n := range all {
+			if carried[n] {
+				continue
+			}
+			changed, err := each(tx, about, n)
+			if err != nil {
+				return err
+			}
+			if changed {
+				count++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return count, nil
 }
 
-// Bounced takes a DSN with Action: failed for a delivery that is sending,
-// deferred or delivered. It reports whether that changed anything.
-func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
-	return false, nil
+func (q *Queue) overruledNow(message db.ID, all []int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.overruled++
+	if q.overruling[message]--; q.overruling[message] == 0 {
+		delete(q.overruling, message)
+	}
+	for _, n := range all {
+		if d := q.hand[place{message, n}]; d != nil && !d.carried {
+			d.seen = time.Time{}
+			q.start(d.dest)
+		}
+	}
 }
 
-// Complained takes a complaint about a delivered delivery. It reports whether
-// that changed anything.
-func (q *Queue) Complained(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
-	return false, nil
+// changed is a delivery as a conditional update left it.
+type changed struct {
+	statusData
+	destination string
+}
+
+// read runs a conditional update; nil says that it changed nothing.
+func (q *Queue) read(ctx context.Context, tx *db.Tx, s db.Statement) (*changed, error) {
+	var c changed
+	err := tx.One(ctx, s, &c.Account, &c.Recipient, &c.destination, &c.Attempts, &c.Sequence,
+		&c.Code, &c.Enhanced, &c.Reply, &c.Remote)
+	if errors.Is(err, db.ErrNoRow) {
+		return nil, nil
+	}
+	return &c, err
+}
+
+// change runs a conditional update that fires one delivery_status.
+func (q *Queue) change(ctx context.Context, tx *db.Tx, about About, s db.Statement, message db.ID, state State) (*changed, error) {
+	c, err := q.read(ctx, tx, s)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	c.About, c.ID, c.Status = about, message, state
+	c.Sequence--
+	return c, q.record1(ctx, tx, c.events(nil))
+}
+
+func (q *Queue) record1(ctx context.Context, tx *db.Tx, events []event.New) error {
+	for _, e := range events {
+		if err := q.o.Events.Record(ctx, tx, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }

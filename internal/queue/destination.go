@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// destination is what the memory knows of a domain that mail goes to. Queue.mu
+// guards it.
+type destination struct {
+	name    string
+	ready   []*Delivery // in hand, not with a courier, in order
+	held    int         // places taken: reserved, ready, carried, or being written
+	runs    int
+	courier Courier // of the last run
+	inLine  bool    // waits for a run
+
+	waits   bool // rows wait that found no place
+	arrived int  // how often rows came to wait
+	filling bool // rows are being claimed
+
+	until    time.Time // put off until then
+	failures int       // how often in a row it could not be reached
+}
+
+// probe is how many deliveries are taken in hand for a destination that could
+// not be reached the last time.
+const probe = 5
+
+func (q *Queue) dest(name string) *destination {
+	d := q.dests[name]
+	if d == nil {
+		d = &destination{name: name}
+		q.dests[name] = d
+	}
+	return d
+}
+
+// tidy forgets a destination of which there is nothing to know.
+func (q *Queue) tidy(d *destination) {
+	if d.held == 0 && d.runs == 0 && !d.waits && !d.filling && !d.inLine && d.failures == 0 {
+		delete(q.dests, d.name)
+	}
+}
+
+// able reports whether deliveries may be taken in hand at all.
+func (q *Queue) able() (db.ID, bool) {
+	tenure, ok := q.o.Node.Tenure()
+	return tenure, ok && !q.ending && q.unwritten == 0
+}
+
+// room is how many more deliveries can be taken in hand for d.
+func (q *Queue) room(d *destination) int {
+	window := q.o.Window
+	if d.failures > 0 {
+		window = min(window, probe)
+	}
+	return min(window-d.held, q.o.Places-q.held)
+}
+
+// hold takes places.
+func (q *Queue) hold(d *destination, n int) {
+	d.held += n
+	q.held += n
+}
+
+// vacate gives a place back and sees who can use it.
+func (q *Queue) vacate(d *destination, n int) {
+	q.hold(d, -n)
+	q.fill(d)
+	if q.crowded && q.held <= q.o.Places*3/4 {
+		q.crowded = false
+		q.wakeAt(q.o.Now())
+	}
+	q.tidy(d)
+}
+
+// push hands a delivery to its destination.
+func (q *Queue) push(d *Delivery) {
+	d.dest.ready = append(d.dest.ready, d)
+}
+
+// forget drops a delivery from the memory, with its place.
+func (q *Queue) forget(d *Delivery) {
+	if d.carried {
+		d.carried = false
+		q.carried--
+	}
+	if at := d.place(); q.hand[at] == d {
+		delete(q.hand, at)
+	}
+	q.mails.drop(d.Message)
+	q.vacate(d.dest, 1)
+	if q.settled != nil {
+		q.settled(d)
+	}
+}
+
+// start begins runs for a destination, as many as it can use.
+func (q *Queue) start(d *destination) {
+	if _, ok := q.able(); !ok || !q.begun || q.o.Now().Before(d.until) {
+		return
+	}
+	for len(d.ready) > 0 && d.runs < d.wants() {
+		if q.runs >= q.o.Runs {
+			if !d.inLine {
+				d.inLine = true
+				q.line = append(q.line, d)
+			}
+			return
+		}
+		d.runs++
+		q.runs++
+		q.work.Add(1)
+		go q.conduct(d)
+	}
+}
+
+// wants is how many runs a destination can use now.
+func (d *destination) wants() int {
+	if d.courier == nil || d.failures > 0 {
+		return 1
+	}
+	return min(max(1, d.courier.Runs(len(d.ready))), d.runs+len(d.ready))
+}
+
+// startLine gives freed runs to the destinations that wait for one.
+func (q *Queue) startLine() {
+	for len(q.line) > 0 && q.runs < q.o.Runs {
+		d := q.line[0]
+		q.line = slices.Delete(q.line, 0, 1)
+		d.inLine = false
+		q.start(d)
+		q.tidy(d)
+	}
+}
+
+// startAll begins again after a pause.
+func (q *Queue) startAll() {
+	for _, d := range q.dests {
+		q.start(d)
+		q.fill(d)
+	}
+}
+
+// putOff stops a destination for a while, since it could not be reached, and
+// gives back what is ready. It returns that.
+func (q *Queue) putOff(d *destination, now time.Time) []*Delivery {
+	if !now.Before(d.until) { // else several runs met the same trouble
+		d.failures++
+		d.until = now.Add(backoff(d.failures))
+		q.wakeAt(d.until)
+	}
+	ready := d.ready
+	d.ready = nil
+	return ready
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+)
+
+// Report is what a later message says about a delivery: a DSN or a complaint.
+type Report struct {
+	Code     int    // from the DSN's Diagnostic-Code; 0 if unknown
+	Enhanced string // from its Status
+	Text     string // the diagnostic, or the kind of complaint
+	Remote   string // Remote-MTA or the reporter
+}
+
+var (
+	lateBounce = db.SQL(`UPDATE delivery SET state = 'bounced', tenure = NULL, sequence = sequence + 2,
+			code = $3, enhanced = $4, reply = $5, remote = $6, updated_at = $7
+		WHERE message = $1 AND n = $2
+			AND (state IN ('deferred', 'delivered') OR state = 'queued' AND tenure IS NOT NULL)
+		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+	complain = db.SQL(`UPDATE delivery SET state = 'complained', sequence = sequence + 2, updated_at = $3
+		WHERE message = $1 AND n = $2 AND state = 'delivered'
+		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+)
+
+// Bounced takes a DSN with Action: failed for a delivery that is sending,
+// deferred or delivered. It reports whether that changed anything; a delivery
+// that does not exist is none.
+func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
+	update := lateBounce.With(message, n, r.Code, clean(r.Enhanced, 16), clean(r.Text, maxReply), clean(r.Remote, 255),
+		db.Micros(q.o.Now()))
+	return q.late(ctx, message, n, update, func(c *changed) []event.New {
+		c.Status = Bounced
+		b := bounceOf("dsn", false, c.statusData)
+		if strings.HasPrefix(r.Enhanced, "4.") { // the other side gave up on a temporary failure
+			b.Type = "Transient"
+		}
+		return c.events(b)
+	})
+}
+
+// Complained takes a complaint about a delivered delivery. It reports whether
+// that changed anything.
+func (q *Queue) Complained(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
+	update := complain.With(message, n, db.Micros(q.o.Now()))
+	return q.late(ctx, message, n, update, func(c *changed) []event.New {
+		c.Status = Complained
+		return c.complaint(clean(r.Text, maxReply), clean(r.Remote, 255))
+	})
+}
+
+// late runs a conditional update that fires two events.
+func (q *Queue) late(ctx context.Context, message db.ID, n int, update db.Statement, events func(*changed) []event.New) (bool, error) {
+	about, err := q.o.Describe(ctx, message)
+	if err != nil {
+		return false, err
+	}
+	done := false
+	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		c, err := q.read(ctx, tx, update)
+		if done = c != nil; err != nil || !done {
+			return err
+		}
+		c.About, c.ID = about, message
+		c.Sequence -= 2
+		return q.record1(ctx, tx, events(c))
+	})
+	if err != nil {
+		return false, err
+	}
+	q.overruledLate(message, n)
+	return done, nil
+}
+
+// overruledLate makes what is in hand of a delivery look at its row.
+func (q *Queue) overruledLate(message db.ID, n int) {
+	q.mu.Lock()
+	q.overruling[message]++
+	q.mu.Unlock()
+	q.overruledNow(message, []int{n})
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// verdict is what is written of a delivery.
+type verdict struct {
+	Outcome
+	tried   bool // there is an attempt to record
+	expired bool
+	about   *About
+	due     time.Time
+}
+
+// Sizes of what is kept of a reply and a conversation, in octets.
+const (
+	maxReply      = 2 << 10
+	maxTranscript = 64 << 10
+)
+
+// errLost declines an outcome: the delivery was ended or taken over meanwhile.
+var errLost = errors.New("the delivery is no longer in hand")
+
+var (
+	settle = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, tenure = NULL, attempts = $6, sequence = $7,
+			code = $8, enhanced = $9, reply = $10, remote = $11, updated_at = $12
+		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
+	insertAttempt = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage,
+			code, enhanced, reply, transcript)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
+)
+
+// report takes a courier's outcome for one delivery.
+func (q *Queue) report(c *Consignment, d *Delivery, o Outcome) {
+	if o.State == Queued {
+		if d.again++; d.again <= maxAgain {
+			q.putBack(d)
+			return
+		}
+		o.State = Deferred
+	}
+	now := q.o.Now()
+	if o.StartedAt.IsZero() {
+		o.StartedAt = c.taken
+	}
+	if o.Took == 0 {
+		o.Took = max(0, now.Sub(o.StartedAt))
+	}
+	v := verdict{Outcome: o, tried: true, about: &c.Mail.About}
+	if o.State == Deferred && !now.Before(d.ExpiresAt) {
+		d.last = o
+		v.expired = true
+		v.State, v.Enhanced, v.Reply = Bounced, d.expired().Enhanced, d.expired().Reply
+	}
+	q.conclude(d, v)
+}
+
+// putBack makes a delivery the next to be taken.
+func (q *Queue) putBack(d *Delivery) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	d.carried = false
+	q.carried--
+	d.dest.ready = slices.Insert(d.dest.ready, 0, d)
+	q.start(d.dest)
+}
+
+// conclude writes a verdict, without waiting for its commit.
+func (q *Queue) conclude(d *Delivery, v verdict) {
+	switch v.State {
+	case Delivered, Bounced, Failed:
+	default:
+		v.State = Deferred
+		wait := max(retryAfter(d.Attempts+1), v.Retry)
+		v.due = q.o.Now().Add(wait)
+		if v.due.After(d.ExpiresAt) {
+			v.due = d.ExpiresAt
+		}
+	}
+	v.Reply, v.Enhanced = clean(v.Reply, maxReply), clean(v.Enhanced, 16)
+	v.Host, v.Remote, v.TLS, v.IP = clean(v.Host, 255), clean(v.Remote, 255), clean(v.TLS, 255), clean(v.IP, 64)
+	v.Transcript, v.Stage = clean(v.Transcript, maxTranscript), clean(v.Stage, 32)
+	if v.Remote == "" {
+		v.Remote = v.Host
+	}
+	q.background(func() { q.record(d, v) })
+}
+
+// background runs a write, once there is a place for it.
+func (q *Queue) background(f func()) {
+	q.work.Add(1)
+	q.slots <- struct{}{}
+	go func() {
+		defer q.work.Done()
+		defer func() { <-q.slots }()
+		f()
+	}()
+}
+
+// clean makes text from outside fit for a TEXT column of both engines.
+func clean(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+}
+
+// record commits a verdict with its attempt and its events.
+func (q *Queue) record(d *Delivery, v verdict) {
+	about, err := q.aboutOf(d, v)
+	if err == nil {
+		var job *db.Job
+		if job, err = q.verdictJob(d, v, about); err == nil {
+			err = q.write(d.Message, job)
+		}
+	}
+	switch {
+	case errors.Is(err, errLost):
+		q.o.Log.Warn("an outcome came too late: the delivery was ended or taken over meanwhile",
+			"message", d.Message, "n", d.N, "outcome", v.State, "reply", v.Reply)
+	case err != nil:
+		q.o.Log.Error("an outcome could not be written", "message", d.Message, "n", d.N,
+			"outcome", v.State, "reply", v.Reply, "error", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err == nil && v.State == Deferred {
+		q.wakeAt(v.due)
+	}
+	q.forget(d)
+}
+
+// aboutOf finds what the events say about the message.
+func (q *Queue) aboutOf(d *Delivery, v verdict) (About, error) {
+	if v.about != nil {
+		return *v.about, nil
+	}
+	if about, ok := q.mails.about(d.Message); ok {
+		return about, nil
+	}
+	var about About
+	err := q.persist(func(ctx context.Context) (err error) {
+		about, err = q.o.Describe(ctx, d.Message)
+		if fault.Is(err, fault.NotFound) { // its deliveries must still reach an end
+			about, err = About{Account: d.Account}, nil
+		}
+		return err
+	})
+	return about, err
+}
+
+func (q *Queue) verdictJob(d *Delivery, v verdict, about About) (*db.Job, error) {
+	now := q.o.Now()
+	attempts, due := d.Attempts, d.due
+	if v.tried {
+		attempts++
+	}
+	if v.State == Deferred {
+		due = v.due
+	}
+	data := statusData{
+		About: about, ID: d.Message, Recipient: d.Recipient, Status: v.State, Sequence: d.sequence,
+		Attempts: attempts, Code: v.Code, Enhanced: v.Enhanced, Reply: v.Reply, Remote: v.Remote, Via: v.Via,
+	}
+	var events []event.New
+	switch v.State {
+	case Deferred:
+		if d.state != Deferred {
+			data.NextAttempt = &due
+			events = data.events(nil)
+		}
+	case Bounced:
+		events = data.events(bounceOf(v.Stage, v.expired, data))
+	default:
+		events = data.events(nil)
+	}
+	also, err := q.prepare(events)
+	if err != nil {
+		return nil, err
+	}
+	if v.tried {
+		also = append(also, insertAttempt.With(d.Message, d.N, attempts, db.Micros(v.StartedAt), v.Took.Microseconds(),
+			string(v.State), v.Host, v.IP, v.TLS, v.Stage, v.Code, v.Enhanced, v.Reply, v.Transcript))
+	}
+	update := settle.With(d.Message, d.N, d.tenure, string(v.State), db.Micros(due), attempts, d.sequence+len(events),
+		v.Code, v.Enhanced, v.Reply, v.Remote, db.Micros(now))
+	return q.job(update, also, len(events) > 0), nil
+}
+
+// job makes an update that decides, and what follows from it.
+func (q *Queue) job(update db.Statement, also []db.Statement, events bool) *db.Job {
+	job := &db.Job{
+		Guard: func(b *db.Batch) { b.Queue(update).Else(errLost) },
+		Apply: func(b *db.Batch) {
+			for _, s := range also {
+				b.Queue(s)
+			}
+		},
+	}
+	if events {
+		job.AfterCommit = q.o.Events.Wake
+	}
+	return job
+}
