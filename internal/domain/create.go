@@ -68,7 +68,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 // claimable normalises a name and refuses those that can't belong to a
 // customer.
 func (d *Domains) claimable(name string) (string, error) {
-	name, err := address.Domain(name)
+	name, err := address.Domain(strings.TrimSpace(name))
 	if err != nil {
 		return "", err
 	}

@@ -22,8 +22,8 @@ type known[T any] struct {
 	until time.Time
 }
 
-// memo remembers look-ups. When it is full, what was not asked for since the
-// last time that it was full is dropped. The zero value is ready to use.
+// memo remembers look-ups: the latest, and of those before at most as many
+// again. The zero value is ready to use.
 type memo[K comparable, V any] struct {
 	mu      sync.RWMutex
 	fresh   map[K]V

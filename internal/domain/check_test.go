@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+func TestLifeOfADomain(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dom := w.create(w.ann, "shop.test")
+		w.expect(w.check(dom), domain.Pending, false, false)
+		if _, err := w.Owned(t.Context(), w.ann, dom.ID); !fault.Is(err, fault.Denied) {
+			t.Errorf("owned without a proof: %v", err)
+		}
+
+		w.zone.Add("_mailstead.shop.test. TXT " + `"` + record(t, dom, domain.Ownership).Value + `"`)
+		owned, err := w.VerifyOwnership(t.Context(), w.ann, dom.ID)
+		if err != nil || owned.OwnershipStatus != domain.Verified {
+			t.Fatalf("ownership %s, %v", owned.OwnershipStatus, err)
+		}
+		w.expect(owned, domain.Pending, false, false)
+		if name, err := w.Owned(t.Context(), w.ann, dom.ID); err != nil || name != "shop.test" {
+			t.Errorf("owned: %q, %v", name, err)
+		}
+
+		w.publish(dom)
+		verified := w.check(dom)
+		w.expect(verified, domain.Verified, true, true)
+		for _, r := range verified.Records {
+			if r.Status != domain.RecordVerified || r.Error != "" || r.LastCheckedAt == nil || len(r.Observed) == 0 {
+				t.Errorf("%s: %+v", r.Kind, r)
+			}
+		}
+		w.check(dom)
+		if n := w.verifiedEvents(w.ann); n != 1 {
+			t.Errorf("%d events", n)
+		}
+
+		// The MX moves away: that counts at once, the state waits a day.
+		w.zone.Set("shop.test", "MX 10 mx.elsewhere.test.", `TXT "v=spf1 include:spf.mail.service.test -all"`)
+		w.expect(w.check(dom), domain.Verified, false, true)
+		w.clock.pass(23 * time.Hour)
+		w.expect(w.check(dom), domain.Verified, false, true)
+		w.clock.pass(time.Hour)
+		w.expect(w.check(dom), domain.Degraded, false, true)
+
+		// A degraded domain sends while a DKIM key is seen.
+		for _, r := range dom.Records {
+			if r.Kind == domain.DKIM {
+				w.zone.Set(r.Name)
+			}
+		}
+		w.expect(w.check(dom), domain.Degraded, false, false)
+
+		w.withdraw(dom)
+		w.publish(dom)
+		w.expect(w.check(dom), domain.Verified, true, true)
+		if n := w.verifiedEvents(w.ann); n != 2 {
+			t.Errorf("%d events after the second entry", n)
+		}
+	})
+}
+
+func TestKeysMissingForAMoment(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dom := w.create(w.ann, "shop.test")
+		w.publish(dom)
+		w.expect(w.check(dom), domain.Verified, true, true)
+		for _, r := range dom.Records {
+			w.zone.Set(r.Name)
+		}
+		w.expect(w.check(dom), domain.Verified, false, true)
+		w.clock.pass(24 * time.Hour)
+		got := w.check(dom)
+		w.expect(got, domain.Degraded, false, false)
+		if r := record(t, got, domain.Ownership); r.Status != domain.RecordVerified || r.Error == "" {
+			t.Errorf("the ownership stays proven, with a warning: %+v", r)
+		}
+	})
+}
+
+func TestNoAnswerChangesNothing(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dom := w.create(w.ann, "shop.test")
+		w.publish(dom)
+		before := w.check(dom)
+		w.expect(before, domain.Verified, true, true)
+
+		for _, r := range dom.Records {
+			w.zone.ServFail(r.Name)
+		}
+		for range 3 {
+			w.clock.pass(24 * time.Hour)
+			w.expect(w.check(dom), domain.Verified, true, true)
+		}
+		got := w.check(dom)
+		for i, r := range got.Records {
+			if r.Status != domain.TemporaryFailure || r.Error == "" || len(r.Observed) != len(before.Records[i].Observed) {
+				t.Errorf("%s: %+v", r.Kind, r)
+			}
+		}
+		if s, err := w.Sender(t.Context(), w.ann, "shop.test"); err != nil || !s.Aligned || len(s.Signer.Keys) != 2 {
+			t.Errorf("sender %+v, %v", s, err)
+		}
+		if h, ok, err := w.Hosted(t.Context(), "shop.test"); err != nil || !ok || !h.Receives {
+			t.Errorf("hosted %+v, %t, %v", h, ok, err)
+		}
+
+		// A degraded domain does not recover by silence either.
+		for _, r := range dom.Records {
+			w.zone.Heal(r.Name)
+		}
+		w.zone.Set("shop.test")
+		w.check(dom)
+		w.clock.pass(24 * time.Hour)
+		w.expect(w.check(dom), domain.Degraded, false, true)
+		w.zone.ServFail("shop.test")
+		w.expect(w.check(dom), domain.Degraded, false, true)
+		if n := w.verifiedEvents(w.ann); n != 1 {
+			t.Errorf("%d events", n)
+		}
+	})
+}
+
+func TestTimeoutChangesNothing(t *testing.T) {
+	d := dbOf(t)
+	addr, zone := dnstest.Start(t)
+	w := &world{t: t, db: d, zone: zone, clock: &clock{t: time.Now().Truncate(time.Second)}, there: map[string]bool{}}
+	w.ann = w.account("ann")
+	resolver, err := dns.New(dns.Config{Server: addr, Timeout: 300 * time.Millisecond, Tries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Domains = w.another(resolver)
+	dom := w.create(w.ann, "shop.test")
+	w.publish(dom)
+	if dom = w.check(dom); dom.Status != domain.Verified {
+		dom = w.check(dom) // a slow machine may miss one answer
+	}
+	w.expect(dom, domain.Verified, true, true)
+	for _, r := range dom.Records {
+		zone.Drop(r.Name)
+	}
+	w.clock.pass(48 * time.Hour)
+	w.expect(w.check(dom), domain.Verified, true, true)
+}
+
+func TestOneTransitionOneEvent(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dom := w.create(w.ann, "shop.test")
+		w.publish(dom)
+		var group sync.WaitGroup
+		for range 20 {
+			group.Go(func() {
+				if _, err := w.CheckDNS(t.Context(), w.ann, dom.ID); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		w.expect(w.check(dom), domain.Verified, true, true)
+		if n := w.verifiedEvents(w.ann); n != 1 {
+			t.Errorf("%d events", n)
+		}
+	})
+}
+
+func TestTwoClaimsOneHolder(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		a, b := w.create(w.ann, "shop.test"), w.create(w.bob, "shop.test")
+		w.publish(a)
+		w.publish(b)
+		var group sync.WaitGroup
+		for range 5 {
+			for _, dom := range []domain.Domain{a, b} {
+				group.Go(func() {
+					if _, err := w.VerifyOwnership(t.Context(), dom.Account, dom.ID); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		group.Wait()
+		a, b = w.check(a), w.check(b)
+		if (a.OwnershipStatus == domain.Verified) == (b.OwnershipStatus == domain.Verified) {
+			t.Errorf("one holds the name, not %s and %s", a.OwnershipStatus, b.OwnershipStatus)
+		}
+	})
+}
+
+func TestChangeOfHands(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		ctx := t.Context()
+		a, b := w.create(w.ann, "shop.test"), w.create(w.bob, "shop.test")
+		w.publish(a)
+		w.expect(w.check(a), domain.Verified, true, true)
+
+		// Both records: the holder keeps the name, for as long as it likes.
+		ownership := "_mailstead.shop.test"
+		ofA, ofB := `TXT "`+record(t, a, domain.Ownership).Value+`"`, `TXT "`+record(t, b, domain.Ownership).Value+`"`
+		w.zone.Set(ownership, ofA, ofB)
+		for range 2 {
+			w.clock.pass(25 * time.Hour)
+			w.expect(w.check(b), domain.Pending, false, false)
+		}
+		if r := record(t, w.check(b), domain.Ownership); r.Status != domain.RecordFailed || r.Error == "" {
+			t.Errorf("the newcomer is told: %+v", r)
+		}
+
+		// None: it keeps it too.
+		w.zone.Set(ownership)
+		w.clock.pass(25 * time.Hour)
+		w.check(b)
+		w.expect(w.check(a), domain.Verified, true, true)
+
+		// The newcomer's alone, but the holder's comes back in between.
+		w.zone.Set(ownership, ofB)
+		w.check(b)
+		w.clock.pass(20 * time.Hour)
+		w.zone.Set(ownership, ofA, ofB)
+		w.check(a)
+		w.zone.Set(ownership, ofB)
+		w.clock.pass(5 * time.Hour)
+		w.expect(w.check(b), domain.Pending, false, false)
+		got := w.check(a)
+		if r := record(t, got, domain.Ownership); r.Status != domain.RecordFailed || got.OwnershipStatus != domain.Verified {
+			t.Errorf("the holder is told: %+v", r)
+		}
+
+		// A day without it.
+		if _, ok, err := w.Hosted(ctx, "shop.test"); !ok || err != nil {
+			t.Errorf("hosted: %t, %v", ok, err)
+		}
+		w.publish(b)
+		w.zone.Set(ownership, ofB)
+		w.clock.pass(24 * time.Hour)
+		w.expect(w.check(b), domain.Verified, true, true)
+		lost, err := w.Get(ctx, w.ann, a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.expect(lost, domain.Failed, false, false)
+		h, ok, err := w.Hosted(ctx, "shop.test")
+		if err != nil || !ok || h.Domain != b.ID || h.Account != w.bob {
+			t.Errorf("hosted by %+v, %t, %v", h, ok, err)
+		}
+		if _, err := w.Sender(ctx, w.ann, "shop.test"); !fault.Is(err, fault.Denied) {
+			t.Errorf("the former holder sends: %v", err)
+		}
+		if _, err := w.Owned(ctx, w.ann, a.ID); !fault.Is(err, fault.Denied) {
+			t.Errorf("the former holder owns: %v", err)
+		}
+		if _, err := w.SignerOf(ctx, a.ID); err != nil {
+			t.Errorf("what the former holder had queued can be signed: %v", err)
+		}
+		w.expect(w.check(a), domain.Failed, false, false)
+		if na, nb := w.verifiedEvents(w.ann), w.verifiedEvents(w.bob); na != 1 || nb != 1 {
+			t.Errorf("%d and %d events", na, nb)
+		}
+
+		// The same way back.
+		w.zone.Set(ownership, ofA)
+		w.check(a)
+		w.clock.pass(24 * time.Hour)
+		w.expect(w.check(a), domain.Verified, true, true)
+	})
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"time"
+)
+
+// Poll looks at what is due, once.
+func (d *Domains) Poll(ctx context.Context) (time.Duration, error) { return d.poll(ctx) }
+
+// SetAfter replaces the timer of Run.
+func (d *Domains) SetAfter(f func(time.Duration) <-chan time.Time) { d.after = f }
+
+// What reads text from the network.
+var (
+	TokensIn    = tokensIn
+	CheckMTASTS = checkMTASTS
+	CheckTLSRPT = checkTLSRPT
+	Shown       = shown
+)
