@@ -17,14 +17,13 @@ import (
 const maxNamesakes = 3
 
 var byAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-		u.bytes, u.messages, m.created_at, m.deleted_at, m.password, m.generation
+		u.bytes, u.messages, m.created_at, m.deleted_at, m.generation, m.password
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
 	WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 3`)
 
 type login struct {
 	Mailbox
-	phc        string
-	generation int64
+	phc string
 }
 
 // Authenticate finds the mailbox that signs in with its address and password.
@@ -84,17 +83,17 @@ func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, 
 }
 
 func scanLogin(r db.Row) (l login, err error) {
-	l.Mailbox, err = scan(more{r, []any{&l.phc, &l.generation}})
+	l.Mailbox, err = scan(more{r, &l.phc})
 	return l, err
 }
 
-// more scans further columns after those that the caller asks for.
+// more scans one more column after those that the caller asks for.
 type more struct {
 	db.Row
-	last []any
+	last any
 }
 
-func (r more) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.last...)...) }
+func (r more) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.last)...) }
 
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {

@@ -81,7 +81,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		return Mailbox{}, "", err
 	}
 	box := Mailbox{ID: m.db.NewID(), Account: account, Domain: n.Domain, Address: addr.String(), DisplayName: n.DisplayName,
-		Status: Active, Quota: int64(quota) << 20, CreatedAt: m.now().UTC()}
+		Status: Active, Quota: int64(quota) << 20, CreatedAt: m.now().UTC(), generation: 1}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, insertMailbox.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
 			phc, box.Quota, db.Micros(box.CreatedAt))); err != nil {

@@ -40,6 +40,8 @@ type Mailbox struct {
 	Messages    int64
 	CreatedAt   time.Time
 	DeletedAt   time.Time // zero while it lives
+
+	generation int64
 }
 
 // Options are what mailboxes work with.
@@ -100,14 +102,14 @@ func notFound() error { return fault.New(fault.NotFound, "not_found", "There is 
 
 var (
 	byID = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			u.bytes, u.messages, m.created_at, m.deleted_at
+			u.bytes, u.messages, m.created_at, m.deleted_at, m.generation
 		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1 AND m.deleted_at = 0`)
 	listLive = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			bytes, messages, created_at, deleted_at
+			bytes, messages, created_at, deleted_at, generation
 		FROM mailbox JOIN mailbox_usage ON mailbox = id
 		WHERE account = $1 AND deleted_at = 0 AND (CAST($4 AS BIGINT) = 0 OR domain = $4) AND {page}`)
 	listDeleted = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			bytes, messages, created_at, deleted_at
+			bytes, messages, created_at, deleted_at, generation
 		FROM mailbox JOIN mailbox_usage ON mailbox = id
 		WHERE account = $1 AND deleted_at > $5 AND (CAST($4 AS BIGINT) = 0 OR domain = $4) AND {page}`)
 )
@@ -116,7 +118,7 @@ func scan(r db.Row) (Mailbox, error) {
 	var m Mailbox
 	var local, key string
 	var created, deleted int64
-	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &key, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted)
+	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &key, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted, &m.generation)
 	m.Address = shown(local, key)
 	m.CreatedAt, m.DeletedAt = db.Time(created), db.Time(deleted)
 	return m, err
@@ -148,6 +150,17 @@ func (m *Mailboxes) Get(ctx context.Context, account, id db.ID) (Mailbox, error)
 	return found, err
 }
 
+// Current returns fault.Unknown when the log-in that gave box no longer counts:
+// since then the password was changed, or the mailbox suspended or deleted. A
+// door asks when signal.Credential of the mailbox was woken.
+func (m *Mailboxes) Current(ctx context.Context, box Mailbox) error {
+	now, err := m.ByID(ctx, box.ID)
+	if fault.Is(err, fault.NotFound) || err == nil && (now.generation != box.generation || now.Status != Active) {
+		return fault.New(fault.Unknown, "login_revoked", "Sign in again.")
+	}
+	return err
+}
+
 // Filter chooses mailboxes of an account.
 type Filter struct {
 	Domain  db.ID // 0 for all
@@ -164,8 +177,8 @@ func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.P
 
 // MayUse reports whether a mailbox may send as an address: its own, or one of
 // its plus-addresses.
-func MayUse(m Mailbox, a address.Address) bool {
-	own, err := address.Parse(m.Address)
+func (m *Mailboxes) MayUse(box Mailbox, a address.Address) bool {
+	own, err := address.Parse(box.Address)
 	if err != nil {
 		return false
 	}

@@ -218,7 +218,11 @@ func TestPassword(t *testing.T) {
 		if _, err := h.Authenticate(ctx, "ANN@Demo.Test", good, here); err != nil {
 			t.Fatal(err)
 		}
+		if err := h.Current(ctx, box); err != nil {
+			t.Error(err)
+		}
 		made, err := h.SetPassword(ctx, h.account, box.ID, nil)
+		wantKind(t, h.Current(ctx, box), fault.Unknown, "login_revoked")
 		if err != nil || made == "" {
 			t.Fatal(made, err)
 		}
@@ -420,11 +424,12 @@ func TestRoom(t *testing.T) {
 }
 
 func TestMayUse(t *testing.T) {
+	m := mailbox.Open(mailbox.Options{})
 	box := mailbox.Mailbox{Address: "Ann@demo.test"}
 	for a, want := range map[string]bool{
 		"ann@demo.test": true, "ann+shop@DEMO.test": true, "anne@demo.test": false, "ann@demo.example": false, "+ann@demo.test": false,
 	} {
-		if got := mailbox.MayUse(box, addr(t, a)); got != want {
+		if got := m.MayUse(box, addr(t, a)); got != want {
 			t.Errorf("%s: %v", a, got)
 		}
 	}
