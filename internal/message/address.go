@@ -104,7 +104,7 @@ func (p *addressParser) item() addressKind {
 			p.pos++
 			continue
 		case c == ',' || c == ';':
-			return p.bare(at, gap)
+			return p.noAngle(at, gap)
 		case c == '(':
 			p.name = p.comment(p.name)
 			space = true
@@ -135,11 +135,21 @@ func (p *addressParser) item() addressKind {
 			p.pos++
 		}
 	}
+	return p.noAngle(at, gap)
+}
+
+// noAngle ends an address without angle brackets: its name may be a comment.
+// Several words without "@" are a name that has lost its address.
+func (p *addressParser) noAngle(at, gap int) addressKind {
+	if at < 0 && bytes.IndexByte(p.words, ' ') > 0 {
+		p.name = append(p.name[:0], p.words...)
+		return anAddress
+	}
 	return p.bare(at, gap)
 }
 
 // bare ends an address that is in words, with its "@" at this place after a
-// gap. Without angle brackets, its name may be a comment.
+// gap.
 func (p *addressParser) bare(at, gap int) addressKind {
 	if at < 0 {
 		p.local = p.words

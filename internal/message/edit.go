@@ -71,7 +71,7 @@ func Missing(h Header, date time.Time, messageID string) []byte {
 	if _, ok := h.First("Date"); !ok {
 		add = append(add, "Date: "+date.Format(DateFormat)+"\r\n"...)
 	}
-	if h.MessageID() == "" {
+	if _, ok := h.First("Message-ID"); !ok {
 		add = append(add, "Message-ID: "+inField(messageID)+"\r\n"...)
 	}
 	return add

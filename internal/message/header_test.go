@@ -117,13 +117,13 @@ func TestParseAddresses(t *testing.T) {
 		{`"a b"@c, "x@y"@z`, []a{{"", "a b", "c"}, {"", "x@y", "z"}}},
 		{"a @ b . c", []a{{"", "a", "b.c"}}},
 		{"a@[192.0.2.1]", []a{{"", "a", "[192.0.2.1]"}}},
-		{"just a name", []a{{"", "just a name", ""}}},
+		{"just a name", []a{{"just a name", "", ""}}},
 		{"A <a@b", []a{{"A", "a", "b"}}},
 		{"A <a@b> junk, c@d", []a{{"A", "a", "b"}, {"", "c", "d"}}},
 		{"a@b; c@d", []a{{"", "a", "b"}, {"", "c", "d"}}},
 		{"A <>, c@d", []a{{"A", "", ""}, {"", "c", "d"}}},
 		{"a@b\r\n , c@d", []a{{"", "a", "b"}, {"", "c", "d"}}},
-		{`"unclosed <a@b>, c@d`, []a{{"", "unclosed <a@b>, c@d", ""}}},
+		{`"unclosed <a@b>, c@d`, []a{{"unclosed <a@b>, c@d", "", ""}}},
 		{"a(x)@b(y)", []a{{"y", "a", "b"}}},
 	} {
 		if got := message.ParseAddresses([]byte(c.in)); !reflect.DeepEqual(got, c.want) {
