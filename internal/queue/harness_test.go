@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// clock is a clock that stands until it is moved.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// courier answers as a func says. A nil slice from it means trouble with the
+// whole destination.
+type courier struct {
+	parallel int
+	answer   func(ctx context.Context, c *queue.Consignment) []queue.Outcome
+}
+
+func (c *courier) Runs(int) int { return c.parallel }
+
+func (c *courier) Carry(ctx context.Context, r *queue.Run) {
+	for {
+		got := r.Next()
+		if got == nil {
+			return
+		}
+		answers := c.answer(ctx, got)
+		if answers == nil {
+			r.Trouble(got, queue.Outcome{Reply: "connection refused", Host: "mx." + r.Destination(), Stage: "connect"})
+			return
+		}
+		r.Done(got, answers...)
+	}
+}
+
+var (
+	delivered = queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "ok", Host: "mx.test", Stage: "final"}
+	deferred  = queue.Outcome{State: queue.Deferred, Code: 451, Enhanced: "4.7.1", Reply: "greylisted", Host: "mx.test", Stage: "rcpt"}
+	bounced   = queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: "5.1.1", Reply: "no such user", Host: "mx.test", Stage: "rcpt"}
+)
+
+// house is a queue with what it needs.
+type house struct {
+	t       testing.TB
+	db      *db.DB
+	node    *db.Node
+	clock   *clock
+	hub     *signal.Hub
+	queue   *queue.Queue
+	account db.ID
+	settled chan db.ID
+
+	mu       sync.Mutex
+	prepared map[db.ID]int
+	denied   map[db.ID]error
+	stop     context.CancelFunc
+	ended    chan error
+}
+
+func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Courier, set ...func(*queue.Options)) *house {
+	h := &house{t: t, db: d, node: n, hub: &signal.Hub{}, account: d.NewID(),
+		clock:   &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		settled: make(chan db.ID, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
+	o := queue.Options{
+		DB: d, Node: n, Hub: h.hub, Now: h.clock.Now, Key: testKey(t),
+		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Events:   &event.Log{DB: d, Node: n, Hub: h.hub, Now: h.clock.Now},
+		Prepare:  h.prepare,
+		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return h.about(id), nil },
+		Choose:   func(context.Context, string) (queue.Courier, error) { return c, nil },
+	}
+	for _, f := range set {
+		f(&o)
+	}
+	h.queue = queue.New(o)
+	h.queue.OnSettled(func(d *queue.Delivery) { h.settled <- d.Message })
+	return h
+}
+
+func testKey(t testing.TB) *secret.Key {
+	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func eachHouse(t *testing.T, c queue.Courier, f func(t *testing.T, h *house), set ...func(*queue.Options)) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		f(t, newHouse(t, d, n, c, set...))
+	})
+}
+
+func (h *house) about(id db.ID) queue.About {
+	return queue.About{Account: h.account, MessageID: "<" + id.String() + "@from.test>", ThreadID: "thread",
+		Metadata: json.RawMessage(`{"order":7}`)}
+}
+
+func (h *house) prepare(_ context.Context, id db.ID) (*queue.Mail, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prepared[id]++
+	if err := h.denied[id]; err != nil {
+		return nil, err
+	}
+	return &queue.Mail{
+		About: h.about(id), ID: id, ReturnDomain: "from.test", Size: 3,
+		Body: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("a\r\n")), nil },
+	}, nil
+}
+
+// run starts the queue; it ends with the test.
+func (h *house) run() *house {
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop, h.ended = cancel, make(chan error, 1)
+	go func() { h.ended <- h.queue.Run(ctx) }()
+	h.t.Cleanup(h.end)
+	return h
+}
+
+func (h *house) end() {
+	h.stop()
+	if err := <-h.ended; err != nil {
+		h.t.Errorf("the queue ended with %v", err)
+	}
+	h.ended <- nil
+}
+
+// to makes recipients of addresses.
+func to(addresses ...string) (rcpts []queue.Recipient) {
+	for _, a := range addresses {
+		_, domain, _ := strings.Cut(a, "@")
+		rcpts = append(rcpts, queue.Recipient{Address: a, Kind: "to", Destination: domain})
+	}
+	return rcpts
+}
+
+func (h *house) message() queue.Message {
+	id := h.db.NewID()
+	return queue.Message{ID: id, About: h.about(id), ExpiresAt: h.clock.Now().Add(72 * time.Hour)}
+}
+
+func (h *house) accept(m queue.Message, rcpts []queue.Recipient) db.ID {
+	h.t.Helper()
+	if err := h.try(m, rcpts); err != nil {
+		h.t.Fatal(err)
+	}
+	return m.ID
+}
+
+func (h *house) try(m queue.Message, rcpts []queue.Recipient) error {
+	p := h.queue.Plan(m, rcpts)
+	err := h.db.Write(context.Background(), m.Account, &db.Job{Apply: p.Queue, AfterCommit: p.Committed})
+	if err != nil {
+		p.Abandon()
+	}
+	return err
+}
+
+func (h *house) send(addresses ...string) db.ID {
+	h.t.Helper()
+	return h.accept(h.message(), to(addresses...))
+}
+
+// await waits until so many deliveries have left the memory.
+func (h *house) await(n int) {
+	h.t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for range n {
+		select {
+		case <-h.settled:
+		case <-limit.C:
+			h.t.Fatalf("waited in vain for %d deliveries; %+v", n, h.queue.Stats())
+		}
+	}
+}
+
+// later moves the clock and has the queue look.
+func (h *house) later(d time.Duration) {
+	h.clock.add(d)
+	h.hub.Wake(signal.Key{Kind: signal.Queue})
+}
+
+func (h *house) states(message db.ID) string {
+	h.t.Helper()
+	all, err := h.queue.Deliveries(context.Background(), message)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var s []string
+	for _, r := range all {
+		s = append(s, string(r.State))
+	}
+	return strings.Join(s, " ")
+}
+
+func (h *house) wantStates(message db.ID, want string) {
+	h.t.Helper()
+	if got := h.states(message); got != want {
+		h.t.Errorf("states %q, want %q", got, want)
+	}
+}
+
+var eventsOf = db.SQL(`SELECT kind, data FROM event WHERE message = $1 ORDER BY id`)
+
+// events lists a message's events, as "kind sequence status-or-type".
+func (h *house) events(message db.ID) string {
+	h.t.Helper()
+	var s []string
+	err := h.db.Each(context.Background(), eventsOf.With(message), func(r db.Row) error {
+		var kind, data string
+		if err := r.Scan(&kind, &data); err != nil {
+			return err
+		}
+		var e struct {
+			ID, Status, Type, Recipient string
+			MessageID                   string `json:"message_id"`
+			ThreadID                    string `json:"thread_id"`
+			Metadata                    map[string]int
+			Sequence                    int
+		}
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			return err
+		}
+		if e.ID != message.String() || e.MessageID != h.about(message).MessageID || e.ThreadID != "thread" ||
+			e.Metadata["order"] != 7 || e.Recipient == "" {
+			return errors.New("the event lacks what all have: " + data)
+		}
+		s = append(s, strings.TrimSpace(fmt.Sprintf("%s %d %s%s", kind, e.Sequence, e.Status, e.Type)))
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strings.Join(s, ", ")
+}
+
+func (h *house) wantEvents(message db.ID, want string) {
+	h.t.Helper()
+	if got := h.events(message); got != want {
+		h.t.Errorf("events:\n got %s\nwant %s", got, want)
+	}
+}
