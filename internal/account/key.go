@@ -140,6 +140,26 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key,
 	return k, token, err
 }
 
+// Delegate makes a key by the power of another, which can't give what it
+// doesn't have.
+func (a *Accounts) Delegate(ctx context.Context, p Principal, n NewKey) (Key, string, error) {
+	if len(n.Scopes) == 0 {
+		n.Scopes = p.Scopes
+	}
+	for _, s := range n.Scopes {
+		if slices.Contains(Scopes(), s) && !p.Can(s) {
+			return Key{}, "", fault.New(fault.Denied, "scope_exceeded", "This API key can't give a scope that it lacks itself.")
+		}
+	}
+	if p.Domain != "" && n.Domain == "" {
+		n.Domain = p.Domain
+	}
+	if name, err := address.Domain(n.Domain); p.Domain != "" && (err != nil || name != p.Domain) {
+		return Key{}, "", fault.New(fault.Denied, "domain_exceeded", "This API key can make keys for its own domain only.")
+	}
+	return a.CreateKey(ctx, p.Account, n)
+}
+
 // Keys lists an account's keys, newest first.
 func (a *Accounts) Keys(ctx context.Context, account db.ID, page db.Page) ([]Key, bool, error) {
 	return db.ReadPage(ctx, a.db, listKeys, page, scanKey, account)

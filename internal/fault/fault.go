@@ -9,6 +9,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -93,6 +94,22 @@ type Fields []Field
 // Add notes a fault of one field.
 func (f *Fields) Add(field, code, format string, args ...any) {
 	*f = append(*f, Field{Field: field, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// Merge adds what another check found, but for fields that have a fault
+// already. An error of another kind than Invalid is returned.
+func (f *Fields) Merge(err error) error {
+	var e *Error
+	if err == nil || !errors.As(err, &e) || e.Kind != Invalid {
+		return err
+	}
+	known := len(*f)
+	for _, field := range e.Fields {
+		if !slices.ContainsFunc((*f)[:known], func(k Field) bool { return k.Field == field.Field }) {
+			*f = append(*f, field)
+		}
+	}
+	return nil
 }
 
 // Err returns nil when nothing was noted, else an Invalid error with all fields.

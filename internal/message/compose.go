@@ -28,7 +28,7 @@ type Composed struct {
 // A draft that breaks a rule is refused, before anything is written, with an
 // error of kind Invalid. Other errors are those of w and of the attachments.
 func Compose(w io.Writer, d *Draft) (Composed, error) {
-	if err := d.check(); err != nil {
+	if err := d.Check(); err != nil {
 		return Composed{}, err
 	}
 	c := composer{w: w, d: d, boundary: d.Boundary}

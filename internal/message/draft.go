@@ -69,9 +69,9 @@ func ownField(name string) bool {
 		len(name) >= 4 && strings.EqualFold(name[:4], "arc-")
 }
 
-// check returns all that is wrong with the draft, as an Invalid error whose
+// Check returns all that is wrong with the draft, as an Invalid error whose
 // fields are called as in the API. It repeats no value.
-func (d *Draft) check() error {
+func (d *Draft) Check() error {
 	var bad fault.Fields
 	header := func(field, value string) {
 		if strings.ContainsAny(value, "\r\n\x00") {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/alecthomas/kong"
+)
+
+// settings is a TOML file whose keys are the names of flags, with - or _.
+// Flags and environment variables win over it.
+type settings map[string]any
+
+func readSettings(r io.Reader) (kong.Resolver, error) {
+	s := settings{}
+	if _, err := toml.NewDecoder(r).Decode(&s); err != nil {
+		return nil, fmt.Errorf("the configuration file: %w", err)
+	}
+	for key, value := range s {
+		delete(s, key)
+		s[strings.ReplaceAll(key, "_", "-")] = value
+	}
+	return s, nil
+}
+
+// Validate refuses keys that no command knows, so that a typing error is not
+// a setting silently left at its default.
+func (s settings) Validate(app *kong.Application) error {
+	var known []string
+	var walk func(*kong.Node)
+	walk = func(n *kong.Node) {
+		for _, f := range n.Flags {
+			known = append(known, f.Name)
+		}
+		for _, child := range n.Children {
+			walk(child)
+		}
+	}
+	walk(app.Node)
+	for key := range s {
+		if !slices.Contains(known, key) {
+			return fmt.Errorf("the configuration file has a setting %q that does not exist", key)
+		}
+	}
+	return nil
+}
+
+// Resolve gives kong a flag's value from the file.
+func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	value, ok := s[flag.Name]
+	if !ok || flag.Name == "config" {
+		return nil, nil
+	}
+	if list, ok := value.([]any); ok {
+		texts := make([]string, len(list))
+		for i, v := range list {
+			texts[i] = fmt.Sprint(v)
+		}
+		return strings.Join(texts, ","), nil
+	}
+	return fmt.Sprint(value), nil
+}

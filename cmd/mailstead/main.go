@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mailstead hosts e-mail for people's own domains and sends e-mail
+// for their applications.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the build.
+var version = "development"
+
+type commands struct {
+	Dev     devCommand     `cmd:"" help:"Start everything on this machine, to try it and to develop against."`
+	Serve   serveCommand   `cmd:"" help:"Run the service."`
+	Account accountCommand `cmd:"" help:"Accounts of the service's customers."`
+	Key     keyCommand     `cmd:"" help:"API keys."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// devData is where `mailstead dev` keeps its things: a folder of the user's.
+func devData() string {
+	if dir, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(dir, "mailstead-dev")
+	}
+	return filepath.Join(os.TempDir(), "mailstead-dev")
+}
+
+type versionCommand struct{}
+
+func (versionCommand) Run() error {
+	_, err := fmt.Println("mailstead", version)
+	return err
+}
+
+func main() {
+	parser := kong.Must(&commands{},
+		kong.Name("mailstead"),
+		kong.Description("E-mail for your own domains: mailboxes and a sending API in one program."),
+		kong.DefaultEnvars("MAILSTEAD"),
+		kong.Configuration(readSettings),
+		kong.Vars{"dev_data": devData()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	ctx, err := parser.Parse(os.Args[1:])
+	if err == nil {
+		err = ctx.Run()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "mailstead: %v\n", err)
+		os.Exit(1)
+	}
+}

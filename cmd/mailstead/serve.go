@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+type serveCommand struct {
+	Config kong.ConfigFlag `help:"TOML file with any of these settings." placeholder:"FILE"`
+	server.Config
+}
+
+func (c *serveCommand) Run() error {
+	s, err := start(&c.Config)
+	if err != nil {
+		return err
+	}
+	return s.untilStopped()
+}
+
+// running is a server together with the signals that end it.
+type running struct {
+	*server.Server
+	stop   context.Context
+	cancel context.CancelFunc
+}
+
+func start(c *server.Config) (*running, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	s, err := server.Start(stop, *c, log)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &running{Server: s, stop: stop, cancel: cancel}, nil
+}
+
+// untilStopped waits for SIGTERM or SIGINT, then drains; a second signal ends
+// the process at once.
+func (r *running) untilStopped() error {
+	select {
+	case <-r.stop.Done():
+	case err := <-r.Failed():
+		r.cancel()
+		return err
+	}
+	r.cancel()
+	return r.Shutdown()
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"bufio"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// A send may carry 34 MB of base64 in its attachments. Decoded as ordinary
+// JSON each such string would stand in memory several times over. So the body
+// is read through an extractor first: it passes everything on as it is but
+// the content of attachments, which it decodes into a sink as it comes and
+// replaces by a number. What is left is small and goes to the JSON decoder,
+// which judges it strictly; the extractor only needs to find its way.
+
+// extractor reads a JSON text once.
+type extractor struct {
+	in    *bufio.Reader
+	out   []byte
+	limit int // of out, in bytes
+	// sink takes the decoded content of the next attachment.
+	sink func() io.Writer
+	// path is what leads to the value being read: the name of an object's
+	// member, or "" for an array's element.
+	path  []string
+	found int
+	faults
+}
+
+// faults are attachments whose content is not base64, by their place.
+type faults []string
+
+const (
+	maxDepth = 64
+	maxRest  = 24 << 20 // a text and an html of 10 MB, and the small fields
+	maxKey   = 4 << 10
+)
+
+// extract returns the JSON text of r with each attachments[].content replaced
+// by its number, having written the decoded contents to sinks. Contents that
+// are no base64 are told all together, as a fault.Invalid.
+func extract(r io.Reader, sink func() io.Writer) ([]byte, error) {
+	x := &extractor{in: bufio.NewReaderSize(r, 32<<10), limit: maxRest, sink: sink}
+	err := x.value()
+	if err == nil {
+		// What follows the value is for the decoder to refuse.
+		err = x.copySpace()
+		if b, rest := x.in.ReadByte(); err == nil && rest == nil {
+			err = x.put(b)
+		}
+	}
+	if err == io.EOF {
+		err = badJSON("The JSON ends too early.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var bad fault.Fields
+	for _, at := range x.faults {
+		bad.Add(at, "invalid_base64", "The content must be base64 (RFC 4648 section 4).")
+	}
+	return x.out, bad.Err()
+}
+
+func badJSON(format string, args ...any) error {
+	return fault.New(fault.Invalid, "invalid_json", format, args...)
+}
+
+func (x *extractor) put(b byte) error {
+	if len(x.out) >= x.limit {
+		return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.limit)
+	}
+	x.out = append(x.out, b)
+	return nil
+}
+
+// copySpace passes white space on.
+func (x *extractor) copySpace() error {
+	for {
+		b, err := x.in.ReadByte()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		switch b {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return x.in.UnreadByte()
+		}
+		if err := x.put(b); err != nil {
+			return err
+		}
+	}
+}
+
+// next passes white space on and returns the byte after it, unread.
+func (x *extractor) next() (byte, error) {
+	if err := x.copySpace(); err != nil {
+		return 0, err
+	}
+	b, err := x.in.Peek(1)
+	if err != nil {
+		return 0, err
+	}
+	return b[0], nil
+}
+
+func (x *extractor) value() error {
+	b, err := x.next()
+	if err != nil {
+		return err
+	}
+	switch b {
+	case '{':
+		return x.object()
+	case '[':
+		return x.array()
+	case '"':
+		if at := x.path; len(at) >= 3 && at[len(at)-1] == "content" && at[len(at)-2] == "" && at[len(at)-3] == "attachments" {
+			return x.content()
+		}
+		_, err := x.text(false)
+		return err
+	}
+	return x.literal()
+}
+
+// literal passes a number, true, false, null, or whatever is not JSON, on.
+func (x *extractor) literal() error {
+	for n := 0; ; n++ {
+		b, err := x.in.ReadByte()
+		if err == io.EOF && n > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch b {
+		case ',', ']', '}', ' ', '\t', '\r', '\n':
+			if n == 0 {
+				return badJSON("A value is missing.")
+			}
+			return x.in.UnreadByte()
+		}
+		if n > 400 {
+			return badJSON("A number is too long.")
+		}
+		if err := x.put(b); err != nil {
+			return err
+		}
+	}
+}
+
+func (x *extractor) enter(name string) error {
+	if len(x.path) >= maxDepth {
+		return badJSON("The JSON is nested more than %d levels deep.", maxDepth)
+	}
+	x.path = append(x.path, name)
+	return nil
+}
+
+func (x *extractor) leave() { x.path = x.path[:len(x.path)-1] }
+
+func (x *extractor) object() error {
+	return x.list('}', func() error {
+		if b, err := x.next(); err != nil {
+			return err
+		} else if b != '"' {
+			return badJSON("The name of a member is missing.")
+		}
+		name, err := x.text(true)
+		if err != nil {
+			return err
+		}
+		if b, err := x.next(); err != nil {
+			return err
+		} else if b != ':' {
+			return badJSON("A colon is missing.")
+		}
+		if err := x.copyByte(); err != nil {
+			return err
+		}
+		if err := x.enter(name); err != nil {
+			return err
+		}
+		defer x.leave()
+		return x.value()
+	})
+}
+
+func (x *extractor) array() error {
+	if err := x.enter(""); err != nil {
+		return err
+	}
+	defer x.leave()
+	return x.list(']', x.value)
+}
+
+func (x *extractor) copyByte() error {
+	b, err := x.in.ReadByte()
+	if err != nil {
+		return err
+	}
+	return x.put(b)
+}
+
+// list passes on what stands between brackets.
+func (x *extractor) list(end byte, element func() error) error {
+	if err := x.copyByte(); err != nil {
+		return err
+	}
+	if b, err := x.next(); err != nil {
+		return err
+	} else if b == end {
+		return x.copyByte()
+	}
+	for {
+		if err := element(); err != nil {
+			return err
+		}
+		b, err := x.next()
+		if err != nil {
+			return err
+		}
+		if b != ',' && b != end {
+			return badJSON("A comma or closing bracket is missing.")
+		}
+		if err := x.copyByte(); err != nil {
+			return err
+		}
+		if b == end {
+			return nil
+		}
+	}
+}
+
+// text passes a string on as it is. For a name it also returns its text, with
+// plain escapes resolved, so that "att\u0061chments" is what it is to others.
+func (x *extractor) text(name bool) (string, error) {
+	start := len(x.out)
+	for n := 0; ; n++ {
+		b, err := x.in.ReadByte()
+		if err != nil {
+			return "", err
+		}
+		if err := x.put(b); err != nil {
+			return "", err
+		}
+		switch {
+		case b == '\\':
+			if err := x.copyByte(); err != nil {
+				return "", err
+			}
+		case b == '"' && n > 0:
+			if !name {
+				return "", nil
+			}
+			if len(x.out)-start > maxKey {
+				return "", badJSON("The name of a member is too long.")
+			}
+			return unquote(x.out[start:]), nil
+		}
+	}
+}
+
+func unquote(quoted []byte) string {
+	text, err := strconv.Unquote(string(quoted))
+	if err != nil {
+		return "" // the decoder will judge it
+	}
+	return text
+}
+
+// content decodes the string that follows into the next sink.
+func (x *extractor) content() error {
+	if _, err := x.in.Discard(1); err != nil { // the opening quote
+		return err
+	}
+	s := &stringReader{in: x.in}
+	_, err := io.Copy(x.sink(), base64.NewDecoder(base64.StdEncoding, s))
+	var corrupt base64.CorruptInputError
+	if errors.As(err, &corrupt) || errors.Is(err, io.ErrUnexpectedEOF) && s.done {
+		x.faults = append(x.faults, fmt.Sprintf("attachments[%d].content", x.found))
+		_, err = io.Copy(io.Discard, s)
+	}
+	if err != nil {
+		return err
+	}
+	if !s.done {
+		return io.EOF
+	}
+	for _, b := range strconv.AppendInt(nil, int64(x.found), 10) {
+		if err := x.put(b); err != nil {
+			return err
+		}
+	}
+	x.found++
+	return nil
+}
+
+// stringReader reads the text of a JSON string up to its closing quote.
+type stringReader struct {
+	in   *bufio.Reader
+	done bool
+}
+
+func (s *stringReader) Read(p []byte) (n int, err error) {
+	if s.done {
+		return 0, io.EOF
+	}
+	for n < len(p) {
+		chunk, err := s.in.Peek(max(1, min(len(p)-n, s.in.Buffered())))
+		if len(chunk) == 0 {
+			if n > 0 {
+				return n, nil
+			}
+			return 0, errEnd(err)
+		}
+		plain := 0
+		for plain < len(chunk) && chunk[plain] != '"' && chunk[plain] != '\\' {
+			plain++
+		}
+		n += copy(p[n:], chunk[:plain])
+		stopped := plain < len(chunk)
+		quote := stopped && chunk[plain] == '"'
+		if _, err := s.in.Discard(plain); err != nil {
+			return n, err
+		}
+		if !stopped {
+			continue
+		}
+		if quote {
+			s.done = true
+			if _, err := s.in.Discard(1); err != nil {
+				return n, err
+			}
+			if n == 0 {
+				return 0, io.EOF
+			}
+			return n, nil
+		}
+		b, err := s.escape()
+		if err != nil {
+			return n, err
+		}
+		p[n] = b
+		n++
+	}
+	return n, nil
+}
+
+func errEnd(err error) error {
+	if err == io.EOF {
+		return badJSON("The JSON ends too early.")
+	}
+	return err
+}
+
+// escape reads an escape. Of those base64 has use for \/ \n \r, and for a
+// character written as \u00XX; any other becomes one that base64 refuses.
+func (s *stringReader) escape() (byte, error) {
+	var two [2]byte
+	if _, err := io.ReadFull(s.in, two[:]); err != nil {
+		return 0, errEnd(io.EOF)
+	}
+	switch two[1] {
+	case '/':
+		return '/', nil
+	case 'n', 'r':
+		return '\n', nil
+	case 'u':
+		var hex [4]byte
+		if _, err := io.ReadFull(s.in, hex[:]); err != nil {
+			return 0, errEnd(io.EOF)
+		}
+		if v, err := strconv.ParseUint(string(hex[:]), 16, 16); err == nil && v < 0x80 {
+			return byte(v), nil
+		}
+	}
+	return 0xff, nil
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package outbound takes mail that an account sends: through the API, or
+// submitted by a mailbox over SMTP. It checks every rule, makes the message,
+// and commits it together with its deliveries; only then is it accepted.
+package outbound
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// Outbox accepts messages and shows what became of them.
+type Outbox struct {
+	DB        *db.DB
+	Blobs     *blob.Store
+	Queue     *queue.Queue
+	Domains   *domain.Domains
+	Mailboxes *mailbox.Mailboxes
+	Key       *secret.Key
+	Host      string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
+	Now       func() time.Time
+}
+
+// How long delivery is tried (RFC 5321 §4.5.4.1 wants 4–5 days at least for
+// mail of people; an application would rather know).
+const (
+	ExpiryAPI        = 72 * time.Hour
+	ExpirySubmission = 5 * 24 * time.Hour
+)
+
+// row is an outbound message as stored.
+type row struct {
+	id, account, domain, mailbox, blob db.ID
+	sender, returnsTo                  string
+	from, subject, messageID, thread   string
+	metadata                           string
+	utf8, eightBit                     bool
+	size                               int64
+	expires, created                   time.Time
+}
+
+var (
+	insertMessage = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`)
+	messageByID = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at FROM outbound_message WHERE id = $1`)
+	messagesOf = db.Paged(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at FROM outbound_message WHERE account = $1 AND {page}`)
+)
+
+func (r *row) insert() db.Statement {
+	return insertMessage.With(r.id, r.account, r.domain, r.mailbox, r.sender, r.returnsTo, r.from, r.subject, r.messageID,
+		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created))
+}
+
+func scanMessage(r db.Row) (*row, error) {
+	m := &row{}
+	var expires, created int64
+	err := r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnsTo, &m.from, &m.subject, &m.messageID,
+		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, &expires, &created)
+	m.expires, m.created = db.Time(expires), db.Time(created)
+	return m, err
+}
+
+// Message is an outbound message as its account sees it.
+type Message struct {
+	ID         db.ID
+	Mailbox    db.ID // that submitted it; 0 for the API
+	From       string
+	Subject    string
+	MessageID  string
+	ThreadID   string
+	Metadata   json.RawMessage
+	Size       int64
+	Status     queue.State
+	Deliveries []queue.Record
+	CreatedAt  time.Time
+}
+
+// Get returns a message of an account with its deliveries, or fault.NotFound.
+func (o *Outbox) Get(ctx context.Context, account, id db.ID) (Message, error) {
+	found, err := db.All(ctx, o.DB, messageByID.With(id), scanMessage)
+	if err != nil {
+		return Message{}, err
+	}
+	if len(found) == 0 || found[0].account != account {
+		return Message{}, fault.New(fault.NotFound, "not_found", "There is no message with this id.")
+	}
+	return o.show(ctx, found[0])
+}
+
+// List returns an account's messages, newest first, with their deliveries.
+func (o *Outbox) List(ctx context.Context, account db.ID, page db.Page) ([]Message, bool, error) {
+	rows, more, err := db.ReadPage(ctx, o.DB, messagesOf, page, scanMessage, account)
+	if err != nil {
+		return nil, false, err
+	}
+	list := make([]Message, len(rows))
+	for i, r := range rows {
+		if list[i], err = o.show(ctx, r); err != nil {
+			return nil, false, err
+		}
+	}
+	return list, more, nil
+}
+
+func (o *Outbox) show(ctx context.Context, r *row) (Message, error) {
+	deliveries, err := o.Queue.Deliveries(ctx, r.id)
+	states := make([]queue.State, len(deliveries))
+	for i, d := range deliveries {
+		states[i] = d.State
+	}
+	return Message{
+		Status: queue.Status(states),
+		ID:     r.id, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
+		Metadata: json.RawMessage(r.metadata), Size: r.size, Deliveries: deliveries, CreatedAt: r.created,
+	}, err
+}
+
+// Attempts returns the tries of a message's deliveries, each with its SMTP
+// conversation, or fault.NotFound.
+func (o *Outbox) Attempts(ctx context.Context, account, id db.ID) ([]queue.Attempt, error) {
+	if _, err := o.Get(ctx, account, id); err != nil {
+		return nil, err
+	}
+	return o.Queue.Attempts(ctx, id)
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// Describe tells the queue what events say about a message.
+func (o *Outbox) Describe(ctx context.Context, id db.ID) (queue.About, error) {
+	r, err := o.load(ctx, id)
+	if err != nil {
+		return queue.About{}, err
+	}
+	return r.about(), nil
+}
+
+func (o *Outbox) load(ctx context.Context, id db.ID) (*row, error) {
+	found, err := db.All(ctx, o.DB, messageByID.With(id), scanMessage)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fault.New(fault.NotFound, "message_gone", "The message is no longer there.")
+	}
+	return found[0], nil
+}
+
+// Prepare loads a message for the queue and signs it, once for all its
+// deliveries in hand.
+func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
+	r, err := o.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	sender, err := o.Domains.SignerOf(ctx, r.domain)
+	if err != nil {
+		return nil, err
+	}
+	b, err := o.Blobs.Load(ctx, r.blob)
+	if err != nil {
+		return nil, err
+	}
+	head, err := sign(ctx, sender.Signer, b)
+	if err != nil {
+		return nil, err
+	}
+	m := &queue.Mail{
+		About: r.about(), ID: r.id, Domain: sender.Name, ReturnDomain: r.returnsTo, Sender: r.sender,
+		Head: head, Body: opener(b), Size: int64(len(head)) + r.size, UTF8: r.utf8, EightBit: r.eightBit,
+	}
+	if r.mailbox == 0 {
+		// Bounces of API mail become events: the header is all they need.
+		m.Notify, m.Ret = smtpclient.NotifyFailure, "HDRS"
+	}
+	return m, nil
+}
+
+func sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]byte, error) {
+	var head []byte
+	var err error
+	if whole, inRow := b.Bytes(); inRow {
+		head, err = s.Sign(whole)
+	} else {
+		var r *blob.Reader
+		if r, err = b.Open(ctx); err != nil {
+			return nil, err
+		}
+		defer r.Close() //nolint:errcheck // only read
+		head, err = s.SignReader(r.All())
+	}
+	if errors.Is(err, mailauth.ErrNoFrom) || errors.Is(err, mailauth.ErrHeaderTooBig) {
+		return nil, fault.Wrap(err, fault.Denied, "cannot_sign", "The message can't be signed.")
+	}
+	return head, err
+}
+
+func opener(b *blob.Blob) func(context.Context) (io.ReadCloser, error) {
+	return func(ctx context.Context) (io.ReadCloser, error) {
+		r, err := b.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return readCloser{r.All(), r}, nil
+	}
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}

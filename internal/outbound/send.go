@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// Limits of a send (interface specification, sections 4 and 8).
+const (
+	MaxRecipients      = 50 // in to, cc and bcc together, each address once
+	MaxAttachments     = 10
+	MaxAttachmentBytes = 25 << 20 // decoded, together
+
+	maxHeaders     = 50
+	maxHeaderBytes = 16 << 10 // names and values together
+	maxMetadata    = 16 << 10
+	maxSubject     = 2000
+	maxThreadID    = 255
+	maxText        = 10 << 20 // text and html each
+)
+
+// Send is a request to send mail, with the names and rules of the interface
+// specification, section 2.
+type Send struct {
+	FromEmail   string
+	FromName    string
+	To, Cc, Bcc []string
+	ReplyTo     string
+	Subject     string
+	Text, HTML  string
+	Attachments []Attachment
+	Headers     map[string]string
+	Metadata    json.RawMessage // a JSON object, or nil
+	ThreadID    string
+	InReplyTo   string // a Message-ID, with or without angle brackets
+}
+
+// Attachment is a file of a send, its content decoded.
+type Attachment struct {
+	Filename    string
+	ContentType string
+	ContentID   string
+	Disposition string // attachment, inline, or empty
+	Size        int64
+	Open        func() (io.ReadCloser, error)
+}
+
+// recipient is one address that the mail goes to.
+type recipient struct {
+	address.Address
+	kind string // to, cc, bcc
+}
+
+// letter is a send that keeps all rules but those that need the database.
+type letter struct {
+	from       address.Address
+	draft      message.Draft
+	recipients []recipient
+	metadata   string
+	threadID   string
+}
+
+// read checks every rule of a send and returns all that is broken at once.
+func (s *Send) read() (*letter, error) {
+	var bad fault.Fields
+	l := &letter{metadata: "{}", threadID: s.ThreadID}
+	l.readFrom(s, &bad)
+	l.readRecipients(s, &bad)
+	l.readBody(s, &bad)
+	l.readAttachments(s, &bad)
+	l.readHeaders(s, &bad)
+	l.readMetadata(s, &bad)
+	if s.ThreadID != "" && !printable(s.ThreadID, maxThreadID) {
+		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
+	}
+	if s.InReplyTo != "" {
+		l.draft.InReplyTo = "<" + strings.Trim(s.InReplyTo, "<>") + ">"
+	}
+	if l.from.Domain == "" {
+		l.draft.From = message.Address{Local: "x", Domain: "x.invalid"} // told already
+	}
+	l.draft.MessageID = "<x@x.invalid>" // ours, made later
+	if err := bad.Merge(l.draft.Check()); err != nil {
+		return nil, err
+	}
+	if l.draft.InReplyTo != "" {
+		l.draft.References = []string{l.draft.InReplyTo}
+	}
+	return l, bad.Err()
+}
+
+func (l *letter) readFrom(s *Send, bad *fault.Fields) {
+	var err error
+	if l.from, err = address.Parse(s.FromEmail); err != nil {
+		bad.Add("from_email", "invalid_address", "This must be a bare address such as you@example.com.")
+	}
+	l.draft.From = message.Address{Name: s.FromName, Local: l.from.Local, Domain: l.from.Domain}
+	if len(s.FromName) > address.MaxName {
+		bad.Add("from_name", "too_long", "A name may have %d bytes.", address.MaxName)
+	}
+	if s.ReplyTo == "" {
+		return
+	}
+	n, err := address.ParseNamed(s.ReplyTo)
+	if err != nil {
+		bad.Add("reply_to", "invalid_address", "This must be an address such as you@example.com or Name <you@example.com>.")
+		return
+	}
+	l.draft.ReplyTo = []message.Address{headerAddress(n)}
+}
+
+func headerAddress(n address.Named) message.Address {
+	return message.Address{Name: n.Name, Local: n.Address.Local, Domain: n.Address.Domain}
+}
+
+// readRecipients takes each address once, to before cc before bcc.
+func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
+	if len(s.To) == 0 {
+		bad.Add("to", "required", "Give at least one recipient.")
+	}
+	seen := map[string]bool{}
+	for _, list := range []struct {
+		kind   string
+		given  []string
+		header *[]message.Address
+	}{{"to", s.To, &l.draft.To}, {"cc", s.Cc, &l.draft.Cc}, {"bcc", s.Bcc, nil}} {
+		for i, text := range list.given {
+			if i > 20*MaxRecipients {
+				break // far too many anyway
+			}
+			n, err := address.ParseNamed(text)
+			if err != nil {
+				bad.Add(fmt.Sprintf("%s[%d]", list.kind, i), "invalid_address",
+					"This must be an address such as you@example.com or Name <you@example.com>.")
+				continue
+			}
+			if seen[n.Address.Key()] {
+				continue
+			}
+			seen[n.Address.Key()] = true
+			l.recipients = append(l.recipients, recipient{n.Address, list.kind})
+			if list.header != nil {
+				*list.header = append(*list.header, headerAddress(n))
+			}
+		}
+	}
+	if len(l.recipients) > MaxRecipients {
+		bad.Add("to", "too_many_recipients", "A message can have %d recipients in to, cc and bcc together.", MaxRecipients)
+	}
+}
+
+func (l *letter) readBody(s *Send, bad *fault.Fields) {
+	l.draft.Subject, l.draft.Text, l.draft.HTML = s.Subject, s.Text, s.HTML
+	if strings.TrimSpace(s.Subject) == "" {
+		bad.Add("subject", "required", "Give a subject.")
+	}
+	if len(s.Subject) > maxSubject {
+		bad.Add("subject", "too_long", "A subject may have %d bytes.", maxSubject)
+	}
+	if s.Text == "" && s.HTML == "" {
+		bad.Add("text", "text_or_html_required", "Give text, html or both.")
+	}
+	if len(s.Text) > maxText {
+		bad.Add("text", "too_long", "The text may have %d bytes.", maxText)
+	}
+	if len(s.HTML) > maxText {
+		bad.Add("html", "too_long", "The html may have %d bytes.", maxText)
+	}
+}
+
+func (l *letter) readAttachments(s *Send, bad *fault.Fields) {
+	if len(s.Attachments) > MaxAttachments {
+		bad.Add("attachments", "too_many_attachments", "A message can have %d attachments.", MaxAttachments)
+	}
+	total := int64(0)
+	for i, a := range s.Attachments {
+		total += a.Size
+		if a.Filename == "" {
+			bad.Add(fmt.Sprintf("attachments[%d].filename", i), "required", "Give the file a name.")
+		}
+		switch a.Disposition {
+		case "", "attachment", "inline":
+		default:
+			bad.Add(fmt.Sprintf("attachments[%d].disposition", i), "invalid_disposition", "This is attachment or inline.")
+		}
+		inline := a.Disposition == "inline" || a.Disposition == "" && a.ContentID != ""
+		l.draft.Attachments = append(l.draft.Attachments, message.Attachment{
+			Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Inline: inline, Open: a.Open,
+		})
+	}
+	if total > MaxAttachmentBytes {
+		bad.Add("attachments", "attachments_too_large", "The attachments together may have 25 MB (%d bytes) when decoded.", MaxAttachmentBytes)
+	}
+}
+
+// readHeaders takes custom header fields. Their names begin with X-; the
+// service's own are not to be had.
+func (l *letter) readHeaders(s *Send, bad *fault.Fields) {
+	if len(s.Headers) > maxHeaders {
+		bad.Add("headers", "too_many_headers", "A message can have %d custom headers.", maxHeaders)
+		return
+	}
+	names := make([]string, 0, len(s.Headers))
+	for name := range s.Headers {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	seen, size := map[string]bool{}, 0
+	for i, name := range names {
+		value := s.Headers[name]
+		size += len(name) + len(value)
+		lower := strings.ToLower(name)
+		// The name itself may be hostile, so it is told by its place.
+		field := fmt.Sprintf("headers[%d]", i)
+		if safeName(name) {
+			field = "headers." + name
+		}
+		switch {
+		case !strings.HasPrefix(lower, "x-") || len(name) < 3:
+			bad.Add(field, "header_not_allowed", "The name of a custom header must start with X-.")
+		case !safeName(name):
+			bad.Add(field, "invalid_header_name", "The name of a header is made of letters, digits and hyphens, 76 at most.")
+		case strings.HasPrefix(lower, "x-mailstead-") || strings.HasPrefix(lower, "x-service-"):
+			bad.Add(field, "header_reserved", "Headers of this name are set by the service.")
+		case seen[lower]:
+			bad.Add(field, "duplicate_header", "This header is given twice, in different spelling.")
+		case strings.ContainsAny(value, "\r\n\x00") || !utf8.ValidString(value):
+			bad.Add(field, "control_character", "Line breaks and NUL are not allowed in a header.")
+		default:
+			l.draft.Extra = append(l.draft.Extra, message.ExtraField{Name: name, Value: value})
+		}
+		seen[lower] = true
+	}
+	if size > maxHeaderBytes {
+		bad.Add("headers", "too_long", "Custom headers may have %d bytes together.", maxHeaderBytes)
+	}
+}
+
+func safeName(name string) bool {
+	return name != "" && len(name) <= 76 && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
+	})
+}
+
+func (l *letter) readMetadata(s *Send, bad *fault.Fields) {
+	if len(s.Metadata) == 0 || string(s.Metadata) == "null" {
+		return
+	}
+	var object map[string]json.RawMessage
+	var compact bytes.Buffer
+	switch {
+	case len(s.Metadata) > maxMetadata:
+		bad.Add("metadata", "too_long", "Metadata may have %d bytes.", maxMetadata)
+	case !utf8.Valid(s.Metadata) || json.Unmarshal(s.Metadata, &object) != nil || object == nil || json.Compact(&compact, s.Metadata) != nil:
+		bad.Add("metadata", "invalid_metadata", "Metadata is an object.")
+	default:
+		l.metadata = compact.String()
+	}
+}
+
+func printable(s string, limit int) bool {
+	return len(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+func good() Send {
+	return Send{FromEmail: "ann@shop.example", To: []string{"Bob <bob@example.com>"}, Subject: "Hi", Text: "Hello"}
+}
+
+func addresses(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("r%d@example.com", i))
+	}
+	return list
+}
+
+func attachments(n int, size int64) (list []Attachment) {
+	for i := range n {
+		list = append(list, Attachment{Filename: fmt.Sprint(i, ".txt"), Size: size, Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader("")), nil
+		}})
+	}
+	return list
+}
+
+// Each rule of a send, broken alone, is told with its field and code.
+func TestSendRules(t *testing.T) {
+	for name, c := range map[string]struct {
+		change      func(*Send)
+		field, code string
+	}{
+		"no sender":             {func(s *Send) { s.FromEmail = "" }, "from_email", "invalid_address"},
+		"a named sender":        {func(s *Send) { s.FromEmail = "Ann <ann@shop.example>" }, "from_email", "invalid_address"},
+		"a folded name":         {func(s *Send) { s.FromName = "Ann\r\nBcc: x@y.example" }, "from_email", "control_character"},
+		"nobody":                {func(s *Send) { s.To = nil }, "to", "required"},
+		"a bad recipient":       {func(s *Send) { s.Cc = []string{"a@example.com", "nobody"} }, "cc[1]", "invalid_address"},
+		"51 recipients":         {func(s *Send) { s.Bcc = addresses(50) }, "to", "too_many_recipients"},
+		"a bad reply address":   {func(s *Send) { s.ReplyTo = "x" }, "reply_to", "invalid_address"},
+		"no subject":            {func(s *Send) { s.Subject = " " }, "subject", "required"},
+		"a folded subject":      {func(s *Send) { s.Subject = "a\nb" }, "subject", "control_character"},
+		"neither text nor html": {func(s *Send) { s.Text = "" }, "text", "text_or_html_required"},
+		"11 attachments":        {func(s *Send) { s.Attachments = attachments(11, 1) }, "attachments", "too_many_attachments"},
+		"26 MB":                 {func(s *Send) { s.Attachments = attachments(2, 13<<20) }, "attachments", "attachments_too_large"},
+		"no file name":          {func(s *Send) { s.Attachments = attachments(1, 1); s.Attachments[0].Filename = "" }, "attachments[0].filename", "required"},
+		"not an X- header":      {func(s *Send) { s.Headers = map[string]string{"Subject": "x"} }, "headers.Subject", "header_not_allowed"},
+		"a header of ours":      {func(s *Send) { s.Headers = map[string]string{"x-mailstead-id": "x"} }, "headers.x-mailstead-id", "header_reserved"},
+		"a hostile name":        {func(s *Send) { s.Headers = map[string]string{"X-A\r\nBcc": "x"} }, "headers[0]", "invalid_header_name"},
+		"a hostile value":       {func(s *Send) { s.Headers = map[string]string{"X-A": "x\r\nBcc: y@z.example"} }, "headers.X-A", "control_character"},
+		"metadata a list":       {func(s *Send) { s.Metadata = []byte(`[1]`) }, "metadata", "invalid_metadata"},
+		"metadata too long":     {func(s *Send) { s.Metadata = []byte(`{"a":"` + strings.Repeat("x", maxMetadata) + `"}`) }, "metadata", "too_long"},
+		"a thread with a line":  {func(s *Send) { s.ThreadID = "a\nb" }, "thread_id", "invalid_thread_id"},
+		"a bad in_reply_to":     {func(s *Send) { s.InReplyTo = "a b" }, "in_reply_to", "message_id"},
+	} {
+		s := good()
+		c.change(&s)
+		_, err := s.read()
+		var f *fault.Error
+		if !errors.As(err, &f) || len(f.Fields) != 1 || f.Fields[0].Field != c.field || f.Fields[0].Code != c.code {
+			t.Errorf("%s: got %v, want %s %s alone", name, err, c.field, c.code)
+		}
+	}
+}
+
+// All broken rules are told at once.
+func TestSendRulesTogether(t *testing.T) {
+	s := Send{FromEmail: "x", Cc: []string{"y"}, Headers: map[string]string{"A": "b"}, Metadata: []byte("1"), Attachments: attachments(11, 3<<20)}
+	_, err := s.read()
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		t.Fatal(err)
+	}
+	var fields []string
+	for _, one := range f.Fields {
+		fields = append(fields, one.Field)
+	}
+	want := []string{"from_email", "to", "cc[0]", "subject", "text", "attachments", "attachments", "headers.A", "metadata"}
+	if !slices.Equal(fields, want) {
+		t.Errorf("got %v, want %v", fields, want)
+	}
+}
+
+func TestSendRecipients(t *testing.T) {
+	s := good()
+	s.To = []string{"a@example.com", "A@EXAMPLE.com"}
+	s.Cc = []string{"a@example.com", "b@example.com"}
+	s.Bcc = []string{"b@example.com", "c@example.com", "c+x@example.com"}
+	l, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range l.recipients {
+		got = append(got, r.kind+" "+r.String())
+	}
+	want := []string{"to a@example.com", "cc b@example.com", "bcc c@example.com", "bcc c+x@example.com"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if len(l.draft.To) != 1 || len(l.draft.Cc) != 1 {
+		t.Errorf("the header names %v and %v", l.draft.To, l.draft.Cc)
+	}
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+)
+
+// Config is every setting of the service. Each is a flag, an environment
+// variable MAILSTEAD_… and a key of the TOML file under the same name; the tags
+// say its name, default and help.
+type Config struct {
+	Host     string `help:"The service's own host name: what MX records and mail clients point to." placeholder:"NAME"`
+	Data     string `help:"Folder for the database, message files, keys and certificates." default:"/var/lib/mailstead" placeholder:"DIR"`
+	Bind     string `help:"Address to listen on; 0.0.0.0 or :: for all." default:"::" placeholder:"ADDRESS"`
+	PortBase int    `help:"Added to every standard port (25, 53, 80, 143, 443, 465, 587, 993)." default:"0" placeholder:"N"`
+	Database string `help:"\"sqlite\" in the data folder, or a postgres:// URL." default:"sqlite" placeholder:"URL"`
+	Blobs    string `help:"Folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
+	TLS      string `name:"tls" help:"\"acme\", \"self-signed\", or CERTIFICATE.pem,KEY.pem." default:"acme" placeholder:"KIND"`
+
+	ACMEDirectory string `name:"acme-directory" help:"Another ACME server than Let's Encrypt." placeholder:"URL"`
+	ACMERoots     string `name:"acme-roots" help:"PEM file of certificates to trust when talking to that server." placeholder:"FILE"`
+	ACMEEmail     string `name:"acme-email" help:"Where the ACME server may write to." placeholder:"ADDRESS"`
+
+	Resolver      string   `help:"DNS server to ask, instead of the system's." placeholder:"HOST:PORT"`
+	TrustResolver bool     `help:"Believe the resolver's DNSSEC verdict; only for one on this machine that validates."`
+	Relay         string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps://." placeholder:"URL"`
+	SMTPPort      int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
+	AllowPrivate  []string `help:"Private networks that mail may be sent to, separated by commas." placeholder:"PREFIX"`
+
+	Node       string        `help:"This node's name; by default the machine's." placeholder:"NAME"`
+	SecretKey  string        `help:"Key that seals secrets at rest, 32 bytes in hex or base64; by default made once and kept in the data folder." placeholder:"KEY"`
+	MaxQuotaMB int64         `name:"max-quota-mb" help:"Largest mailbox quota that can be asked for, in megabytes." default:"102400" placeholder:"N"`
+	Drain      time.Duration `help:"How long sessions in hand may take to finish at the end." default:"30s" placeholder:"TIME"`
+	LogLevel   string        `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
+
+	// Dev makes the local sandbox of `mailstead dev`: reserved names resolve
+	// in a DNS zone of our own, loopback is a friend, outside mail is captured.
+	Dev bool `kong:"-"`
+}
+
+// ports are the standard ones that the port base is added to.
+var ports = map[string]int{
+	"smtp": 25, "dns": 53, "http": 80, "imap": 143, "https": 443,
+	"submissions": 465, "submission": 587, "imaps": 993,
+}
+
+// AnyPort as PortBase makes each listener take a free port; tests use it.
+const AnyPort = -1
+
+func (c *Config) address(name string) string {
+	port := 0
+	if c.PortBase != AnyPort {
+		port = c.PortBase + ports[name]
+	}
+	return net.JoinHostPort(c.Bind, fmt.Sprint(port))
+}
+
+// check completes the settings and refuses what can't work, saying what to do.
+func (c *Config) check() error {
+	var err error
+	if c.Host, err = address.Hostname(c.Host); err != nil {
+		return errors.New("--host must be the service's own host name, such as mail.example.com")
+	}
+	if c.Data == "" {
+		return errors.New("--data must name a folder")
+	}
+	if c.Data, err = filepath.Abs(c.Data); err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	if _, err := netip.ParseAddr(c.Bind); err != nil {
+		return errors.New("--bind must be an IP address, such as 0.0.0.0")
+	}
+	if c.PortBase != AnyPort && (c.PortBase < 0 || c.PortBase > 65535-993) {
+		return fmt.Errorf("--port-base must be from 0 to %d", 65535-993)
+	}
+	if c.Database != "sqlite" && !strings.HasPrefix(c.Database, "postgres://") && !strings.HasPrefix(c.Database, "postgresql://") {
+		return errors.New(`--database must be "sqlite" or a postgres:// URL`)
+	}
+	if strings.HasPrefix(c.Blobs, "s3://") {
+		return errors.New("--blobs on S3 is not available in this release; name a folder")
+	}
+	if c.Blobs == "" {
+		c.Blobs = filepath.Join(c.Data, "blobs")
+	}
+	if c.Resolver != "" {
+		if _, _, err := net.SplitHostPort(c.Resolver); err != nil {
+			return errors.New("--resolver must be HOST:PORT, such as 127.0.0.1:53")
+		}
+	}
+	if c.SMTPPort < 1 || c.SMTPPort > 65535 {
+		return errors.New("--smtp-port must be from 1 to 65535")
+	}
+	if c.Node == "" {
+		if c.Node, err = os.Hostname(); err != nil {
+			return fmt.Errorf("--node is needed: %w", err)
+		}
+	}
+	if _, err := c.relay(); err != nil {
+		return err
+	}
+	_, err = c.private()
+	return err
+}
+
+// relay returns the smart host, or nil.
+func (c *Config) relay() (*url.URL, error) {
+	if c.Relay == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(c.Relay)
+	if err != nil || u.Host == "" || u.Port() == "" || (u.Scheme != "smtp" && u.Scheme != "smtps") {
+		// The URL may hold a password: it is not repeated.
+		return nil, errors.New("--relay must look like smtp://user:password@host:port, or smtps:// for TLS from the start")
+	}
+	return u, nil
+}
+
+// private returns the private networks that may be dialled.
+func (c *Config) private() (allowed []netip.Prefix, err error) {
+	for _, s := range c.AllowPrivate {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, errors.New("--allow-private must be networks such as 10.0.0.0/8")
+		}
+		allowed = append(allowed, p.Masked())
+	}
+	return allowed, nil
+}
+
+// databaseURL is where db.Open finds the database.
+func (c *Config) databaseURL() string {
+	if c.Database == "sqlite" {
+		return "sqlite:" + filepath.Join(c.Data, "mailstead.db")
+	}
+	return c.Database
+}

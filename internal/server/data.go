@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// dataFolder is the service's folder, locked for this process.
+type dataFolder struct {
+	path string
+	lock *os.File
+	// holder names the folder. Whoever has its lock knows that the former
+	// process of it is gone.
+	holder string
+}
+
+func openData(path string) (*dataFolder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("the data folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the data folder: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another process uses the data folder %s; stop it, or name another folder with --data", path), lock.Close())
+	}
+	d := &dataFolder{path: path, lock: lock}
+	if d.holder, err = d.name(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return d, nil
+}
+
+// name reads what the folder is called, or makes it up. The lock file holds
+// it, so that it can't be copied apart from the folder by mistake.
+func (d *dataFolder) name() (string, error) {
+	text, err := os.ReadFile(d.lock.Name())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if name := strings.TrimSpace(string(text)); name != "" {
+		return name, nil
+	}
+	name := rand.Text()
+	if _, err := d.lock.WriteString(name + "\n"); err != nil {
+		return "", err
+	}
+	return name, d.lock.Sync()
+}
+
+func (d *dataFolder) file(name string) string { return filepath.Join(d.path, name) }
+
+// key is what seals secrets: given by the operator, or kept in the folder.
+func (d *dataFolder) key(given string) (*secret.Key, error) {
+	if given != "" {
+		return secret.Parse(given)
+	}
+	return secret.Load(d.file("secret.key"))
+}
+
+func (d *dataFolder) close() error { return d.lock.Close() }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/cert"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// Names of the sandbox.
+const (
+	devHost   = "mail.mailstead.test"
+	devDomain = "demo.test"
+	devEmail  = "you@" + devDomain
+)
+
+// DevConfig is the configuration of `mailstead dev`.
+func DevConfig(data string) Config {
+	return Config{
+		Dev: true, Host: devHost, Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
+		TLS: "self-signed", SMTPPort: 25, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, LogLevel: "warn",
+	}
+}
+
+// Dev is what dev.json says: everything that a script needs to begin.
+type Dev struct {
+	BaseURL   string         `json:"base_url"`
+	APIKey    string         `json:"api_key"`
+	Domain    devName        `json:"domain"`
+	Mailboxes []devMailbox   `json:"mailboxes"`
+	Dashboard *devDashboard  `json:"dashboard"`
+	Ports     map[string]int `json:"ports"`
+	CACert    string         `json:"ca_cert"`
+}
+
+type devName struct {
+	ID   db.ID  `json:"id"`
+	Name string `json:"name"`
+}
+
+type devMailbox struct {
+	ID       db.ID  `json:"id"`
+	Address  string `json:"address"`
+	Password string `json:"password"`
+}
+
+// devDashboard says how to sign in to the dashboard; null until there is one.
+type devDashboard struct {
+	URL      string `json:"url"`
+	Email    string `json:"email"`
+	Password string `json:"password"`
+}
+
+// furnish makes the demonstration account, domain and mailboxes by the same
+// calls that customers use, or finds them from an earlier start, and writes
+// dev.json. It runs when the doors are open.
+func (s *Server) furnish(ctx context.Context) error {
+	dev := &Dev{BaseURL: fmt.Sprintf("http://127.0.0.1:%d", s.doors.port("http")), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}}
+	for name := range ports {
+		dev.Ports[name] = s.port(name)
+	}
+	before := s.readDev()
+	acc, err := s.Accounts.ByEmail(ctx, devEmail)
+	if fault.Is(err, fault.NotFound) {
+		acc, err = s.Accounts.Create(ctx, devEmail, "Demo")
+	}
+	if err != nil {
+		return fmt.Errorf("making the demonstration account: %w", err)
+	}
+	dev.APIKey = before.APIKey
+	if _, err := s.Accounts.Authenticate(ctx, dev.APIKey, netip.MustParseAddr("127.0.0.1")); err != nil {
+		if _, dev.APIKey, err = s.Accounts.CreateKey(ctx, acc.ID, account.NewKey{Name: "dev.json"}); err != nil {
+			return fmt.Errorf("making an API key: %w", err)
+		}
+	}
+	if err := s.furnishDomain(ctx, acc.ID, dev); err != nil {
+		return fmt.Errorf("verifying %s: %w", devDomain, err)
+	}
+	for _, name := range []string{"alice", "bob"} {
+		if err := s.furnishMailbox(ctx, acc.ID, name, before, dev); err != nil {
+			return fmt.Errorf("making %s@%s: %w", name, devDomain, err)
+		}
+	}
+	s.Dev = dev
+	return s.writeDev()
+}
+
+// furnishDomain adds the domain and verifies it through the DNS sandbox.
+func (s *Server) furnishDomain(ctx context.Context, acc db.ID, dev *Dev) error {
+	d, err := s.Domains.Create(ctx, acc, devDomain)
+	if fault.Is(err, fault.Conflict) {
+		found, _, listErr := s.Domains.List(ctx, acc, db.Page{Limit: db.MaxPage})
+		if listErr != nil {
+			return listErr
+		}
+		for _, f := range found {
+			if f.Name == devDomain {
+				d, err = f, nil
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := s.Domains.VerifyOwnership(ctx, acc, d.ID); err != nil {
+		return err
+	}
+	if d, err = s.Domains.CheckDNS(ctx, acc, d.ID); err != nil {
+		return err
+	}
+	if !d.Sends || !d.Receives {
+		return errors.New("the DNS sandbox did not answer as it should")
+	}
+	dev.Domain = devName{d.ID, d.Name}
+	return nil
+}
+
+func (s *Server) furnishMailbox(ctx context.Context, acc db.ID, name string, before, dev *Dev) error {
+	wanted := name + "@" + devDomain
+	found, _, err := s.Mailboxes.List(ctx, acc, mailbox.Filter{Domain: dev.Domain.ID}, db.Page{Limit: db.MaxPage})
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		if m.Address != wanted {
+			continue
+		}
+		for _, known := range before.Mailboxes {
+			if _, err := s.Mailboxes.Authenticate(ctx, wanted, known.Password, netip.MustParseAddr("127.0.0.1")); known.ID == m.ID && err == nil {
+				dev.Mailboxes = append(dev.Mailboxes, known)
+				return nil
+			}
+		}
+		password, err := s.Mailboxes.SetPassword(ctx, acc, m.ID, nil)
+		dev.Mailboxes = append(dev.Mailboxes, devMailbox{m.ID, wanted, password})
+		return err
+	}
+	m, password, err := s.Mailboxes.Create(ctx, acc, mailbox.New{Domain: dev.Domain.ID, LocalPart: name})
+	dev.Mailboxes = append(dev.Mailboxes, devMailbox{m.ID, wanted, password})
+	return err
+}
+
+// readDev returns what an earlier start wrote; nothing if there was none.
+func (s *Server) readDev() *Dev {
+	dev := &Dev{}
+	text, err := os.ReadFile(s.data.file("dev.json"))
+	if err == nil {
+		err = json.Unmarshal(text, dev)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Log.Warn("the former dev.json can't be read; new passwords are made", "error", err)
+		return &Dev{}
+	}
+	return dev
+}
+
+// writeDev replaces dev.json as a whole, so that no script sees half of it.
+func (s *Server) writeDev() error {
+	text, err := json.MarshalIndent(s.Dev, "", "  ")
+	if err != nil {
+		return err
+	}
+	temporary := s.data.file(".dev.json-" + secret.Password())
+	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, s.data.file("dev.json"))
+}
+
+// Print tells a person how to begin.
+func (d *Dev) Print(w io.Writer) error {
+	alice, bob := d.Mailboxes[0], d.Mailboxes[1]
+	_, err := fmt.Fprintf(w, `
+Mailstead is running. Everything below is local: nothing leaves this machine.
+
+  API       %[1]s/api/v1     key %[2]s
+  IMAP      127.0.0.1:%[3]d (TLS), %[4]d (STARTTLS)
+  SMTP      127.0.0.1:%[5]d (STARTTLS), %[6]d (TLS), %[7]d (MX)
+  Mailboxes %[8]s  %[9]s
+            %[10]s    %[11]s
+  CA        %[12]s
+
+Send a message:
+
+  curl -s %[1]s/api/v1/outbound/send \
+    -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' \
+    -d '{"from_email":"%[8]s","to":["%[10]s"],"subject":"Hello","text":"Hello, Bob!"}'
+
+Read it in bob's mailbox:
+
+  curl -s --cacert %[12]s 'imaps://localhost:%[3]d/INBOX;MAILINDEX=*' --user '%[10]s:%[11]s'
+
+See what happened:
+
+  curl -s %[1]s/api/v1/events -H 'Authorization: Bearer %[2]s'
+
+Stop with Ctrl-C. The same things stand in dev.json, next to the data.
+`, d.BaseURL, d.APIKey, d.Ports["imaps"], d.Ports["imap"], d.Ports["submission"], d.Ports["submissions"], d.Ports["smtp"],
+		alice.Address, alice.Password, bob.Address, bob.Password, d.CACert)
+	return err
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// doors are the listening sockets, opened before anything else is started so
+// that a port in use is told at once.
+type doors struct{ open map[string]net.Listener }
+
+func (c *Config) listen() (*doors, error) {
+	d := &doors{open: map[string]net.Listener{}}
+	for name := range ports {
+		if name == "dns" {
+			continue // the sandbox zone opens it, over UDP too
+		}
+		l, err := net.Listen("tcp", c.address(name))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("opening the %s port: %w", name, err), d.close())
+		}
+		d.open[name] = l
+	}
+	return d, nil
+}
+
+func (d *doors) close() error {
+	var errs []error
+	for _, l := range d.open {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// port is where a door really listens.
+func (d *doors) port(name string) int {
+	return int(d.addr(name).Port())
+}
+
+func (d *doors) addr(name string) netip.AddrPort {
+	return d.open[name].Addr().(*net.TCPAddr).AddrPort()
+}
