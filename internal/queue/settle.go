@@ -135,8 +135,11 @@ func (q *Queue) record(d *Delivery, v verdict) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err == nil && v.State == Deferred {
-		q.wakeAt(v.due)
+	if err == nil {
+		d.state = v.State
+		if v.State == Deferred {
+			q.wakeAt(v.due)
+		}
 	}
 	q.forget(d)
 }

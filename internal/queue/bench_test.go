@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// BenchmarkAcceptAndDeliver takes messages of one recipient each from 64
+// callers while couriers that do nothing deliver them: what is left is the
+// queue's own work, two commits per message that many share. Run it with
+// -benchtime 10000x.
+func BenchmarkAcceptAndDeliver(b *testing.B) {
+	for _, engine := range []struct {
+		name string
+		url  func(testing.TB) string
+	}{{"sqlite", dbtest.SQLite}, {"postgres", dbtest.Postgres}} {
+		for _, destinations := range []int{1, 100} {
+			b.Run(fmt.Sprintf("%s/destinations=%d", engine.name, destinations), func(b *testing.B) {
+				benchmark(b, engine.url(b), destinations)
+			})
+		}
+	}
+}
+
+func benchmark(b *testing.B, url string, destinations int) {
+	d, n := dbtest.Open(b, url)
+	nothing := &courier{parallel: 16, answer: func(context.Context, *queue.Consignment) []queue.Outcome {
+		return []queue.Outcome{delivered}
+	}}
+	h := newHouse(b, d, n, nothing).run()
+	left, done := atomic.Int64{}, make(chan bool)
+	left.Store(int64(b.N))
+	h.queue.OnSettled(func(d *queue.Delivery) {
+		if queue.StateOf(d).Final() && left.Add(-1) == 0 {
+			close(done)
+		}
+	})
+	b.ResetTimer()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1))
+				if i > b.N {
+					return
+				}
+				m := h.message()
+				if err := h.try(m, to(fmt.Sprintf("ok@d%d.test", i%destinations))); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	accepted := b.Elapsed()
+	<-done
+	b.ReportMetric(float64(b.N)/accepted.Seconds(), "accepted/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "delivered/s")
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	b.ReportMetric(float64(mem.HeapInuse>>20), "MB")
+}
