@@ -43,7 +43,7 @@ func (c *clock) pass(d time.Duration) {
 // world is a service with its database and a DNS of its own.
 type world struct {
 	*domain.Domains
-	t     *testing.T
+	t     testing.TB
 	db    *db.DB
 	zone  *dnstest.Zone
 	clock *clock
@@ -54,7 +54,7 @@ type world struct {
 
 const host = "mail.service.test"
 
-func open(t *testing.T, d *db.DB) *world {
+func open(t testing.TB, d *db.DB) *world {
 	t.Helper()
 	addr, zone := dnstest.Start(t)
 	w := &world{t: t, db: d, zone: zone, clock: &clock{t: time.Now().Truncate(time.Second)}, there: map[string]bool{}}
@@ -152,7 +152,7 @@ func (w *world) check(dom domain.Domain) domain.Domain {
 	return after
 }
 
-func record(t *testing.T, dom domain.Domain, kind string) domain.Record {
+func record(t testing.TB, dom domain.Domain, kind string) domain.Record {
 	t.Helper()
 	i := slices.IndexFunc(dom.Records, func(r domain.Record) bool { return r.Kind == kind })
 	if i < 0 {

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// about reports whether a time is what the schedule says, within its jitter.
+func about(got, want time.Duration) bool { return got >= want*9/10 && got <= want*11/10 }
+
+func TestSchedule(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dom := w.create(w.ann, "shop.test")
+		poll := func(want time.Duration) {
+			t.Helper()
+			before := w.zone.Asked("_dmarc.shop.test")
+			got, err := w.Get(t.Context(), w.ann, dom.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.clock.pass(got.NextCheckAt.Sub(w.clock.now()) - time.Second)
+			if _, err := w.Poll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if w.zone.Asked("_dmarc.shop.test") != before {
+				t.Error("asked before it was due")
+			}
+			w.clock.pass(time.Second)
+			wait, err := w.Poll(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w.zone.Asked("_dmarc.shop.test") == before {
+				t.Error("not asked though it was due")
+			}
+			if got, err = w.Get(t.Context(), w.ann, dom.ID); err != nil {
+				t.Fatal(err)
+			}
+			if next := got.NextCheckAt.Sub(w.clock.now()); !about(next, want) || wait > time.Minute || wait > next {
+				t.Errorf("next check in %v, want about %v; the poller waits %v", next, want, wait)
+			}
+		}
+		for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+			poll(minutes * time.Minute)
+		}
+		w.publish(dom)
+		poll(24 * time.Hour)
+		poll(24 * time.Hour)
+		w.zone.ServFail("_dmarc.shop.test")
+		poll(time.Minute)
+		poll(2 * time.Minute)
+		w.zone.Heal("_dmarc.shop.test")
+		poll(24 * time.Hour)
+		w.zone.Set("_dmarc.shop.test")
+		poll(time.Minute)
+		poll(2 * time.Minute)
+	})
+}
+
+func TestTwoNodesShareThePolling(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		addr, zone := dnstest.Start(t)
+		w.zone = zone
+		resolver := dnstest.Resolver(t, addr)
+		nodes := []*domain.Domains{w.another(resolver), w.another(resolver), w.another(resolver)}
+		const domains = 10
+		for i := range domains {
+			w.create(w.ann, fmt.Sprintf("d%d.test", i))
+		}
+		w.clock.pass(2 * time.Minute)
+		var group sync.WaitGroup
+		for _, n := range nodes {
+			group.Go(func() {
+				if _, err := n.Poll(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		for i := range domains {
+			// The SRV record is asked for once per look, and no hint is searched for.
+			name := fmt.Sprintf("_imaps._tcp.d%d.test", i)
+			if n := zone.Asked(name); n != 1 {
+				t.Errorf("%s was asked for %d times", name, n)
+			}
+		}
+	})
+}
+
+// A node that dies while it looks leaves the domain to the others.
+func TestDeadNode(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dom := w.create(w.ann, "shop.test")
+		w.publish(dom)
+		w.clock.pass(time.Minute)
+		dead, cancel := context.WithCancel(t.Context())
+		addr, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(context.Context, string) (dns.Answer, error) {
+			cancel()
+			return dns.Answer{}, dns.ErrDrop
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer addr.Close() //nolint:errcheck // nothing to lose
+		if _, err := w.another(dnstest.Resolver(t, addr.Addr())).Poll(dead); err == nil && dead.Err() == nil {
+			t.Error("the node did not die")
+		}
+		if _, err := w.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := w.Get(t.Context(), w.ann, dom.ID); err != nil || !got.CheckedAt.IsZero() {
+			t.Errorf("looked at while another had it: %v, %v", got.CheckedAt, err)
+		}
+		w.clock.pass(5 * time.Minute)
+		if _, err := w.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := w.Get(t.Context(), w.ann, dom.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.expect(got, domain.Verified, true, true)
+	})
+}
+
+func TestRun(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		ring := make(chan time.Time)
+		waits := make(chan time.Duration)
+		w.SetAfter(func(d time.Duration) <-chan time.Time {
+			select {
+			case waits <- d:
+			case <-t.Context().Done():
+			}
+			return ring
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		if wait := <-waits; wait != time.Minute {
+			t.Errorf("with nothing to do it waits %v", wait)
+		}
+
+		dom := w.create(w.ann, "shop.test") // wakes it
+		if wait := <-waits; wait != time.Minute {
+			t.Errorf("with a domain due in a minute it waits %v", wait)
+		}
+		w.publish(dom)
+		changed := w.Hub.Subscribe(signal.Key{Kind: signal.Domain, ID: int64(dom.ID)})
+		defer changed.Close()
+		w.clock.pass(time.Minute)
+		ring <- w.clock.now()
+		<-changed.C
+		got, err := w.Get(t.Context(), w.ann, dom.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.expect(got, domain.Verified, true, true)
+		<-waits
+		stop()
+		// The last poll may still announce its wait.
+		for {
+			select {
+			case <-waits:
+				continue
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			break
+		}
+	})
+}
