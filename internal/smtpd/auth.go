@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// mayAuth reports whether AUTH is possible now: never in clear.
+func (c *conn) mayAuth() bool { return c.srv.Mode != MX && c.tls != nil }
+
+// auth is AUTH (RFC 4954) with PLAIN (RFC 4616) and LOGIN.
+func (c *conn) auth(ctx context.Context, arg string) reply {
+	switch {
+	case c.srv.Mode == MX:
+		return reply{503, "5.5.1", "Sign in on the submission ports, 587 or 465"}
+	case c.tls == nil:
+		return reply{538, "5.7.11", "Say STARTTLS first"}
+	case !c.extended:
+		return reply{503, "5.5.1", "Say EHLO first"}
+	case c.user != nil:
+		return reply{503, "5.5.1", "You are signed in already"}
+	case c.letter != nil:
+		return reply{503, "5.5.1", "Not within a transaction"}
+	}
+	mechanism, initial, given := strings.Cut(arg, " ")
+	var user, password string
+	var err error
+	switch strings.ToUpper(mechanism) {
+	case "PLAIN":
+		user, password, err = c.plain(initial, given)
+	case "LOGIN":
+		user, password, err = c.login(initial, given)
+	default:
+		return reply{504, "5.5.4", "The mechanisms are PLAIN and LOGIN"}
+	}
+	if err != nil {
+		return c.authBroken(err)
+	}
+	box, err := c.srv.Mailboxes.Authenticate(ctx, user, password, c.ip)
+	if err != nil {
+		return c.authFailed(err)
+	}
+	return c.signIn(box)
+}
+
+// signIn notes who the client is.
+func (c *conn) signIn(box mailbox.Mailbox) reply {
+	c.user = &box
+	c.revoked = c.srv.Hub.Subscribe(signal.Key{Kind: signal.Credential, ID: int64(box.ID)})
+	c.log.Info("signed in", "mailbox", box.ID)
+	return reply{235, "2.7.0", "Welcome"}
+}
+
+// authFailed translates the refusal of a log-in.
+func (c *conn) authFailed(err error) reply {
+	c.failed++
+	r := reply{454, "4.7.0", "Signing in is not possible at the moment; try again later"}
+	var f *fault.Error
+	switch {
+	case !errors.As(err, &f) || f.Kind == fault.Internal:
+		c.log.Error("signing in failed", "error", err)
+	case f.Kind == fault.Unknown:
+		r = reply{535, "5.7.8", f.Message}
+	case f.Kind == fault.Denied:
+		r = reply{535, "5.7.13", f.Message}
+	case f.Kind == fault.Limited:
+		r = reply{454, "4.7.0", f.Message}
+	}
+	c.log.Info("log-in refused", "code", r.code, "enhanced", r.enhanced)
+	if c.failed >= maxAuth {
+		c.closing = true
+		r.code, r.enhanced, r.text = 421, "4.7.0", "Too many failed log-ins; goodbye"
+	}
+	return r
+}
+
+// Ways in which the exchange of AUTH breaks.
+var (
+	errCancelled = errors.New("AUTH was cancelled")
+	errEncoding  = errors.New("not base64")
+	errPlain     = errors.New("not a PLAIN message")
+)
+
+func (c *conn) authBroken(err error) reply {
+	switch {
+	case errors.Is(err, errCancelled):
+		return reply{501, "5.7.0", "AUTH was cancelled"}
+	case errors.Is(err, errEncoding):
+		return reply{501, "5.5.2", "This is not base64"}
+	case errors.Is(err, errPlain):
+		return reply{501, "5.5.2", "This is not what PLAIN asks for"}
+	case errors.Is(err, errLine):
+		return reply{500, "5.5.2", err.Error()}
+	}
+	c.lost(err)
+	c.closing = true
+	return reply{}
+}
+
+func (c *conn) plain(initial string, given bool) (user, password string, err error) {
+	raw, err := c.answer("", initial, given)
+	if err != nil {
+		return "", "", err
+	}
+	parts := strings.Split(raw, "\x00")
+	// To act for another than who signs in is not possible.
+	if len(parts) != 3 || parts[0] != "" && !strings.EqualFold(parts[0], parts[1]) {
+		return "", "", errPlain
+	}
+	return parts[1], parts[2], nil
+}
+
+func (c *conn) login(initial string, given bool) (user, password string, err error) {
+	if user, err = c.answer("VXNlcm5hbWU6", initial, given); err != nil { // Username:
+		return "", "", err
+	}
+	password, err = c.answer("UGFzc3dvcmQ6", "", false) // Password:
+	return user, password, err
+}
+
+// answer returns the initial response, or asks for one.
+func (c *conn) answer(challenge, initial string, given bool) (string, error) {
+	line := initial
+	if !given {
+		c.write(reply{334, "", challenge})
+		var err error
+		if line, err = c.readLine(); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case line == "*":
+		return "", errCancelled
+	case given && line == "=": // an empty response (RFC 4954 §4)
+		return "", nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(line)
+	if err != nil {
+		return "", errEncoding
+	}
+	return string(raw), nil
+}

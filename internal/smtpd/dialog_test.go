@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/cert"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/throttle"
+)
+
+// letters is a Receiver that keeps what it takes.
+type letters struct {
+	mu   sync.Mutex
+	all  []letter
+	next db.ID
+	// gate, if set, holds each message until it can be received from.
+	gate    chan struct{}
+	reached chan struct{} // told when a message waits at the gate
+}
+
+type letter struct {
+	from     string
+	to       []string
+	received message.Received
+	body     string
+	err      error
+}
+
+type taking struct {
+	*letters
+	letter
+}
+
+func (l *letters) Begin(_ context.Context, e smtpd.Envelope) (smtpd.Transaction, error) {
+	t := &taking{letters: l}
+	if e.From != nil {
+		t.from = e.From.String()
+	}
+	return t, nil
+}
+
+func (t *taking) Recipient(_ context.Context, to address.Address) error {
+	switch to.Local {
+	case "nobody":
+		return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
+	case "full":
+		return fault.New(fault.OverQuota, mailbox.CodeFull, "The mailbox is full.")
+	case "fullong":
+		return fault.New(fault.OverQuota, mailbox.CodeFullLong, "The mailbox has been full for a long time.")
+	case "suspended":
+		return fault.New(fault.Denied, mailbox.CodeSuspended, "This mailbox takes no mail.")
+	case "broken":
+		return errors.New("the disk is\r\n250 on fire")
+	}
+	if to.Domain != "demo.test" && to.Domain != "" {
+		return fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
+	}
+	t.to = append(t.to, to.String())
+	return nil
+}
+
+func (t *taking) Message(_ context.Context, r message.Received, body io.Reader) (db.ID, error) {
+	b, err := io.ReadAll(body)
+	if strings.Contains(string(b), "X-Refuse: yes") {
+		err = fault.New(fault.Denied, "sender_not_allowed", "You may not say so.")
+	}
+	t.mu.Lock()
+	t.letter.body, t.letter.received, t.letter.err = string(b), r, err
+	t.all = append(t.all, t.letter)
+	t.next++
+	id := t.next
+	t.mu.Unlock()
+	if t.gate != nil {
+		t.reached <- struct{}{}
+		<-t.gate
+	}
+	return id, err
+}
+
+func (l *letters) taken() []letter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var good []letter
+	for _, one := range l.all {
+		if one.err == nil {
+			good = append(good, one)
+		}
+	}
+	return good
+}
+
+// door is a server on a real socket.
+type door struct {
+	t *testing.T
+	*smtpd.Server
+	*letters
+	addr  string
+	roots *x509.CertPool
+	ended chan error
+}
+
+var discard = slog.New(slog.DiscardHandler)
+
+func open(t *testing.T, change func(*smtpd.Server)) *door {
+	t.Helper()
+	dir := t.TempDir()
+	source, err := cert.SelfSigned(cert.Local{Dir: dir, Host: "mail.host.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(source.Close)
+	pem, err := os.ReadFile(cert.CAFile(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{t: t, letters: &letters{}, roots: x509.NewCertPool(), ended: make(chan error, 1)}
+	d.roots.AppendCertsFromPEM(pem)
+	d.Server = &smtpd.Server{Host: "mail.host.test", TLS: source.TLSConfig(), Conns: &throttle.Conns{}, Log: discard}
+	d.Receiver = d.letters
+	if change != nil {
+		change(d.Server)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.addr = ln.Addr().String()
+	go func() { d.ended <- d.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = d.Shutdown(ctx) // what a test left open is cut
+		if err := <-d.ended; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	return d
+}
+
+// client is the other end of a session.
+type client struct {
+	t  testing.TB
+	nc net.Conn
+	br *bufio.Reader
+	d  *door
+}
+
+func (d *door) dial() *client {
+	d.t.Helper()
+	nc, err := net.Dial("tcp", d.addr)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_ = nc.SetDeadline(time.Now().Add(time.Minute)) // a test that hangs shall end
+	d.t.Cleanup(func() { _ = nc.Close() })
+	return &client{d.t, nc, bufio.NewReader(nc), d}
+}
+
+func (c *client) send(s string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.nc, s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) line() string {
+	c.t.Helper()
+	line, err := c.br.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("reading a reply: %q, %v", line, err)
+	}
+	return strings.TrimSuffix(line, "\r\n")
+}
+
+// want reads a reply, of several lines perhaps, and compares how it begins.
+func (c *client) want(begin string) {
+	c.t.Helper()
+	for {
+		line := c.line()
+		if len(line) > 3 && line[3] == '-' {
+			continue
+		}
+		if !strings.HasPrefix(line, begin) {
+			c.t.Fatalf("got %q, want %q", line, begin)
+		}
+		return
+	}
+}
+
+func (c *client) say(line, begin string) {
+	c.t.Helper()
+	c.send(line + "\r\n")
+	c.want(begin)
+}
+
+func (c *client) wantEOF() {
+	c.t.Helper()
+	if line, err := c.br.ReadString('\n'); err == nil || line != "" {
+		c.t.Fatalf("the connection is open: %q", line)
+	}
+}
+
+func (c *client) handshake() {
+	c.t.Helper()
+	t := tls.Client(c.nc, &tls.Config{RootCAs: c.d.roots, ServerName: "mail.host.test"})
+	if err := t.Handshake(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.nc, c.br = t, bufio.NewReader(t)
+}
+
+// The dialogs in testdata say, line by line:
+//
+//	> a line that the client sends; those without a reply between them go out together
+//	>> "octets to send as they are, in Go's syntax"
+//	< a line that the server answers; an ellipsis at its end stands for anything
+//	tls      the client begins TLS
+//	closed   the server has closed the connection
+//	= "from" "to,to" "body"     one message was taken, and this is it
+//	# a comment
+func TestDialogs(t *testing.T) {
+	files, err := filepath.Glob("testdata/dialogs/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(len(files), err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := open(t, func(s *smtpd.Server) { s.MaxSize, s.MaxRecipients = 100_000, 3 })
+			play(t, d, string(text))
+		})
+	}
+}
+
+func play(t *testing.T, d *door, script string) {
+	c := d.dial()
+	var pending strings.Builder
+	flush := func() {
+		if pending.Len() > 0 {
+			c.send(pending.String())
+			pending.Reset()
+		}
+	}
+	seen := 0
+	for i, line := range strings.Split(strings.TrimSpace(script), "\n") {
+		op, arg, _ := strings.Cut(line, " ")
+		switch op {
+		case ">":
+			pending.WriteString(arg + "\r\n")
+			continue
+		case ">>":
+			raw, err := strconv.Unquote(arg)
+			if err != nil {
+				t.Fatalf("line %d: %v", i+1, err)
+			}
+			pending.WriteString(raw)
+			continue
+		}
+		flush()
+		switch op {
+		case "<":
+			got := c.line()
+			begin, anything := strings.CutSuffix(arg, "…")
+			if got != arg && (!anything || !strings.HasPrefix(got, begin)) {
+				t.Fatalf("line %d: got  %s\nwant %s", i+1, got, arg)
+			}
+		case "tls":
+			c.handshake()
+		case "closed":
+			c.wantEOF()
+		case "=":
+			all := d.taken()
+			if len(all) != seen+1 {
+				t.Fatalf("line %d: %d messages were taken, want %d", i+1, len(all), seen+1)
+			}
+			got := fmt.Sprintf("%q %q %q", all[seen].from, strings.Join(all[seen].to, ","), all[seen].body)
+			if got != arg {
+				t.Fatalf("line %d: took %s\nwant %s", i+1, got, arg)
+			}
+			seen++
+		case "#", "":
+		default:
+			t.Fatalf("line %d is not understood", i+1)
+		}
+	}
+	flush()
+	if n := len(d.taken()); n != seen {
+		t.Errorf("%d messages were taken, want %d", n, seen)
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	d := open(t, func(s *smtpd.Server) { s.Conns = &throttle.Conns{PerNetwork: 1} })
+	first := d.dial()
+	first.want("220 ")
+	second := d.dial()
+	second.want("421 4.7.0")
+	second.wantEOF()
+	first.say("QUIT", "221 ")
+	first.wantEOF()
+	friend := open(t, func(s *smtpd.Server) {
+		s.Conns = &throttle.Conns{PerNetwork: 1, Friend: netip.Addr.IsLoopback}
+	})
+	friend.dial().want("220 ")
+	friend.dial().want("220 ")
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// dotReader reads what follows DATA up to CR LF . CR LF, and nothing else ends
+// it: not a bare LF, not a bare CR (that is how mail is smuggled past servers
+// that are less strict). It undoes the doubling of leading dots (RFC 5321
+// §4.5.2).
+type dotReader struct {
+	c     *conn
+	start bool // after CR LF, or at the beginning
+	cr    bool // the last octet was CR
+	err   error
+}
+
+// Read is that of io.Reader.
+func (d *dotReader) Read(p []byte) (n int, err error) {
+	for n == 0 && len(p) > 0 {
+		if d.err != nil {
+			return 0, d.err
+		}
+		if d.start {
+			d.err = d.lineStart()
+			if d.err != nil {
+				return 0, d.err
+			}
+		}
+		if d.err = d.c.armBlock(); d.err != nil {
+			return 0, d.err
+		}
+		if _, err := d.c.br.Peek(1); err != nil {
+			d.err = noEOF(err)
+			return 0, d.err
+		}
+		n = d.copy(p)
+	}
+	return n, nil
+}
+
+// copy moves what is at hand into p: whole lines, as long as none begins with
+// a dot, or parts of one.
+func (d *dotReader) copy(p []byte) int {
+	buf, _ := d.c.br.Peek(d.c.br.Buffered())
+	buf = buf[:min(len(buf), len(p))]
+	end := 0
+	for end < len(buf) {
+		if d.start {
+			if buf[end] == '.' {
+				break
+			}
+			d.start = false
+		}
+		i := bytes.IndexByte(buf[end:], '\n')
+		if i < 0 {
+			d.cr = buf[len(buf)-1] == '\r'
+			end = len(buf)
+			break
+		}
+		d.start = i > 0 && buf[end+i-1] == '\r' || i == 0 && d.cr
+		d.cr = false
+		end += i + 1
+	}
+	n := copy(p, buf[:end])
+	_, _ = d.c.br.Discard(n)
+	return n
+}
+
+// lineStart deals with a dot at the beginning of a line. It returns io.EOF at
+// the end of the message.
+func (d *dotReader) lineStart() error {
+	for want := 1; want <= 3; want++ {
+		if d.c.br.Buffered() < want {
+			if err := d.arm(); err != nil {
+				return err
+			}
+		}
+		b, err := d.c.br.Peek(want)
+		if err != nil {
+			return noEOF(err)
+		}
+		if b[want-1] == ".\r\n"[want-1] {
+			continue
+		}
+		if want > 1 {
+			_, err = d.c.br.Discard(1)
+		}
+		d.start, d.cr = false, false
+		return err
+	}
+	_, _ = d.c.br.Discard(3)
+	return io.EOF
+}
+
+func (d *dotReader) arm() error {
+	if err := d.c.flush(); err != nil {
+		return err
+	}
+	return d.c.arm(blockTime)
+}
+
+// errFlood ends the connection of a client that goes on sending what was
+// refused.
+var errFlood = errors.New("far too much was sent")
+
+func (d *dotReader) drain() error {
+	limit := 2*d.c.srv.maxSize() + 1<<20
+	n, err := io.CopyBuffer(io.Discard, io.LimitReader(d, limit), make([]byte, readBuffer))
+	if err == nil && n == limit {
+		err = errFlood
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+)
+
+// hello is EHLO and HELO. It ends a transaction (RFC 5321 §4.1.4).
+func (c *conn) hello(name string, extended bool) reply {
+	if !validHelo(name) {
+		return reply{501, "5.5.4", "Tell your host name"}
+	}
+	c.end()
+	c.dull++
+	c.helo, c.extended = name, extended
+	if !extended {
+		return reply{250, "", c.srv.Host}
+	}
+	var b strings.Builder
+	b.WriteString(c.srv.Host)
+	b.WriteString("\nPIPELINING\nSIZE ")
+	b.WriteString(strconv.FormatInt(c.srv.maxSize(), 10))
+	b.WriteString("\n8BITMIME\nSMTPUTF8\nENHANCEDSTATUSCODES\nCHUNKING\nLIMITS RCPTMAX=")
+	b.WriteString(strconv.Itoa(c.srv.maxRecipients()))
+	if c.tls == nil && c.srv.TLS != nil {
+		b.WriteString("\nSTARTTLS")
+	}
+	if c.mayAuth() {
+		b.WriteString("\nAUTH PLAIN LOGIN")
+	}
+	return reply{250, "", b.String()}
+}
+
+// validHelo admits whatever real clients call themselves, as long as it can
+// stand in a Received field. Names are not judged here (RFC 5321 §4.1.4).
+func validHelo(name string) bool {
+	if name == "" || len(name) > address.MaxDomain+2 {
+		return false
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c <= ' ', c >= 0x7f, c == '(', c == ')', c == ';', c == '\\', c == '"', c == '<', c == '>':
+			return false
+		}
+	}
+	return true
+}

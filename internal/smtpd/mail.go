@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// mail is MAIL FROM (RFC 5321 §4.1.1.2).
+func (c *conn) mail(ctx context.Context, arg string) reply {
+	switch {
+	case c.helo == "":
+		return reply{503, "5.5.1", "Say EHLO first"}
+	case c.srv.Mode != MX && c.user == nil:
+		return reply{530, "5.7.0", "Sign in first"}
+	case c.letter != nil:
+		return reply{503, "5.5.1", "There is a transaction already"}
+	}
+	path, rest, good := cutPath(arg, "FROM:")
+	if !good {
+		return reply{501, "5.5.2", "The syntax is MAIL FROM:<address>"}
+	}
+	l := &letter{envelope: Envelope{Client: c.ip, Helo: c.helo, TLS: c.tls != nil}}
+	if r := l.readParams(rest, c.srv.maxSize()); r.code != 0 {
+		return r
+	}
+	if path != "" {
+		from, r := l.address(path)
+		if r.code != 0 {
+			return r
+		}
+		l.envelope.From = &from
+	}
+	if c.user != nil {
+		if r := c.current(ctx); r.code != 0 {
+			return r
+		}
+		l.envelope.Mailbox = *c.user
+	}
+	var err error
+	if l.Transaction, err = c.srv.Receiver.Begin(ctx, l.envelope); err != nil {
+		return c.translate(err)
+	}
+	c.letter = l
+	return reply{250, "2.1.0", "Sender OK"}
+}
+
+// readParams reads the parameters of MAIL; the zero reply means that they are
+// good.
+func (l *letter) readParams(s string, maxSize int64) reply {
+	params, good := readParams(s)
+	if !good {
+		return reply{501, "5.5.4", "A parameter is given twice"}
+	}
+	for _, p := range params {
+		switch p.name {
+		case "SIZE": // RFC 1870
+			n, err := strconv.ParseInt(p.value, 10, 64)
+			if err != nil || n < 0 {
+				return reply{501, "5.5.4", "SIZE needs a number"}
+			}
+			if n > maxSize {
+				return reply{552, "5.3.4", "The message is too large"}
+			}
+			l.envelope.Size = n
+		case "BODY": // RFC 6152
+			switch strings.ToUpper(p.value) {
+			case "7BIT":
+			case "8BITMIME":
+				l.eightBit = true
+			default:
+				return reply{501, "5.5.4", "BODY is 7BIT or 8BITMIME"}
+			}
+		case "SMTPUTF8": // RFC 6531
+			if p.value != "" {
+				return reply{501, "5.5.4", "SMTPUTF8 has no value"}
+			}
+			l.utf8 = true
+		case "AUTH": // RFC 4954 §5: who vouches for whom does not matter here
+		default:
+			return reply{555, "5.5.4", "There is no such parameter"}
+		}
+	}
+	return reply{}
+}
+
+// address reads an address of the envelope; the zero reply means that it is
+// good.
+func (l *letter) address(path string) (address.Address, reply) {
+	if !l.utf8 {
+		for i := range len(path) {
+			if path[i] >= utf8.RuneSelf {
+				return address.Address{}, reply{553, "5.6.7", "Such an address needs SMTPUTF8"}
+			}
+		}
+	}
+	a, err := address.Parse(path)
+	if err != nil {
+		return a, reply{501, "5.1.3", "This is not a mail address that can be used here"}
+	}
+	return a, reply{}
+}
+
+// current makes sure that a long session ends with the log-in it stands on.
+func (c *conn) current(ctx context.Context) reply {
+	select {
+	case <-c.revoked.C:
+	default:
+		return reply{}
+	}
+	switch err := c.srv.Mailboxes.Current(ctx, *c.user); {
+	case fault.Is(err, fault.Unknown):
+		c.closing = true
+		return reply{421, "4.7.0", "Your log-in has ended; sign in again"}
+	case err != nil:
+		return c.translate(err)
+	}
+	return reply{}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+)
+
+// rcpt is RCPT TO (RFC 5321 §4.1.1.3).
+func (c *conn) rcpt(ctx context.Context, arg string) reply {
+	l := c.letter
+	if l == nil {
+		return reply{503, "5.5.1", "Say MAIL first"}
+	}
+	path, rest, good := cutPath(arg, "TO:")
+	if !good || path == "" {
+		return reply{501, "5.5.2", "The syntax is RCPT TO:<address>"}
+	}
+	if params, good := readParams(rest); !good || len(params) > 0 {
+		return reply{555, "5.5.4", "There is no such parameter"}
+	}
+	if len(l.rcpts) >= c.srv.maxRecipients() {
+		return reply{452, "4.5.3", "Too many recipients; send them in another transaction"}
+	}
+	to := address.Address{Local: "postmaster"} // RFC 5321 §4.5.1
+	if !strings.EqualFold(path, to.Local) || c.srv.Mode != MX {
+		var r reply
+		if to, r = l.address(path); r.code != 0 {
+			c.refused++
+			return r
+		}
+	}
+	if err := l.Recipient(ctx, to); err != nil {
+		r := c.translate(err)
+		c.refused++
+		c.log.Info("recipient refused", "to", to.String(), "code", r.code, "enhanced", r.enhanced)
+		return r
+	}
+	l.rcpts = append(l.rcpts, path)
+	return reply{250, "2.1.5", "Recipient OK"}
+}

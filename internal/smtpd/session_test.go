@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/throttle"
+)
+
+const password = "Correct-horse-7"
+
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	VALUES ($1, $2, 'demo.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0)`)
+
+// submission opens a submission door with the mailbox ann@demo.test.
+func submission(t *testing.T, d *db.DB, mode smtpd.Mode) (*door, *mailbox.Mailboxes, mailbox.Mailbox) {
+	t.Helper()
+	ctx, hub := t.Context(), &signal.Hub{}
+	accounts := account.New(d, hub, time.Now)
+	owner, err := accounts.Create(ctx, "owner@example.com", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain := d.NewID()
+	if err := d.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, insertDomain.With(domain, owner.ID))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	boxes := mailbox.Open(mailbox.Options{
+		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Guesses: throttle.NewGuesses(), Now: time.Now,
+		Events:    &event.Log{DB: d, Hub: hub, Now: time.Now},
+		Owned:     func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
+		Provision: func(context.Context, *db.Tx, db.ID) error { return nil },
+	})
+	box, _, err := boxes.Create(ctx, owner.ID, mailbox.New{Domain: domain, LocalPart: "ann", Password: new(password)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, func(s *smtpd.Server) { s.Mode, s.Mailboxes, s.Hub = mode, boxes, hub }), boxes, box
+}
+
+func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func TestSubmission(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, database *db.DB) {
+		d, boxes, box := submission(t, database, smtpd.Submission)
+		c := d.dial()
+		c.want("220 ")
+		c.say("EHLO [192.0.2.1]", "250 ")
+		c.say("MAIL FROM:<ann@demo.test>", "530 5.7.0")
+		c.say("AUTH PLAIN "+b64("\x00ann@demo.test\x00"+password), "538 5.7.11")
+		c.say("STARTTLS", "220 ")
+		c.handshake()
+		c.say("EHLO [192.0.2.1]", "250 AUTH PLAIN LOGIN")
+		c.say("AUTH CRAM-MD5", "504 5.5.4")
+		c.say("AUTH PLAIN ???", "501 5.5.2")
+		c.say("AUTH PLAIN "+b64("ann@demo.test"), "501 5.5.2")
+		c.say("AUTH PLAIN "+b64("eve\x00ann@demo.test\x00"+password), "501 5.5.2")
+		c.say("AUTH LOGIN", "334 VXNlcm5hbWU6")
+		c.say("*", "501 5.7.0")
+		c.say("AUTH PLAIN", "334 ")
+		c.say(b64("\x00ann@demo.test\x00wrong"), "535 5.7.8")
+		c.say("AUTH LOGIN "+b64("ann@demo.test"), "334 UGFzc3dvcmQ6")
+		c.say(b64(password), "235 2.7.0")
+		c.say("AUTH PLAIN "+b64("\x00ann@demo.test\x00"+password), "503 5.5.1")
+		c.say("MAIL FROM:<ann@demo.test>", "250 ")
+		c.say("RCPT TO:<bob@demo.test>", "250 ")
+		c.say("DATA", "354 ")
+		c.send("bare\nline ends are mended behind the door\r\n.\r\n")
+		c.want("250 2.0.0")
+		got := d.taken()
+		if len(got) != 1 || got[0].body != "bare\nline ends are mended behind the door\r\n" {
+			t.Fatalf("took %+v", got)
+		}
+		r := got[0].received
+		if r.With != "ESMTPSA" || r.Helo != "" || r.Addr.IsValid() || r.For != "" || !strings.HasPrefix(r.TLS, "TLS 1.3 ") {
+			t.Errorf("received %+v", r)
+		}
+		// The log-in ends with the password it was made with.
+		if _, err := boxes.SetPassword(t.Context(), box.Account, box.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.say("MAIL FROM:<ann@demo.test>", "421 4.7.0")
+		c.wantEOF()
+	})
+}
+
+func TestGuessingEndsTheSession(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, database *db.DB) {
+		d, boxes, _ := submission(t, database, smtpd.Submissions)
+		boxes.Guesses.Friend = nil
+		c := d.dial()
+		c.handshake()
+		c.want("220 ")
+		c.say("EHLO client.example", "250 ")
+		wrong := "AUTH PLAIN " + b64("\x00ann@demo.test\x00the same each time") // so that nothing is delayed
+		for range 4 {
+			c.say(wrong, "535 5.7.8")
+		}
+		c.say(wrong, "421 4.7.0")
+		c.wantEOF()
+	})
+}
+
+func TestEarlyTalker(t *testing.T) {
+	d := open(t, func(s *smtpd.Server) { s.GreetDelay = time.Hour })
+	c := d.dial()
+	c.send("EHLO spam.example\r\n")
+	c.want("554 5.5.1")
+	c.wantEOF()
+	d = open(t, func(s *smtpd.Server) { s.GreetDelay = time.Millisecond })
+	d.dial().want("220 ")
+}
+
+func TestReceivedField(t *testing.T) {
+	d := open(t, nil)
+	c := d.dial()
+	c.want("220 ")
+	c.say("EHLO client.example", "250 ")
+	for _, rcpts := range [][]string{{"bob"}, {"bob", "carol"}} {
+		c.say("MAIL FROM:<ann@example.com> SMTPUTF8", "250 ")
+		for _, name := range rcpts {
+			c.say("RCPT TO:<"+name+"@demo.test>", "250 ")
+		}
+		c.say("DATA", "354 ")
+		c.say("hi\r\n.", "250 ")
+	}
+	got := d.taken()
+	one, two := got[0].received, got[1].received
+	if one.Helo != "client.example" || !one.Addr.IsLoopback() || one.By != "mail.host.test" || one.With != "UTF8SMTP" || one.For != "bob@demo.test" {
+		t.Errorf("received %+v", one)
+	}
+	if two.For != "" {
+		t.Errorf("several recipients are told of each other: %q", two.For)
+	}
+}
+
+func TestIdleSessionsEnd(t *testing.T) {
+	d := open(t, nil)
+	c := d.dial()
+	c.want("220 ")
+	for range 200 {
+		c.say("NOOP", "250 ")
+	}
+	c.say("NOOP", "421 4.7.0")
+	c.wantEOF()
+}
+
+// Shutdown lets a transaction finish and ends all other sessions.
+func TestShutdown(t *testing.T) {
+	d := open(t, nil)
+	idle, busy := d.dial(), d.dial()
+	idle.want("220 ")
+	busy.want("220 ")
+	busy.say("EHLO client.example", "250 ")
+	busy.say("MAIL FROM:<ann@example.com>", "250 ")
+	done := make(chan error, 1)
+	go func() { done <- d.Shutdown(context.Background()) }()
+	idle.want("421 4.3.2")
+	idle.wantEOF()
+	busy.say("RCPT TO:<bob@demo.test>", "250 ")
+	busy.say("DATA", "354 ")
+	busy.say("hi\r\n.", "250 ")
+	busy.want("421 4.3.2")
+	busy.wantEOF()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := len(d.taken()); n != 1 {
+		t.Errorf("took %d messages", n)
+	}
+}
+
+// When the time is over, sessions are cut; what was accepted by then stays so.
+func TestShutdownCuts(t *testing.T) {
+	d := open(t, nil)
+	d.gate, d.reached = make(chan struct{}), make(chan struct{}, 1)
+	c := d.dial()
+	c.want("220 ")
+	c.say("EHLO client.example", "250 ")
+	c.say("MAIL FROM:<ann@example.com>", "250 ")
+	c.say("RCPT TO:<bob@demo.test>", "250 ")
+	c.say("DATA", "354 ")
+	c.send("hi\r\n.\r\n")
+	<-d.reached
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Shutdown(ctx) }()
+	cancel()
+	c.wantEOF()
+	close(d.gate)
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import "context"
+
+// starttls is STARTTLS (RFC 3207).
+func (c *conn) starttls(ctx context.Context, arg string) reply {
+	switch {
+	case arg != "":
+		return reply{501, "5.5.4", "STARTTLS has no argument"}
+	case c.tls != nil:
+		return reply{503, "5.5.1", "TLS is on already"}
+	case c.srv.TLS == nil:
+		return reply{454, "4.7.0", "TLS is not available"}
+	case c.letter != nil:
+		return reply{503, "5.5.1", "Not within a transaction"}
+	case c.br.Buffered() > 0:
+		// Somebody in between may have put commands into the clear text, to
+		// be carried out as if they had come inside TLS.
+		c.log.Warn("commands were sent after STARTTLS in clear")
+		c.closing = true
+		return reply{554, "5.5.1", "Nothing may follow STARTTLS before TLS"}
+	}
+	c.write(reply{220, "2.0.0", "Begin TLS"})
+	if c.flush() != nil || !c.secure(ctx) {
+		c.closing = true
+		return reply{}
+	}
+	// What was said in clear does not count (RFC 3207 §4.2).
+	c.helo, c.extended = "", false
+	return reply{}
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import (
+	"context"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
+)
+
+// ToOutbox is the Receiver of the submission doors.
+type ToOutbox struct{ Outbox *outbound.Outbox }
+
+// Begin refuses a MAIL FROM that is not the mailbox's own.
+func (r ToOutbox) Begin(_ context.Context, e Envelope) (Transaction, error) {
+	if err := r.Outbox.MaySubmit(e.Mailbox, e.From); err != nil {
+		return nil, err
+	}
+	return &submission{outbox: r.Outbox, mailbox: e.Mailbox, from: e.From}, nil
+}
+
+type submission struct {
+	outbox  *outbound.Outbox
+	mailbox mailbox.Mailbox
+	from    *address.Address
+	to      []address.Address
+}
+
+// Recipient takes any address: whether it exists its own host will say.
+func (s *submission) Recipient(_ context.Context, to address.Address) error {
+	s.to = append(s.to, to)
+	return nil
+}
+
+// Message queues the message.
+func (s *submission) Message(ctx context.Context, r message.Received, body io.Reader) (db.ID, error) {
+	return s.outbox.Submit(ctx, s.mailbox, outbound.Submission{From: s.from, To: s.to, Received: r}, body)
+}
