@@ -38,7 +38,7 @@ type Domain struct {
 	Status          string
 	OwnershipStatus string // pending or verified
 	Receives        bool   // its MX was seen to be ours
-	Sends           bool   // a DKIM key of ours was seen, and the name is held
+	Sends           bool   // it is held, a DKIM key of ours was seen, and it is not suspended
 	Records         []Record
 	CreatedAt       time.Time
 	VerifiedAt      time.Time // the last entry into verified; zero for never
@@ -105,7 +105,7 @@ func (d *Domains) shown(c *claim, keys []key) Domain {
 	return Domain{
 		ID: c.id, Account: c.account, Name: c.name, DisplayName: address.DisplayDomain(c.name),
 		Status: c.status, OwnershipStatus: ownership,
-		Receives: c.held && c.receives, Sends: c.held && c.sends,
+		Receives: c.held && c.receives, Sends: c.held && c.sends && c.status != Suspended,
 		Records:   d.withSeen(d.asked(c, keys), c.seen),
 		CreatedAt: c.createdAt, VerifiedAt: c.verifiedAt, CheckedAt: c.checkedAt, NextCheckAt: c.nextCheckAt,
 	}

@@ -80,7 +80,7 @@ func TestSender(t *testing.T) {
 		if _, err := w.Owned(ctx, w.ann, dom.ID); !fault.Is(err, fault.Denied) {
 			t.Errorf("suspended, owned: %v", err)
 		}
-		w.expect(w.check(dom), domain.Suspended, true, true)
+		w.expect(w.check(dom), domain.Suspended, true, false)
 		if _, err := w.SignerOf(ctx, dom.ID); err != nil {
 			t.Errorf("suspended, queued: %v", err)
 		}

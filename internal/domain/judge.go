@@ -81,7 +81,7 @@ func judgeSRV(r *Record, got []dns.SRV) verdict {
 // v=version, such as id of v=STSv1 (RFC 8461 §3.1, RFC 8460 §3).
 func policyTag(txts []string, version, tag string) (value, problem string) {
 	var record string
-	for _, txt := range txts[:min(len(txts), maxOwnership)] {
+	for _, txt := range txts[:min(len(txts), maxPolicies)] {
 		v, rest, _ := strings.Cut(txt[:min(len(txt), maxValue)], ";")
 		if strings.TrimSpace(v) != "v="+version {
 			continue

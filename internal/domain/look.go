@@ -11,17 +11,19 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/mailauth"
 )
 
 // Limits of one look at a domain.
 const (
-	lookFor      = 20 * time.Second
-	lookAtOnce   = 8    // questions
-	maxObserved  = 16   // values kept per record
-	maxValue     = 1024 // octets of each
-	maxOwnership = 64   // TXT records read under _mailstead
+	lookFor     = 20 * time.Second
+	lookAtOnce  = 8    // questions
+	maxObserved = 16   // values kept per record
+	maxValue    = 1024 // octets of each
+	maxPolicies = 64   // TXT records read where only one of ours should be
+	maxAbove    = 8    // names whose DMARC policies are asked for
 )
 
 // look is what the DNS says about a domain at one time.
@@ -94,6 +96,9 @@ func (d *Domains) lookRecord(ctx context.Context, resolver *dns.Resolver, c *cla
 		res, err := resolver.SRV(ctx, r.Name)
 		return orMissing(ctx, resolver, c, r, err, func() verdict { return judgeSRV(r, res.Records) }), nil
 	}
+	if r.Kind == DMARC {
+		return lookDMARC(ctx, resolver, c, r), nil
+	}
 	judge, err := d.judgeOf(r, keys)
 	if err != nil {
 		return verdict{}, err
@@ -108,13 +113,38 @@ func (d *Domains) lookRecord(ctx context.Context, resolver *dns.Resolver, c *cla
 	}), nil
 }
 
+// lookDMARC also looks at the names above, up to the registered one, whose
+// policies hold for those below that have none (RFC 7489 §6.6.3).
+func lookDMARC(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record) verdict {
+	at := c.name
+	for n := 0; n < maxAbove && !address.PublicSuffix(at); n++ {
+		res, err := resolver.TXT(ctx, "_dmarc."+at)
+		if err == nil {
+			ok, problem := mailauth.CheckDMARC(res.Records)
+			switch {
+			case ok:
+				return verdict{RecordVerified, res.Records, ""}
+			case at == c.name:
+				return failed(res.Records, "%s", problem)
+			}
+		} else if errors.Is(err, dns.ErrTemporary) {
+			return noAnswer("_dmarc." + at)
+		}
+		_, at, _ = strings.Cut(at, ".")
+	}
+	return missing(ctx, resolver, c, r, dns.ErrNotFound)
+}
+
+func noAnswer(name string) verdict {
+	return verdict{TemporaryFailure, nil, fmt.Sprintf(
+		"The name servers for %s gave no usable answer. What was found before stands; we will ask again.", name)}
+}
+
 // judgeOf returns what judges the TXT records at r's name.
 func (d *Domains) judgeOf(r *Record, keys []key) (func([]string) (bool, string), error) {
 	switch r.Kind {
 	case SPF:
 		return func(txts []string) (bool, string) { return mailauth.CheckSPF(txts, d.spfName()) }, nil
-	case DMARC:
-		return mailauth.CheckDMARC, nil
 	case MTASTS:
 		return checkMTASTS, nil
 	case TLSRPT:
@@ -136,8 +166,14 @@ func orMissing(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record,
 	case err == nil:
 		return judge()
 	case errors.Is(err, dns.ErrTemporary):
-		return verdict{TemporaryFailure, nil, fmt.Sprintf(
-			"The name servers for %s gave no usable answer. What was found before stands; we will ask again.", r.Name)}
+		return noAnswer(r.Name)
+	}
+	return missing(ctx, resolver, c, r, err)
+}
+
+// missing says what to do about a record that is not there.
+func missing(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record, err error) verdict {
+	switch {
 	case r.Name == c.name && errors.Is(err, dns.ErrNotFound):
 		return failed(nil, "The name %s does not exist in the DNS. Check that it is registered and that its name servers are set.", c.name)
 	case r.Kind == SPF:

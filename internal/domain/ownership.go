@@ -19,7 +19,7 @@ const contest = 24 * time.Hour
 // providers keep quotation marks that were typed in, so they are forgiven.
 func tokensIn(txts []string) map[string]bool {
 	tokens := map[string]bool{}
-	for _, txt := range txts[:min(len(txts), maxOwnership)] {
+	for _, txt := range txts[:min(len(txts), maxPolicies)] {
 		txt = strings.Trim(txt, " \t\"")
 		if len(txt) > len(ownershipPrefix) && len(txt) <= maxValue && strings.EqualFold(txt[:len(ownershipPrefix)], ownershipPrefix) {
 			tokens[strings.ToLower(strings.TrimSpace(txt[len(ownershipPrefix):]))] = true
@@ -57,7 +57,7 @@ func changeHands(claims []*claim, me *claim, tokens map[string]bool, at time.Tim
 	for _, c := range claims {
 		if c.held {
 			holder = c
-		} else if tokens[c.token] {
+		} else if tokens[c.token] && c.status != Suspended {
 			rival = true
 		}
 	}

@@ -49,7 +49,7 @@ type Record struct {
 	Status   string   `json:"status"`
 	Observed []string `json:"observed"` // what the DNS has instead, or too
 	// Error says what to do about it; a verified record may have a warning.
-	Error         string     `json:"error,omitempty"`
+	Error         string     `json:"error"`
 	LastCheckedAt *time.Time `json:"last_checked_at"`
 }
 

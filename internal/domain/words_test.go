@@ -95,6 +95,32 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// A name below a registered one is under the policy of that.
+func TestPolicyFromAbove(t *testing.T) {
+	w := open(t, dbOf(t))
+	dom := w.create(w.ann, "mail.eu.shop.test")
+	dmarc := func() domain.Record { return record(t, w.check(dom), domain.DMARC) }
+	if r := dmarc(); r.Status != domain.RecordFailed {
+		t.Errorf("none: %+v", r)
+	}
+	w.zone.Set("_dmarc.test", `TXT "v=DMARC1; p=reject"`)
+	if r := dmarc(); r.Status != domain.RecordFailed {
+		t.Errorf("the public suffix's: %+v", r)
+	}
+	w.zone.Set("_dmarc.shop.test", `TXT "v=DMARC1; p=quarantine"`)
+	if r := dmarc(); r.Status != domain.RecordVerified || r.Observed[0] != "v=DMARC1; p=quarantine" {
+		t.Errorf("the registered name's: %+v", r)
+	}
+	w.zone.ServFail("_dmarc.eu.shop.test")
+	if r := dmarc(); r.Status != domain.TemporaryFailure {
+		t.Errorf("no answer on the way: %+v", r)
+	}
+	w.zone.Set("_dmarc.mail.eu.shop.test", `TXT "v=DMARC1; p=perhaps"`)
+	if r := dmarc(); r.Status != domain.RecordFailed {
+		t.Errorf("its own, which is wrong: %+v", r)
+	}
+}
+
 func TestWordsForAnUnregisteredName(t *testing.T) {
 	w := open(t, dbOf(t))
 	dom := w.create(w.ann, "typo.test")
