@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+// Flags are a message's system flags (RFC 3501 §2.3.2).
+type Flags uint8
+
+// The system flags. Recent is a session's own and is never stored.
+const (
+	Seen Flags = 1 << iota
+	Answered
+	Flagged
+	Deleted
+	Draft
+	Recent
+
+	// AllFlags are those that a client may change.
+	AllFlags = Seen | Answered | Flagged | Deleted | Draft
+)
+
+// Limits of keywords.
+const (
+	MaxKeywords     = 64  // of one message
+	MaxKeywordBytes = 100 // of one keyword
+)
+
+// Op is what Store does with flags.
+type Op uint8
+
+// The operations.
+const (
+	Replace Op = iota // set exactly these
+	Add
+	Remove
+)
+
+// FlagChange tells a message's flags as they are now.
+type FlagChange struct {
+	Seq      uint32
+	UID      uint32
+	Flags    Flags    // with Recent, if it is that to the session
+	Keywords []string // sorted; not to be changed
+	ModSeq   uint64
+}

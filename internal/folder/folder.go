@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package folder is the mail store behind IMAP: the folders of a mailbox and
+// the messages in them, with their UIDs, flags and mod-sequences.
+//
+// Everything that changes a folder first takes the folder's row, so the UIDs
+// and mod-sequences that are committed never have a gap that is filled later.
+// Of each open folder a node keeps one compact View of all its messages, which
+// its sessions share; the row, the change log and the new UIDs bring it up to
+// date. Each session keeps, as an older version of the same, what it has told
+// its client, so that sequence numbers never touch SQL.
+package folder
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// Inbox is the name of the folder that every mailbox has, whatever its case
+// (RFC 3501 §5.1).
+const Inbox = "INBOX"
+
+// Separator stands between the levels of a name.
+const Separator = '/'
+
+// Special uses (RFC 6154) that a mailbox has a folder for from the start.
+const (
+	Sent    = `\Sent`
+	Drafts  = `\Drafts`
+	Junk    = `\Junk`
+	Trash   = `\Trash`
+	Archive = `\Archive`
+)
+
+// Options are what a Store works with.
+type Options struct {
+	DB     *db.DB
+	Blobs  *blob.Store
+	Events *event.Log
+	Hub    *signal.Hub // woken with signal.Folder of what changed
+	Now    func() time.Time
+	Log    *slog.Logger
+
+	// Grace is how long the bytes of a message stay after it left its last
+	// folder, for those who are reading it; 0 is an hour.
+	Grace time.Duration
+	// Poll is how often an open folder is looked at without having been woken,
+	// since a signal of another node may get lost; 0 is 5 s. Negative: always.
+	Poll time.Duration
+	// Keep is how many idle messages the views of folders that no session has
+	// open may hold together; 0 is 500,000, of about 17 bytes each.
+	Keep int
+}
+
+// Store keeps the folders of all mailboxes. It is safe for use by many
+// goroutines.
+type Store struct {
+	Options
+
+	mu   sync.Mutex
+	open map[db.ID]*shared
+	idle []*shared // no session has them open; the longest idle first
+}
+
+// New returns the store of a database.
+func New(o Options) *Store {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Grace == 0 {
+		o.Grace = time.Hour
+	}
+	if o.Poll == 0 {
+		o.Poll = 5 * time.Second
+	}
+	if o.Keep == 0 {
+		o.Keep = 500_000
+	}
+	return &Store{Options: o, open: map[db.ID]*shared{}}
+}
+
+// Folder is a folder's row.
+type Folder struct {
+	ID          db.ID
+	Mailbox     db.ID
+	Name        string // UTF-8, Separator between levels
+	Special     string // its special use, such as Sent, or ""
+	UIDValidity uint32
+	UIDNext     uint32
+	ModSeq      uint64 // HIGHESTMODSEQ (RFC 7162)
+	Messages    uint32
+	Unseen      uint32
+	Recent      uint32 // messages that no session has seen yet; set by Status alone
+	Bytes       int64
+
+	changed    uint64 // the mod-sequence of the last change that is no arrival
+	recentFrom uint32 // UIDs from here on no session has seen yet
+	logFloor   uint64 // changes up to this mod-sequence are not in the log
+}
