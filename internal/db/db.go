@@ -10,7 +10,6 @@ package db
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -38,8 +37,10 @@ type Row interface{ Scan(dst ...any) error }
 // Reader runs statements that return rows: the database itself, or a
 // transaction.
 type Reader interface {
-	// Each calls f for every row. It holds a read transaction, so f must
-	// not wait for anything.
+	// Each calls f for every row. Meanwhile it holds a read transaction,
+	// which must not live longer than a second: f must not wait for
+	// anything, and the statement must bound its rows (at most 1,000, or
+	// MaxPage of a list). A read that takes longer is logged.
 	Each(ctx context.Context, s Statement, f func(Row) error) error
 	// One scans the first row, or returns ErrNoRow.
 	One(ctx context.Context, s Statement, dst ...any) error
@@ -49,7 +50,7 @@ type Reader interface {
 type engine interface {
 	each(ctx context.Context, s Statement, f func(Row) error) error
 	tx(ctx context.Context, f func(session) error) error
-	batch(ctx context.Context, jobs []*pending) // answers every job
+	batch(jobs []*pending) // answers every job
 	lanes() int
 	conflict(error) bool
 	ping(ctx context.Context) error
@@ -60,7 +61,7 @@ type engine interface {
 type session interface {
 	// run executes s; f, if not nil, is called for every row. It returns
 	// how many rows were changed or read.
-	run(ctx context.Context, s Statement, f func(Row) error) (int64, error)
+	run(s Statement, f func(Row) error) (int64, error)
 }
 
 // DB is an open database. It is safe for use by many goroutines.
@@ -183,70 +184,4 @@ func All[T any](ctx context.Context, r Reader, s Statement, scan func(Row) (T, e
 		return err
 	})
 	return all, err
-}
-
-// Tx is an ordinary transaction.
-type Tx struct {
-	s     session
-	after []func()
-}
-
-// Tx runs f in a transaction of its own and returns after the commit. f runs
-// again when the database asks for it (BUSY, 40001, 40P01), so it must have
-// no side effects but through AfterCommit. Once f began, ctx no longer
-// interrupts it.
-func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
-	var after []func()
-	err := d.tx(ctx, func(s session) error {
-		tx := &Tx{s: s}
-		err := f(tx)
-		after = tx.after
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, f := range after {
-		f()
-	}
-	return nil
-}
-
-// AfterCommit runs f once the transaction is committed.
-func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
-
-// Exec runs s and returns how many rows it changed.
-func (t *Tx) Exec(ctx context.Context, s Statement) (int64, error) {
-	return t.s.run(context.WithoutCancel(ctx), s, nil)
-}
-
-// Each calls f for every row that s returns. f must not use the transaction.
-func (t *Tx) Each(ctx context.Context, s Statement, f func(Row) error) error {
-	_, err := t.s.run(context.WithoutCancel(ctx), s, f)
-	return err
-}
-
-// One scans the row that s returns, or returns ErrNoRow.
-func (t *Tx) One(ctx context.Context, s Statement, dst ...any) error {
-	found := false
-	_, err := t.s.run(context.WithoutCancel(ctx), s, func(r Row) error {
-		if found {
-			return nil
-		}
-		found = true
-		return r.Scan(dst...)
-	})
-	if err == nil && !found {
-		return ErrNoRow
-	}
-	return err
-}
-
-// describe says which statement failed, without its arguments.
-func describe(q *Query, err error) error {
-	text := strings.Join(strings.Fields(q.sqlite), " ")
-	if len(text) > 80 {
-		text = text[:80] + "…"
-	}
-	return fmt.Errorf("%s: %w", text, err)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,9 +18,11 @@ import (
 // postgresEngine works through pgx's own interface, whose batches send many
 // statements in one round trip.
 type postgresEngine struct {
-	pool  *pgxpool.Pool
-	log   *slog.Logger
-	fatal func(error)
+	pool *pgxpool.Pool
+	// lanePool is the lanes' own, so that no crowd of ordinary
+	// transactions keeps them waiting.
+	lanePool *pgxpool.Pool
+	log      *slog.Logger
 }
 
 // Lanes on PostgreSQL, and connections for everything else.
@@ -29,8 +30,12 @@ const (
 	postgresLanes = 4
 	postgresConns = 16
 	// maxTries bounds how often a transaction is repeated on request of
-	// the database (deadlock, serialisation, lost connection).
+	// the database (deadlock, serialisation, lost connection); the waits
+	// between add up to a second.
 	maxTries = 8
+	// maxTxTime bounds one transaction, from BEGIN to the answer to COMMIT:
+	// a server that says nothing any more must not stop a lane for ever.
+	maxTxTime = time.Minute
 )
 
 func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, error) {
@@ -38,7 +43,9 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if err != nil {
 		return nil, errors.New("the database's URL is not valid; it looks like postgres://user:password@host:5432/name")
 	}
-	cfg.MaxConns = max(cfg.MaxConns, postgresLanes+postgresConns)
+	if cfg.ConnConfig.RuntimeParams["synchronous_commit"] == "off" {
+		return nil, errors.New("the database's URL sets synchronous_commit=off: mail that was accepted could be lost")
+	}
 	// A transaction that hangs holds locks that others need.
 	for name, value := range map[string]string{
 		"application_name":                    "mailstead",
@@ -55,11 +62,18 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
+	lanes := cfg.Copy()
+	cfg.MaxConns = max(cfg.MaxConns, postgresConns)
+	lanes.MaxConns, lanes.MinConns, lanes.MinIdleConns = postgresLanes, 0, 0
+	e := &postgresEngine{log: o.Log}
+	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
-	return &postgresEngine{pool: pool, log: o.Log, fatal: o.Fatal}, nil
+	if e.lanePool, err = pgxpool.NewWithConfig(ctx, lanes); err != nil {
+		e.pool.Close()
+		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
+	}
+	return e, nil
 }
 
 func (e *postgresEngine) lanes() int { return postgresLanes }
@@ -67,6 +81,7 @@ func (e *postgresEngine) lanes() int { return postgresLanes }
 func (e *postgresEngine) ping(ctx context.Context) error { return e.pool.Ping(ctx) }
 
 func (e *postgresEngine) close() error {
+	e.lanePool.Close()
 	e.pool.Close()
 	return nil
 }
@@ -91,15 +106,31 @@ func again(err error) bool {
 	return false
 }
 
+// each repeats a read whose connection turns out to be dead, as all are after
+// a restart of the server, as long as f has seen nothing of it.
 func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) error) error {
+	for n := 1; ; n++ {
+		seen := false
+		err := e.read(ctx, s, func(r Row) error {
+			seen = true
+			return f(r)
+		})
+		if err == nil || errors.Is(err, errStop) {
+			return err
+		}
+		if seen || n == maxTries || ctx.Err() != nil || !(again(err) || sqlState(err) == "") {
+			return describe(s.query, err)
+		}
+		wait(ctx, pause(n))
+	}
+}
+
+func (e *postgresEngine) read(ctx context.Context, s Statement, f func(Row) error) error {
 	rows, err := e.pool.Query(ctx, s.query.postgres, s.args...)
 	if err != nil {
-		return describe(s.query, err)
+		return err
 	}
 	_, err = readPgRows(rows, f)
-	if err != nil && !errors.Is(err, errStop) {
-		return describe(s.query, err)
-	}
 	return err
 }
 
@@ -114,139 +145,3 @@ func readPgRows(rows pgx.Rows, f func(Row) error) (int64, error) {
 	rows.Close()
 	return rows.CommandTag().RowsAffected(), rows.Err()
 }
-
-// unsure is an error after COMMIT was sent: the connection was lost and the
-// transaction xid may or may not have been committed.
-type unsure struct {
-	xid   uint64
-	cause error
-}
-
-func (u *unsure) Error() string {
-	return "the connection was lost during the commit: " + u.cause.Error()
-}
-func (u *unsure) Unwrap() error { return u.cause }
-
-// repeat runs try until it succeeds, fails for good, or was tried too often.
-// After an unsure commit it first asks PostgreSQL what became of it, so that
-// nothing is done twice and nobody is told a wrong result.
-func (e *postgresEngine) repeat(ctx context.Context, try func() error) error {
-	for n := 1; ; n++ {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		var u *unsure
-		if errors.As(err, &u) {
-			committed, lookup := e.committed(ctx, u.xid)
-			if lookup != nil {
-				return errors.Join(err, lookup)
-			}
-			if committed {
-				return nil
-			}
-		} else if !again(err) && !pgconn.SafeToRetry(err) {
-			return err
-		}
-		if n == maxTries || ctx.Err() != nil {
-			return err
-		}
-		e.log.Debug("repeating a transaction", "try", n, "error", err)
-		wait(ctx, time.Duration(n*n)*(5*time.Millisecond+rand.N(5*time.Millisecond)))
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// committed asks what became of a transaction. While its old session still
-// has it in hand there is no answer yet, so it waits, up to a minute.
-func (e *postgresEngine) committed(ctx context.Context, xid uint64) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	for {
-		var status *string
-		err := e.pool.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, fmt.Sprint(xid)).Scan(&status)
-		switch {
-		case err == nil && status == nil:
-			return false, errors.New("PostgreSQL no longer knows what became of the transaction")
-		case err == nil && *status == "committed":
-			return true, nil
-		case err == nil && *status == "aborted":
-			return false, nil
-		case ctx.Err() != nil:
-			return false, fmt.Errorf("asking what became of the transaction: %w", errors.Join(err, ctx.Err()))
-		}
-		wait(ctx, 50*time.Millisecond)
-	}
-}
-
-func (e *postgresEngine) tx(ctx context.Context, f func(session) error) error {
-	return e.repeat(ctx, func() error {
-		conn, err := e.pool.Acquire(ctx)
-		if err != nil {
-			return fmt.Errorf("waiting for a connection: %w", err)
-		}
-		defer conn.Release()
-		// What began is carried through or rolled back, never cut off.
-		ctx := context.WithoutCancel(ctx)
-		tx, err := conn.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		s := &pgSession{tx: tx}
-		if err := f(s); err != nil {
-			// When this fails the pool drops the connection, and with it
-			// PostgreSQL drops the transaction.
-			_ = tx.Rollback(ctx)
-			return err
-		}
-		if s.xid == 0 { // it changed nothing
-			return tx.Commit(ctx)
-		}
-		return e.commit(ctx, tx, s.xid)
-	})
-}
-
-func (e *postgresEngine) commit(ctx context.Context, tx pgx.Tx, xid uint64) error {
-	err := tx.Commit(ctx)
-	if err == nil || sqlState(err) != "" || errors.Is(err, pgx.ErrTxCommitRollback) {
-		return err
-	}
-	return &unsure{xid: xid, cause: err}
-}
-
-// pgSession is an ordinary transaction.
-type pgSession struct {
-	tx  pgx.Tx
-	xid uint64
-}
-
-func (s *pgSession) run(ctx context.Context, st Statement, f func(Row) error) (int64, error) {
-	if s.xid == 0 && !st.query.reads {
-		if err := s.tx.QueryRow(ctx, currentXid).Scan(&s.xid); err != nil {
-			return 0, err
-		}
-	}
-	rows, err := s.tx.Query(ctx, st.query.postgres, st.args...)
-	if err != nil {
-		return 0, describe(st.query, err)
-	}
-	if f == nil {
-		f = func(Row) error { return nil }
-	}
-	n, err := readPgRows(rows, f)
-	if err != nil {
-		return n, describe(st.query, err)
-	}
-	return n, nil
-}
-
-// currentXid also makes the transaction get its number now.
-const currentXid = `SELECT pg_current_xact_id()::text::bigint`

@@ -2,7 +2,10 @@
 
 package db
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Query is one SQL text that serves both engines. Queries are package-level
 // values made with SQL, so that a test can read every one of them from the
@@ -26,6 +29,18 @@ func SQL(text string) *Query {
 // With binds arguments, giving a statement that can be run. Times are passed
 // as microseconds (Micros), ids as ID.
 func (q *Query) With(args ...any) Statement { return Statement{query: q, args: args} }
+
+// name is the beginning of the text, for logs and errors.
+func (q *Query) name() string {
+	text := strings.Join(strings.Fields(q.sqlite), " ")
+	if len(text) > 80 {
+		text = text[:80] + "…"
+	}
+	return text
+}
+
+// describe says which statement failed, without its arguments.
+func describe(q *Query, err error) error { return fmt.Errorf("%s: %w", q.name(), err) }
 
 // Statement is a query with its arguments.
 type Statement struct {

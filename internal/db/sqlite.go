@@ -25,18 +25,20 @@ type sqliteEngine struct {
 	readers *sql.DB
 	stmts   sync.Map // *Query → *sql.Stmt on readers
 	pool    *sql.DB  // of the writer, for migrations
+	log     *slog.Logger
 	fatal   func(error)
 
-	dirty chan struct{} // something was committed
-	end   context.CancelFunc
-	ended chan struct{}
+	dirty   chan struct{} // something was committed
+	closing context.Context
+	end     context.CancelFunc
+	ended   chan struct{} // checkpoints are over
 }
 
 func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, error) {
 	dsn := func(extra ...string) string {
 		v := url.Values{"_pragma": {
 			"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)",
-			"foreign_keys(1)", "wal_autocheckpoint(0)", "temp_store(2)",
+			"foreign_keys(1)", "wal_autocheckpoint(0)", "temp_store(2)", walSizeLimit,
 		}}
 		v["_pragma"] = append(v["_pragma"], extra...)
 		return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + v.Encode()
@@ -60,15 +62,15 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	n := max(4, runtime.NumCPU())
 	r.SetMaxOpenConns(n)
 	r.SetMaxIdleConns(n)
-	run, end := context.WithCancel(context.Background())
 	e := &sqliteEngine{
 		writer:  &sqliteConn{conn: conn, stmts: map[*Query]*sql.Stmt{}},
 		turn:    make(chan struct{}, 1),
-		readers: r, pool: w, fatal: o.Fatal,
-		dirty: make(chan struct{}, 1), end: end, ended: make(chan struct{}),
+		readers: r, pool: w, log: o.Log, fatal: o.Fatal,
+		dirty: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
+	e.closing, e.end = context.WithCancel(context.Background())
 	e.turn <- struct{}{}
-	go e.checkpoints(run, dsn("cache_size(-1000)"), o.Log)
+	go e.checkpoints(dsn("cache_size(-1000)", checkpointPatience))
 	return e, nil
 }
 
@@ -76,12 +78,12 @@ func (e *sqliteEngine) lanes() int { return 1 }
 
 func (e *sqliteEngine) ping(ctx context.Context) error { return e.readers.PingContext(ctx) }
 
+// close ends with the writer, which copies the WAL back into the database.
 func (e *sqliteEngine) close() error {
 	e.end()
 	<-e.ended
-	<-e.turn
-	err := e.writer.close()
-	return errors.Join(err, e.pool.Close(), e.readers.Close())
+	<-e.turn // and keep it
+	return errors.Join(e.readers.Close(), e.writer.close(), e.pool.Close())
 }
 
 func (e *sqliteEngine) conflict(err error) bool {
@@ -102,16 +104,24 @@ func (e *sqliteEngine) each(ctx context.Context, s Statement, f func(Row) error)
 			made.Close() //nolint:errcheck // never used
 		}
 	}
+	began := time.Now()
 	rows, err := stmt.(*sql.Stmt).QueryContext(ctx, s.args...)
 	if err != nil {
 		return describe(s.query, err)
 	}
-	_, err = readRows(rows, f)
+	n, err := readRows(rows, f)
+	if took := time.Since(began); took > longRead {
+		e.log.Warn("a read held its transaction too long, which makes the write-ahead log grow",
+			"query", s.query.name(), "took", took, "rows", n)
+	}
 	if err != nil && !errors.Is(err, errStop) {
 		return describe(s.query, err)
 	}
 	return err
 }
+
+// longRead is how long a read transaction may live.
+const longRead = time.Second
 
 func readRows(rows *sql.Rows, f func(Row) error) (n int64, err error) {
 	defer rows.Close() //nolint:errcheck // Err tells
@@ -126,33 +136,44 @@ func readRows(rows *sql.Rows, f func(Row) error) (n int64, err error) {
 
 // tx waits for its turn to write, then runs f between BEGIN and COMMIT.
 func (e *sqliteEngine) tx(ctx context.Context, f func(session) error) error {
-	select {
-	case <-e.turn:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := e.takeTurn(ctx); err != nil {
+		return err
 	}
-	defer func() { e.turn <- struct{}{} }()
+	defer e.passTurn()
 	return e.transaction(f)
 }
 
-// transaction runs on the writer, whose turn the caller has.
+func (e *sqliteEngine) takeTurn(ctx context.Context) error {
+	select {
+	case <-e.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.closing.Done():
+		return ErrClosed
+	}
+}
+
+func (e *sqliteEngine) passTurn() { e.turn <- struct{}{} }
+
+// transaction runs on the writer, whose turn the caller has. Another process
+// may hold the database's own lock: BEGIN waits for it, up to busy_timeout.
 func (e *sqliteEngine) transaction(f func(session) error) (err error) {
-	ctx := context.Background()
-	if err := e.writer.control(ctx, begin); err != nil {
-		return fmt.Errorf("begin: %w", e.check(err))
+	if err := e.writer.control(begin); err != nil {
+		return &shared{fmt.Errorf("begin: %w", e.check(err))}
 	}
 	committed := false
 	defer func() {
-		if !committed {
+		if !committed { // also when f panics
 			// SQLite may have rolled back by itself already (disk full,
 			// I/O error); that this fails then is as it should be.
-			_ = e.writer.control(ctx, rollback)
+			_ = e.writer.control(rollback)
 		}
 	}()
 	if err := f(e.writer); err != nil {
 		return e.check(err)
 	}
-	if err := e.writer.control(ctx, commit); err != nil {
+	if err := e.writer.control(commit); err != nil {
 		return fmt.Errorf("commit: %w", e.check(err))
 	}
 	committed = true
@@ -173,23 +194,23 @@ func (e *sqliteEngine) check(err error) error {
 	return err
 }
 
-func (e *sqliteEngine) batch(ctx context.Context, jobs []*pending) {
-	<-e.turn
-	defer func() { e.turn <- struct{}{} }()
+func (e *sqliteEngine) batch(jobs []*pending) {
+	<-e.turn // the lanes end before close takes it for good
+	defer e.passTurn()
 	commitTogether(jobs, func(jobs []*pending) error {
 		return e.transaction(func(s session) error {
 			for _, p := range jobs {
-				p.err = nil
+				p.err, p.changed = nil, false
 			}
-			if err := e.step(ctx, s, jobs, func(j *Job) func(*Batch) { return j.Guard }); err != nil {
+			if err := step(s, jobs, func(j *Job) func(*Batch) { return j.Guard }); err != nil {
 				return err
 			}
-			return e.step(ctx, s, jobs, func(j *Job) func(*Batch) { return j.Apply })
+			return step(s, jobs, func(j *Job) func(*Batch) { return j.Apply })
 		})
 	})
 }
 
-func (e *sqliteEngine) step(ctx context.Context, s session, jobs []*pending, of func(*Job) func(*Batch)) error {
+func step(s session, jobs []*pending, of func(*Job) func(*Batch)) error {
 	var b Batch
 	for _, p := range jobs {
 		queue := of(p.job)
@@ -197,40 +218,29 @@ func (e *sqliteEngine) step(ctx context.Context, s session, jobs []*pending, of 
 			continue
 		}
 		b.queued = b.queued[:0]
-		queue(&b)
-		if err := runQueued(ctx, s, p, b.queued); err != nil {
+		p.collect(queue, &b)
+		if err := p.taint(); err != nil {
+			return err
+		}
+		if err := runQueued(s, p, b.queued); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// runQueued runs a step of one job. A job that declines before it changed
-// anything has its err set; after a change, the transaction is tainted.
-func runQueued(ctx context.Context, s session, p *pending, queued []*Queued) error {
-	changed := false
+// runQueued runs a step of one job, until it declines.
+func runQueued(s session, p *pending, queued []*Queued) error {
 	for _, q := range queued {
-		var declined error
-		var read func(Row) error
-		if q.read != nil {
-			read = func(r Row) error {
-				if declined == nil {
-					declined = q.read(r)
-				}
-				return nil
-			}
-		}
-		n, err := s.run(ctx, q.Statement, read)
+		read, declined := q.reader()
+		n, err := s.run(q.Statement, read)
 		if err != nil {
 			return err
 		}
-		if !q.query.reads && n > 0 {
-			changed = true
+		if err := p.judge(q, n, *declined); err != nil {
+			return err
 		}
-		if p.err = firstError(declined, q.outcome(n)); p.err != nil {
-			if changed {
-				return errTainted
-			}
+		if p.err != nil {
 			return nil
 		}
 	}
@@ -245,19 +255,16 @@ type sqliteConn struct {
 
 var begin, commit, rollback = SQL("BEGIN IMMEDIATE"), SQL("COMMIT"), SQL("ROLLBACK")
 
-func (c *sqliteConn) control(ctx context.Context, q *Query) error {
-	stmt, err := c.prepare(ctx, q)
-	if err == nil {
-		_, err = stmt.ExecContext(ctx)
-	}
+func (c *sqliteConn) control(q *Query) error {
+	_, err := c.run(q.With(), nil)
 	return err
 }
 
-func (c *sqliteConn) prepare(ctx context.Context, q *Query) (*sql.Stmt, error) {
+func (c *sqliteConn) prepare(q *Query) (*sql.Stmt, error) {
 	if stmt, ok := c.stmts[q]; ok {
 		return stmt, nil
 	}
-	stmt, err := c.conn.PrepareContext(ctx, q.sqlite)
+	stmt, err := c.conn.PrepareContext(context.Background(), q.sqlite)
 	if err != nil {
 		return nil, describe(q, err)
 	}
@@ -265,11 +272,13 @@ func (c *sqliteConn) prepare(ctx context.Context, q *Query) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-func (c *sqliteConn) run(ctx context.Context, s Statement, f func(Row) error) (int64, error) {
-	stmt, err := c.prepare(ctx, s.query)
+func (c *sqliteConn) run(s Statement, f func(Row) error) (int64, error) {
+	stmt, err := c.prepare(s.query)
 	if err != nil {
 		return 0, err
 	}
+	// What began is carried through or rolled back, never cut off.
+	ctx := context.Background()
 	if f == nil {
 		res, err := stmt.ExecContext(ctx, s.args...)
 		if err != nil {
@@ -293,70 +302,4 @@ func (c *sqliteConn) close() error {
 		stmt.Close() //nolint:errcheck // the connection goes too
 	}
 	return c.conn.Close()
-}
-
-// The WAL is copied back into the database once it has this many pages
-// (16 MiB), and is an alarm at 256 MiB.
-const (
-	walPages      = 16 << 20 / 4096
-	walAlarmPages = 256 << 20 / 4096
-)
-
-// checkpoints copies the WAL back in the background, so that no commit waits
-// for it, and then has the writer finish the few pages that came meanwhile:
-// only when all are copied does the next commit begin the WAL anew.
-func (e *sqliteEngine) checkpoints(ctx context.Context, dsn string, log *slog.Logger) {
-	defer close(e.ended)
-	own, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		log.Error("no checkpoints will be made", "error", err)
-		return
-	}
-	defer own.Close() //nolint:errcheck // nothing is written through it
-	own.SetMaxOpenConns(1)
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		select {
-		case <-e.dirty:
-		default:
-			continue
-		}
-		pages, err := e.walPages(ctx)
-		if err == nil && pages >= walPages {
-			err = e.checkpoint(ctx, own)
-		}
-		if err != nil && ctx.Err() == nil {
-			log.Warn("checkpoint failed", "error", e.check(err))
-		}
-		if pages >= walAlarmPages {
-			log.Warn("the write-ahead log grows: something holds a read transaction open", "pages", pages)
-		}
-	}
-}
-
-// walPages asks how much of the WAL has not been copied back yet.
-func (e *sqliteEngine) walPages(ctx context.Context) (int, error) {
-	busy, wal, copied := 0, 0, 0
-	err := e.readers.QueryRowContext(ctx, "PRAGMA wal_checkpoint(NOOP)").Scan(&busy, &wal, &copied)
-	return wal, err
-}
-
-func (e *sqliteEngine) checkpoint(ctx context.Context, own *sql.DB) error {
-	var busy, wal, copied int
-	if err := own.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &wal, &copied); err != nil {
-		return err
-	}
-	select {
-	case <-e.turn:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { e.turn <- struct{}{} }()
-	return e.writer.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &wal, &copied)
 }

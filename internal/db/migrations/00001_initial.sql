@@ -194,6 +194,17 @@ CREATE TABLE expunged (
 ) {clustered};
 CREATE INDEX expunged_at ON expunged (at);
 
+-- Which deliveries the local courier has filed: should their outcome be lost,
+-- they are not filed again. Pruned after some days.
+-- owner: inbound
+CREATE TABLE filing (
+  message BIGINT NOT NULL,             -- the outbound_message
+  n       BIGINT NOT NULL,
+  at      BIGINT NOT NULL,
+  PRIMARY KEY (message, n)
+) {clustered};
+CREATE INDEX filing_at ON filing (at);
+
 -- The bytes of one message: those in the row, then those of the file. Small
 -- messages have no file. Rows of several recipients may share one.
 -- owner: blob

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// pgSession is a transaction on a connection of PostgreSQL.
+type pgSession struct {
+	ctx   context.Context
+	conn  *pgx.Conn
+	xid   uint64 // its number, by which its outcome can be asked for
+	ended bool   // COMMIT was answered
+}
+
+// begin starts a batch with what opens a transaction and gives it a number.
+func (s *pgSession) begin() *pgx.Batch {
+	b := &pgx.Batch{}
+	b.Queue("BEGIN")
+	b.Queue(`SELECT pg_current_xact_id()::text::bigint`).QueryRow(func(r pgx.Row) error { return r.Scan(&s.xid) })
+	return b
+}
+
+// send carries out what was queued, in one round trip.
+func (s *pgSession) send(b *pgx.Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	err := s.conn.SendBatch(s.ctx, b).Close()
+	if err != nil && s.conn.IsClosed() {
+		return &lost{cause: err}
+	}
+	return err
+}
+
+// commit carries out what was queued, then commits.
+func (s *pgSession) commit(b *pgx.Batch) error {
+	var tag string
+	b.Queue("COMMIT").Exec(func(t pgconn.CommandTag) error {
+		tag = t.String()
+		return nil
+	})
+	err := s.conn.SendBatch(s.ctx, b).Close()
+	switch {
+	case tag == "COMMIT":
+		s.ended = true
+		return nil // whatever became of the connection afterwards
+	case err != nil && s.conn.IsClosed():
+		// Even an error that the server sent, such as 57P01, does not
+		// say on which side of the commit it stood.
+		return &lost{cause: err, committing: true, xid: s.xid}
+	case err != nil:
+		return err
+	}
+	s.ended = true
+	return errors.New("PostgreSQL rolled the transaction back")
+}
+
+// rollback gives the transaction up. A connection that can't roll back is
+// closed, and with it PostgreSQL drops the transaction.
+func (s *pgSession) rollback() {
+	if s.ended || s.conn.IsClosed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 5*time.Second)
+	defer cancel()
+	if _, err := s.conn.Exec(ctx, "ROLLBACK"); err != nil {
+		_ = s.conn.Close(ctx)
+	}
+}
+
+// run carries out a statement of an ordinary transaction.
+func (s *pgSession) run(st Statement, f func(Row) error) (n int64, err error) {
+	if f == nil {
+		f = func(Row) error { return nil }
+	}
+	rows, err := s.conn.Query(s.ctx, st.query.postgres, st.args...)
+	if err == nil {
+		n, err = readPgRows(rows, f)
+	}
+	switch {
+	case err == nil:
+		return n, nil
+	case s.conn.IsClosed():
+		return 0, &lost{cause: describe(st.query, err)}
+	}
+	return n, describe(st.query, err)
+}
+
+func (e *postgresEngine) tx(ctx context.Context, f func(session) error) error {
+	return e.transaction(ctx, e.pool, func(s *pgSession) error {
+		if err := s.send(s.begin()); err != nil {
+			return err
+		}
+		if err := f(s); err != nil {
+			return err
+		}
+		return s.commit(&pgx.Batch{})
+	})
+}
+
+// lost is a connection that could not be had or was lost.
+type lost struct {
+	cause      error
+	committing bool // COMMIT was sent: transaction xid may have been committed or not
+	xid        uint64
+}
+
+func (l *lost) Error() string { return l.cause.Error() }
+func (l *lost) Unwrap() error { return l.cause }
+
+// transaction has carry work on a connection of the pool. It repeats it as
+// long as the database rolled it back for another's sake or its connection was
+// lost; after a connection lost during COMMIT it first asks what became of it.
+func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, carry func(*pgSession) error) error {
+	for n := 1; ; n++ {
+		err := once(ctx, pool, carry)
+		var cut *lost
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &cut):
+			if cut.committing {
+				switch committed, lookup := e.committed(ctx, cut.xid); {
+				case lookup != nil:
+					return &shared{fmt.Errorf("%w: %w", ErrUnknown, errors.Join(err, lookup))}
+				case committed:
+					return nil
+				}
+			}
+			err = &shared{err}
+		case !again(err):
+			return err
+		}
+		if n == maxTries || ctx.Err() != nil {
+			return err
+		}
+		e.log.Debug("repeating a transaction", "try", n, "error", err)
+		wait(ctx, pause(n))
+	}
+}
+
+func once(ctx context.Context, pool *pgxpool.Pool, carry func(*pgSession) error) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return &lost{cause: fmt.Errorf("waiting for a connection: %w", err)}
+	}
+	defer conn.Release()
+	// What began is carried through or rolled back, never cut off.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxTxTime)
+	defer cancel()
+	s := &pgSession{ctx: ctx, conn: conn.Conn()}
+	defer s.rollback() // also when carry panics
+	return carry(s)
+}
+
+// pause is how long to wait after the n-th try.
+func pause(n int) time.Duration {
+	return time.Duration(n*n) * (5*time.Millisecond + rand.N(5*time.Millisecond))
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// committed asks what became of a transaction. While its old session still
+// has it in hand there is no answer yet, so it waits, up to a minute.
+func (e *postgresEngine) committed(ctx context.Context, xid uint64) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	for n := 1; ; n++ {
+		var status *string
+		err := e.pool.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, fmt.Sprint(xid)).Scan(&status)
+		switch {
+		case err == nil && status == nil:
+			return false, errors.New("PostgreSQL no longer knows what became of the transaction")
+		case err == nil && *status == "committed":
+			return true, nil
+		case err == nil && *status == "aborted":
+			return false, nil
+		case ctx.Err() != nil:
+			return false, fmt.Errorf("asking what became of the transaction: %w", errors.Join(err, ctx.Err()))
+		}
+		wait(ctx, pause(min(n, 7)))
+	}
+}

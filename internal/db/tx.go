@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import "context"
+
+// Tx is an ordinary transaction.
+type Tx struct {
+	s      session
+	failed error // of a statement: both engines then give everything up
+	after  []func()
+}
+
+// Tx runs f in a transaction of its own and returns after the commit: nil, or
+// an error with which nothing of it was written, save ErrUnknown. f runs again
+// when the database asks for it (BUSY, 40001, 40P01, a lost connection), so it
+// must have no side effects but through AfterCommit. Once f began, ctx no
+// longer interrupts it. Once a statement of it failed, all that follow fail
+// too, and so does the commit.
+func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
+	var after []func()
+	err := d.tx(ctx, func(s session) error {
+		tx := &Tx{s: s}
+		if err := f(tx); err != nil {
+			return err
+		}
+		after = tx.after
+		return tx.failed
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range after {
+		f()
+	}
+	return nil
+}
+
+// AfterCommit runs f once the transaction is committed.
+func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
+
+// Exec runs s and returns how many rows it changed.
+func (t *Tx) Exec(_ context.Context, s Statement) (int64, error) { return t.run(s, nil) }
+
+// Each calls f for every row that s returns. f must not use the transaction.
+func (t *Tx) Each(_ context.Context, s Statement, f func(Row) error) error {
+	_, err := t.run(s, f)
+	return err
+}
+
+// One scans the row that s returns, or returns ErrNoRow.
+func (t *Tx) One(_ context.Context, s Statement, dst ...any) error {
+	found := false
+	_, err := t.run(s, func(r Row) error {
+		if found {
+			return nil
+		}
+		found = true
+		return r.Scan(dst...)
+	})
+	if err == nil && !found {
+		return ErrNoRow
+	}
+	return err
+}
+
+// run runs a statement. After a failed one SQLite may have rolled back by
+// itself (disk full) and would carry out the next one outside any transaction.
+func (t *Tx) run(s Statement, f func(Row) error) (int64, error) {
+	if t.failed != nil {
+		return 0, t.failed
+	}
+	var own error // of f, which does no harm to the transaction
+	read := f
+	if f != nil {
+		read = func(r Row) error {
+			own = f(r)
+			return own
+		}
+	}
+	n, err := t.s.run(s, read)
+	if err != nil && own == nil {
+		t.failed = err
+	}
+	return n, err
+}

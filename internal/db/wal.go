@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+const (
+	// The WAL is copied back into the database once this many pages
+	// (16 MiB) wait for it, and is an alarm at 256 MiB.
+	walPages      = 16 << 20 / 4096
+	walAlarmPages = 256 << 20 / 4096
+	// From here on (64 MiB) the writer is held up until the readers have
+	// let go of the WAL. Where they follow each other without a gap, the
+	// next commit would never find it free to begin anew.
+	walHoldPages = 64 << 20 / 4096
+	// A WAL file that had to grow is cut back to 64 MiB when it begins anew.
+	walSizeLimit = "journal_size_limit(67108864)"
+	// checkpointPatience bounds how long the writer is held up at a time,
+	// holdEvery how often.
+	checkpointPatience = "busy_timeout(250)"
+	holdEvery          = 3 * time.Second
+	// checkpointEvery is how often the WAL is looked at while there are commits.
+	checkpointEvery = 200 * time.Millisecond
+)
+
+// wal is the state of the write-ahead log.
+type wal struct {
+	pages  int // in it
+	copied int // of them, into the database
+}
+
+// walKeeper copies the WAL back in the background, so that no commit waits
+// for it, and then has the writer finish the few pages that came meanwhile:
+// only when all are copied does the next commit begin the WAL anew.
+type walKeeper struct {
+	*sqliteEngine
+	own        *sql.DB
+	unfinished bool      // look again without a further commit
+	alarmed    bool      // said once until it is over
+	heldUp     time.Time // when the writer was last made to wait for readers
+}
+
+// checkpoints runs until the database is being closed.
+func (e *sqliteEngine) checkpoints(dsn string) {
+	defer close(e.ended)
+	own, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		e.log.Error("no checkpoints will be made", "error", err)
+		return
+	}
+	defer own.Close() //nolint:errcheck // nothing is written through it
+	own.SetMaxOpenConns(1)
+	k := &walKeeper{sqliteEngine: e, own: own}
+	tick := time.NewTicker(checkpointEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.closing.Done():
+			return
+		case <-tick.C:
+		}
+		select {
+		case <-e.dirty:
+			k.look(e.closing)
+		default:
+			if k.unfinished {
+				k.look(e.closing)
+			}
+		}
+	}
+}
+
+func (k *walKeeper) look(ctx context.Context) {
+	w, err := k.tend(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		k.log.Warn("copying the write-ahead log back failed", "error", k.check(err))
+	}
+	k.unfinished = err != nil || w.pages-w.copied >= walPages
+	switch over := w.pages >= walAlarmPages; {
+	case over && !k.alarmed:
+		k.log.Warn("the write-ahead log is over its limit: something holds a read transaction open", "pages", w.pages)
+	case err == nil && !over && k.alarmed:
+		k.log.Info("the write-ahead log is within its limit again", "pages", w.pages)
+	default:
+		return
+	}
+	k.alarmed = !k.alarmed
+}
+
+// tend looks at the WAL and copies it back if it has grown.
+func (k *walKeeper) tend(ctx context.Context) (wal, error) {
+	w, err := k.checkpoint(ctx, "NOOP")
+	if err != nil || w.pages < walPages {
+		return w, err
+	}
+	if w.copied < w.pages {
+		if w, err = k.checkpoint(ctx, "PASSIVE"); err != nil {
+			return w, err
+		}
+	}
+	mode := "PASSIVE"
+	if w.pages >= walHoldPages && time.Since(k.heldUp) > holdEvery {
+		mode, k.heldUp = "RESTART", time.Now()
+	}
+	if err := k.takeTurn(ctx); err != nil {
+		return w, err
+	}
+	defer k.passTurn()
+	return k.checkpoint(ctx, mode)
+}
+
+// checkpoint is the pragma: NOOP only tells, PASSIVE copies what no reader
+// still needs in the WAL, RESTART also waits for the readers.
+func (k *walKeeper) checkpoint(ctx context.Context, mode string) (wal, error) {
+	var w wal
+	var busy int
+	err := k.own.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &w.pages, &w.copied)
+	return w, err
+}
