@@ -22,7 +22,7 @@ var floors = map[string]int{
 	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "throttle": 3, "credential": 3, "cert": 3,
 	"account": 4, "domain": 4, "webhook": 4, "thread": 4, "route": 4,
 	"mailbox": 5, "queue": 5,
-	"folder": 6, "outbound": 6,
+	"folder": 6, "outbound": 6, "relay": 6,
 	"search": 7, "spam": 7, "inbound": 7, "migration": 7, "clientsetup": 7,
 	"imapd": 8, "smtpd": 8, "api": 8, "dashboard": 8,
 	"server":        9,

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// maxBroken is how many conversations in a row may end in the middle (by 421,
+// or by the network) before the destination is left alone for a while.
+const maxBroken = 3
+
+// way is one address of one host.
+type way struct {
+	host  route.Host
+	addr  netip.AddrPort
+	clear bool // TLS was opportunistic and failed: without (RFC 7435)
+}
+
+// shift is one run's work.
+type shift struct {
+	c   *Courier
+	ctx context.Context
+	run *queue.Run
+
+	via  string
+	ways []way
+	at   int // the way being tried
+
+	pending []*job // taken, and not sent
+	leave   bool   // the way in use is of no more use
+	broken  int    // conversations in a row that ended in the middle
+	fallen  *job   // the last of too many such; all its outcomes are deferred
+	buf     []byte // for reading messages
+}
+
+// Carry sends what waits for a destination to the best host that takes it.
+func (c *Courier) Carry(ctx context.Context, r *queue.Run) {
+	s := &shift{c: c, ctx: ctx, run: r}
+	plan, err := c.o.Router.Hosts(ctx, r.Destination())
+	if err != nil {
+		s.unroutable(err)
+		return
+	}
+	s.via = plan.Via
+	for _, h := range plan.Hosts {
+		for _, a := range h.Addrs {
+			s.ways = append(s.ways, way{host: h, addr: a})
+		}
+	}
+	slices.SortStableFunc(s.ways, func(a, b way) int {
+		return bit(c.hosts.avoided(a.addr)) - bit(c.hosts.avoided(b.addr))
+	})
+	s.work()
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// unroutable reports what waits for a destination that has no way.
+func (s *shift) unroutable(err error) {
+	var why *route.Error
+	if !errors.As(err, &why) { // ctx has ended
+		return
+	}
+	o := queue.Outcome{State: queue.Bounced, Code: why.Code, Enhanced: why.Enhanced, Reply: why.Reason, Stage: "dns"}
+	if !why.Permanent {
+		s.c.o.Log.Info("a destination has no way", "destination", s.run.Destination(), "error", err)
+		s.giveUp(o)
+		return
+	}
+	for c := s.run.Next(); c != nil; c = s.run.Next() {
+		s.run.Done(c, o)
+	}
+}
+
+// work tries one way after the other until nothing waits.
+func (s *shift) work() {
+	var last queue.Outcome
+	for s.at < len(s.ways) {
+		if !s.more() {
+			return
+		}
+		w := &s.ways[s.at]
+		err := s.try(w)
+		var dial *smtpclient.DialError
+		switch {
+		case s.ctx.Err() != nil:
+			return // the queue defers what is left
+		case s.fallen != nil:
+			s.giveUp(s.fallen.outcomes[0])
+			return
+		case errors.As(err, &dial):
+			last = dialOutcome(dial, s.via)
+			if dial.Class == smtpclient.InClear && !w.clear {
+				w.clear = true
+				continue
+			}
+			s.at++
+		case err != nil: // the pool is closed: the service is ending
+			return
+		case s.leave:
+			s.leave = false
+			last = s.pending[0].last
+			s.at++
+		}
+	}
+	s.giveUp(last)
+}
+
+// try sends what waits to one way, unless that failed a moment ago.
+func (s *shift) try(w *way) error {
+	if err := s.c.hosts.shunned(w.addr); err != nil {
+		s.note("* not tried again so soon; a moment ago:\n" + err.Transcript)
+		return err
+	}
+	err := s.send(w)
+	var dial *smtpclient.DialError
+	if errors.As(err, &dial) && s.ctx.Err() == nil {
+		s.note(dial.Transcript)
+		if dial.Class != smtpclient.InClear {
+			s.c.hosts.down(w.addr, dial)
+		}
+	}
+	return err
+}
+
+// more reports whether there is anything to send.
+func (s *shift) more() bool {
+	if len(s.pending) > 0 {
+		return true
+	}
+	j := s.take()
+	if j != nil {
+		s.pending = append(s.pending, j)
+	}
+	return j != nil
+}
+
+// take gets the next job from the queue.
+func (s *shift) take() *job {
+	c := s.run.Next()
+	if c == nil {
+		return nil
+	}
+	return newJob(c)
+}
+
+// send sends what waits over connections to one way. An error says why no
+// connection was to be had.
+func (s *shift) send(w *way) error {
+	o := smtpclient.Options{
+		Addr: w.addr, Host: w.host.Name, LocalName: s.c.o.LocalName, LocalIP: s.c.o.LocalIP,
+		TLS: w.host.TLS, Verify: w.host.Verify, Auth: w.host.Auth, Timeouts: s.c.o.Timeouts, Now: s.c.o.Now,
+	}
+	if w.clear {
+		o.TLS = smtpclient.Never
+	}
+	under := make(map[*smtpclient.Message]*job, 2)
+	return s.c.o.Pool.Each(s.ctx, o, func() *smtpclient.Message {
+		j := s.next()
+		if j == nil {
+			return nil
+		}
+		m := j.message(s)
+		under[m] = j
+		return m
+	}, func(m *smtpclient.Message, r *smtpclient.Result) {
+		j := under[m]
+		delete(under, m)
+		j.close()
+		s.report(w, j, r)
+	})
+}
+
+// next hands out the next job while the way is of use.
+func (s *shift) next() *job {
+	if s.leave || s.fallen != nil {
+		return nil
+	}
+	if len(s.pending) > 0 {
+		j := s.pending[0]
+		s.pending = slices.Delete(s.pending, 0, 1)
+		return j
+	}
+	return s.take()
+}
+
+// report takes the result of one transaction.
+func (s *shift) report(w *way, j *job, r *smtpclient.Result) {
+	if s.ctx.Err() != nil && r.Err != nil {
+		return // the queue defers what is not reported
+	}
+	if notDialled(r) {
+		s.pending = append(s.pending, j)
+		return
+	}
+	s.c.hosts.up(w.addr)
+	if r.Err != nil && untouched(r) {
+		s.again(j, r)
+		return
+	}
+	j.settle(r, s.via)
+	s.count(r)
+	switch {
+	case len(j.open) > 0: // the host takes no more recipients at a time
+		s.pending = append(s.pending, j)
+	case s.broken >= maxBroken && s.fallen == nil && j.deferred():
+		s.fallen = j
+	default:
+		s.run.Done(j.c, j.outcomes...)
+	}
+}
+
+// notDialled reports whether a message found no connection at all.
+func notDialled(r *smtpclient.Result) bool {
+	o := r.Outcomes[0]
+	return o.Class == smtpclient.NextHost || o.Class == smtpclient.InClear || o.Stage == smtpclient.StageConnect
+}
+
+// untouched reports whether a conversation broke before the host can have got
+// the message.
+func untouched(r *smtpclient.Result) bool {
+	return !slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool {
+		return !o.Local || o.Class != smtpclient.Temporary || o.Stage == smtpclient.StageFinal
+	})
+}
+
+// again keeps a job whose conversation broke early for another connection, and
+// the second time for another host.
+func (s *shift) again(j *job, r *smtpclient.Result) {
+	j.breaks++
+	j.trail.WriteString(r.Transcript)
+	j.last = outcome(r.Outcomes[0], r, s.via)
+	s.pending = append([]*job{j}, s.pending...)
+	s.leave = j.breaks > 1
+	if s.leave {
+		j.breaks = 0
+	}
+}
+
+// count counts the conversations in a row that end in the middle.
+func (s *shift) count(r *smtpclient.Result) {
+	if r.Err != nil || slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool { return o.Reply.Code == 421 }) {
+		s.broken++
+		return
+	}
+	s.broken = 0
+}
+
+// note adds a conversation that came to nothing to the story of what waits.
+func (s *shift) note(transcript string) {
+	for _, j := range s.pending {
+		j.trail.WriteString(transcript)
+	}
+}
+
+// giveUp tells the queue that the destination can't be reached. Of what a host
+// has taken a part, the rest is deferred.
+func (s *shift) giveUp(o queue.Outcome) {
+	o.State = queue.Deferred
+	first := s.fallen
+	for _, j := range s.pending {
+		switch {
+		case j.partial():
+			j.rest(o)
+			s.run.Done(j.c, j.outcomes...)
+		case first == nil:
+			first = j
+		default:
+			s.run.Done(j.c, queue.Outcome{State: queue.Queued})
+		}
+	}
+	if first == nil {
+		if first = s.take(); first == nil {
+			return
+		}
+	}
+	if first != s.fallen {
+		o.Transcript = first.trail.String()
+	}
+	s.run.Trouble(first.c, o)
+}
+
+// dialOutcome is what a failure to connect means for a delivery.
+func dialOutcome(err *smtpclient.DialError, via string) queue.Outcome {
+	o := queue.Outcome{
+		State: queue.Deferred, Code: err.Reply.Code, Enhanced: err.Reply.Enhanced, Reply: err.Reply.Text(),
+		Stage: string(err.Stage), Via: via,
+	}
+	if err.Stage == smtpclient.StageConnect {
+		o.Reply = err.Facts.Host + ": " + o.Reply
+		return o
+	}
+	o.Host, o.IP, o.TLS = err.Facts.Host, err.Facts.Addr.Addr().String(), err.Facts.TLS
+	return o
+}

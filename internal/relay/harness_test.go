@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// house is a queue whose courier sends by the records of a zone.
+type house struct {
+	t       testing.TB
+	db      *db.DB
+	hub     *signal.Hub
+	queue   *queue.Queue
+	router  *route.Router
+	courier queue.Courier
+	zone    *dnstest.Zone
+	events  *signal.Sub
+	run     func() // starts the queue
+
+	mu    sync.Mutex
+	now   time.Time
+	mails map[db.ID]*queue.Mail
+}
+
+// newHouse makes a house, not yet running. Its MX hosts are dialled on port.
+func newHouse(t testing.TB, port uint16, set func(*relay.Options), records ...string) *house {
+	t.Helper()
+	d, node := dbtest.Open(t, dbtest.SQLite(t))
+	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, zone := dnstest.Start(t, records...)
+	h := &house{
+		t: t, db: d, hub: &signal.Hub{}, zone: zone, mails: map[db.ID]*queue.Mail{},
+		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		router: &route.Router{
+			DNS: dnstest.Resolver(t, addr), Name: "mail.ours.test", Port: port,
+			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		},
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	o := relay.Options{Router: h.router, Pool: smtpclient.NewPool(smtpclient.PoolLimits{}), LocalName: "mail.ours.test", Now: h.clock, Log: log}
+	if set != nil {
+		set(&o)
+	}
+	h.courier = relay.New(o)
+	h.queue = queue.New(queue.Options{
+		DB: d, Node: node, Hub: h.hub, Now: h.clock, Key: key, Log: log,
+		Events:   &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.clock},
+		Prepare:  h.prepare,
+		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return queue.About{Account: 1}, nil },
+		Choose:   func(context.Context, string) (queue.Courier, error) { return h.courier, nil },
+	})
+	h.events = h.hub.Subscribe(signal.Key{Kind: signal.Event})
+	t.Cleanup(h.events.Close)
+	h.run = func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- h.queue.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("the queue ended with %v", err)
+			}
+			if err := o.Pool.Close(context.Background()); err != nil {
+				t.Errorf("closing the pool: %v", err)
+			}
+		})
+	}
+	return h
+}
+
+func (h *house) clock() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+// later moves the clock and has the queue look.
+func (h *house) later(d time.Duration) {
+	h.mu.Lock()
+	h.now = h.now.Add(d)
+	h.mu.Unlock()
+	h.hub.Wake(signal.Key{Kind: signal.Queue})
+}
+
+func (h *house) prepare(_ context.Context, id db.ID) (*queue.Mail, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mails[id], nil
+}
+
+const (
+	head = "DKIM-Signature: v=1; b=x\r\n"
+	text = "Subject: hi\r\n\r\n.hello\r\n"
+)
+
+// newMail makes a message from a@from.test; edit changes it.
+func (h *house) newMail(edit func(*queue.Mail)) *queue.Mail {
+	id := h.db.NewID()
+	m := &queue.Mail{
+		About: queue.About{Account: 1, MessageID: "<x@from.test>"}, ID: id, Sender: "a@from.test", Head: []byte(head),
+		Body: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil },
+		Size: int64(len(head) + len(text)),
+	}
+	if edit != nil {
+		edit(m)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mails[id] = m
+	return m
+}
+
+// accept queues a message to addresses, which may share a transaction.
+func (h *house) accept(m *queue.Mail, addresses ...string) db.ID {
+	h.t.Helper()
+	var rcpts []queue.Recipient
+	for _, a := range addresses {
+		_, domain, _ := strings.Cut(a, "@")
+		rcpts = append(rcpts, queue.Recipient{Address: a, Kind: "envelope", Destination: domain})
+	}
+	p := h.queue.Plan(queue.Message{About: m.About, ID: m.ID, ExpiresAt: h.clock().Add(72 * time.Hour)}, rcpts)
+	if err := h.db.Write(context.Background(), m.ID, &db.Job{Apply: p.Queue, AfterCommit: p.Committed}); err != nil {
+		p.Abandon()
+		h.t.Fatal(err)
+	}
+	return m.ID
+}
+
+func (h *house) send(addresses ...string) db.ID {
+	h.t.Helper()
+	return h.accept(h.newMail(nil), addresses...)
+}
+
+// await waits until each delivery of the messages has had an attempt.
+func (h *house) await(ids ...db.ID) {
+	h.t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for {
+		for len(ids) > 0 && h.settled(ids[0]) {
+			ids = ids[1:]
+		}
+		if len(ids) == 0 {
+			return
+		}
+		select {
+		case <-h.events.C:
+		case <-limit.C:
+			h.t.Fatalf("waited in vain: %+v, %+v", h.queue.Stats(), h.deliveries(ids[0]))
+		}
+	}
+}
+
+func (h *house) settled(id db.ID) bool {
+	for _, r := range h.deliveries(id) {
+		if r.State != queue.Deferred && !r.State.Final() {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *house) deliveries(id db.ID) []queue.Record {
+	h.t.Helper()
+	all, err := h.queue.Deliveries(context.Background(), id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return all
+}
+
+// attempt returns the last attempt of a message's only delivery.
+func (h *house) attempt(id db.ID) queue.Attempt {
+	h.t.Helper()
+	h.await(id)
+	all, err := h.queue.Attempts(context.Background(), id)
+	if err != nil || len(all) == 0 {
+		h.t.Fatalf("attempts %v, %v", all, err)
+	}
+	return all[len(all)-1]
+}
+
+// states lists how a message's deliveries ended: state and enhanced code.
+func (h *house) states(id db.ID) string {
+	h.t.Helper()
+	h.await(id)
+	var s []string
+	for _, r := range h.deliveries(id) {
+		s = append(s, strings.TrimSpace(string(r.State)+" "+r.Enhanced))
+	}
+	return strings.Join(s, ", ")
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// bufferSize is how much of a message is read at once, in octets.
+const bufferSize = 32 << 10
+
+// job is a consignment on its way, in as many transactions as the hosts make
+// of it.
+type job struct {
+	c        *queue.Consignment
+	outcomes []queue.Outcome // per recipient
+	open     []int           // recipients without an outcome
+
+	body   *body
+	trail  strings.Builder // conversations that came to nothing
+	breaks int             // conversations with this host that broke early
+	last   queue.Outcome   // of such a one
+}
+
+func newJob(c *queue.Consignment) *job {
+	j := &job{c: c, outcomes: make([]queue.Outcome, len(c.To)), open: make([]int, len(c.To))}
+	for i := range j.open {
+		j.open[i] = i
+	}
+	return j
+}
+
+// partial reports whether some recipients have their outcome.
+func (j *job) partial() bool { return len(j.open) < len(j.outcomes) }
+
+// message makes the transaction for the recipients that are open.
+func (j *job) message(s *shift) *smtpclient.Message {
+	mail := j.c.Mail
+	j.body = &body{s: s, open: mail.Body}
+	m := &smtpclient.Message{
+		From: j.c.From, To: make([]smtpclient.Rcpt, len(j.open)),
+		Size: mail.Size, UTF8: mail.UTF8, EightBit: mail.EightBit, RequireTLS: mail.RequireTLS,
+		Ret: mail.Ret, EnvID: mail.EnvID, Prefix: mail.Head, Body: j.body,
+	}
+	for i, n := range j.open {
+		m.To[i] = smtpclient.Rcpt{Addr: j.c.To[n].Recipient, Notify: mail.Notify}
+	}
+	return m
+}
+
+// close ends the reading of the message.
+func (j *job) close() {
+	if j.body != nil {
+		j.body.close()
+		j.body = nil
+	}
+}
+
+// settle takes the outcomes of a transaction. What the host wants to have in a
+// transaction of its own stays open.
+func (j *job) settle(r *smtpclient.Result, via string) {
+	var left []int
+	for i, n := range j.open {
+		if r.Outcomes[i].Class == smtpclient.Resend {
+			left = append(left, n)
+			continue
+		}
+		o := outcome(r.Outcomes[i], r, via)
+		if j.trail.Len() > 0 {
+			o.Transcript = j.trail.String() + o.Transcript
+		}
+		j.outcomes[n] = o
+	}
+	j.open = left
+}
+
+// deferred reports whether every recipient is to be tried again.
+func (j *job) deferred() bool {
+	return !slices.ContainsFunc(j.outcomes, func(o queue.Outcome) bool { return o.State != queue.Deferred })
+}
+
+// rest settles what is open.
+func (j *job) rest(o queue.Outcome) {
+	o.Transcript = j.trail.String()
+	for _, n := range j.open {
+		j.outcomes[n] = o
+	}
+	j.open = nil
+}
+
+// outcome says in the queue's words what became of one recipient.
+func outcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.Outcome {
+	q := queue.Outcome{
+		State: queue.Deferred, Code: o.Reply.Code, Enhanced: o.Reply.Enhanced, Reply: o.Reply.Text(),
+		Stage: string(o.Stage), Via: via, Host: r.Facts.Host, IP: r.Facts.Addr.Addr().String(), TLS: r.Facts.TLS,
+		Transcript: r.Transcript,
+	}
+	switch o.Class {
+	case smtpclient.Delivered:
+		q.State = queue.Delivered
+	case smtpclient.Permanent:
+		q.State = queue.Bounced
+	}
+	return q
+}
+
+// body opens a message when its first octet is wanted: one that is refused
+// before DATA is never read.
+type body struct {
+	s    *shift
+	open func(context.Context) (io.ReadCloser, error)
+	r    io.ReadCloser
+}
+
+func (b *body) ready() (err error) {
+	if b.r == nil {
+		b.r, err = b.open(b.s.ctx)
+	}
+	return err
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if err := b.ready(); err != nil {
+		return 0, err
+	}
+	return b.r.Read(p)
+}
+
+// WriteTo implements io.WriterTo: one buffer serves all messages of a run.
+func (b *body) WriteTo(w io.Writer) (int64, error) {
+	if err := b.ready(); err != nil {
+		return 0, err
+	}
+	if all, ok := b.r.(io.WriterTo); ok {
+		return all.WriteTo(w)
+	}
+	if b.s.buf == nil {
+		b.s.buf = make([]byte, bufferSize)
+	}
+	return io.CopyBuffer(w, b.r, b.s.buf)
+}
+
+func (b *body) close() {
+	if b.r != nil {
+		_ = b.r.Close() // only read
+		b.r = nil
+	}
+}

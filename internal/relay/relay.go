@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package relay carries mail to other hosts: it is the queue's courier for all
+// that is not delivered here. A run takes the hosts that route names one after
+// the other until one has a conversation for it, and sends what waits for the
+// destination over connections that later runs use again.
+//
+// It promises that a recipient is reported as delivered only after a host's
+// 250 to the message, and that nothing goes to a second host which the first
+// may have taken.
+package relay
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// Options are what a Courier works with.
+type Options struct {
+	Router *route.Router
+	// Pool bounds connections to one host and the messages over each. Whoever
+	// made it closes it, after the queue has ended.
+	Pool      *smtpclient.Pool
+	LocalName string     // our name for EHLO
+	LocalIP   netip.Addr // address to connect from; invalid: the system's choice
+	Timeouts  smtpclient.Timeouts
+	Now       func() time.Time
+	Log       *slog.Logger
+
+	Limit  int // connections for one destination at a time; 0: 10
+	PerRun int // deliveries that wait for each further connection; 0: 20
+}
+
+// Courier carries mail over SMTP. It is a queue.Courier for any destination.
+type Courier struct {
+	o     Options
+	hosts *hosts
+}
+
+// New returns a courier.
+func New(o Options) *Courier {
+	if o.Limit <= 0 {
+		o.Limit = 10
+	}
+	if o.PerRun <= 0 {
+		o.PerRun = 20
+	}
+	return &Courier{o: o, hosts: newHosts(o.Now)}
+}
+
+var _ queue.Courier = (*Courier)(nil)
+
+// Runs is one, and one more for each Options.PerRun deliveries that wait: with
+// fewer, opening a connection takes longer than sending them over the ones
+// that there are.
+func (c *Courier) Runs(waiting int) int {
+	return min(1+waiting/c.o.PerRun, c.o.Limit)
+}

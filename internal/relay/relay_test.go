@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// oneHost makes a running house where d.test has one MX, which is s.
+func oneHost(t *testing.T, s *sink) *house {
+	t.Helper()
+	listen(t, "127.0.0.1", 0, s)
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h.run()
+	return h
+}
+
+// twoHosts makes a running house where d.test has two MX at a and b, the first
+// the better one. Without a sink nobody listens.
+func twoHosts(t *testing.T, a, b *sink) *house {
+	t.Helper()
+	listen(t, "127.0.0.2", 0, b)
+	if a != nil {
+		listen(t, "127.0.0.1", b.addr.Port(), a)
+	}
+	h := newHouse(t, b.addr.Port(), nil, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.",
+		"a.d.test. A 127.0.0.1", "b.d.test. A 127.0.0.2")
+	h.run()
+	return h
+}
+
+func TestDelivered(t *testing.T) {
+	s := &sink{tls: certificate(t, "another.test")}
+	h := oneHost(t, s)
+	id := h.send("bob@d.test")
+	if got := h.states(id); got != "delivered 2.0.0" {
+		t.Fatalf("states %s", got)
+	}
+	got := s.mail()
+	if len(got) != 1 || got[0].from != "FROM:<a@from.test>" || got[0].to != "<bob@d.test>" || got[0].data != head+text || !got[0].tls {
+		t.Errorf("received %+v", got)
+	}
+	a := h.attempt(id)
+	if a.Outcome != queue.Delivered || a.Host != "mx.d.test" || a.IP != "127.0.0.1" || !strings.HasPrefix(a.TLS, "TLS 1.3") ||
+		a.Stage != "final" || a.Code != 250 || a.Reply != "taken" || !strings.Contains(a.Transcript, "C: RCPT TO:<bob@d.test>") {
+		t.Errorf("attempt %+v", a)
+	}
+	if r := h.deliveries(id)[0]; r.Remote != "mx.d.test" {
+		t.Errorf("delivery %+v", r)
+	}
+}
+
+// refuse answers one kind of line; the greeting and the end of the message are
+// "greeting" and "final".
+func refuse(prefix, reply string) func(int, string) string {
+	return func(_ int, line string) string {
+		if strings.HasPrefix(line, prefix) {
+			return reply
+		}
+		return ""
+	}
+}
+
+// What a host answers, at each step, and what becomes of the delivery.
+func TestRefusals(t *testing.T) {
+	cases := []struct {
+		at, reply   string
+		state       string
+		stage       string
+		connections int
+	}{
+		{"greeting", "554 go away", "deferred", "greeting", 1},
+		{"greeting", "421 4.3.2 not now", "deferred 4.3.2", "greeting", 1},
+		{"greeting", drop, "deferred 4.4.2", "greeting", 1},
+		{"EHLO", "421 4.3.2 not now", "deferred 4.3.2", "ehlo", 1},
+		{"EHLO", drop, "deferred 4.4.2", "ehlo", 1},
+		{"STARTTLS", "454 4.7.0 not now", "deferred 4.7.0", "starttls", 1},
+		{"STARTTLS", "550 5.7.0 never", "deferred 5.7.0", "starttls", 1},
+		{"MAIL", "451 4.7.1 greylisted", "deferred 4.7.1", "mail", 1},
+		{"MAIL", "550 5.7.1 you are not liked", "bounced 5.7.1", "mail", 1},
+		{"MAIL", "421 4.7.0 too fast", "deferred 4.7.0", "mail", 1},
+		{"MAIL", drop, "deferred 4.4.2", "mail", 2},
+		{"RCPT", "450 4.2.1 busy", "deferred 4.2.1", "rcpt", 1},
+		{"RCPT", "550 5.1.1 no such user", "bounced 5.1.1", "rcpt", 1},
+		{"RCPT", "552 too many recipients", "deferred", "rcpt", 1},
+		{"RCPT", "421 4.7.0 too fast", "deferred 4.7.0", "rcpt", 1},
+		{"RCPT", drop, "deferred 4.4.2", "rcpt", 2},
+		{"DATA", "451 4.3.0 not now", "deferred 4.3.0", "data", 1},
+		{"DATA", "554 5.6.0 never", "bounced 5.6.0", "data", 1},
+		{"DATA", drop, "deferred 4.4.2", "data", 2},
+		{"final", "451 4.3.0 not now", "deferred 4.3.0", "final", 1},
+		{"final", "550 5.7.1 spam", "bounced 5.7.1", "final", 1},
+		{"final", "421 4.3.0 ending", "deferred 4.3.0", "final", 1},
+		{"final", drop, "deferred 4.4.2", "final", 1}, // it may have been taken
+	}
+	for _, c := range cases {
+		t.Run(c.at+" "+c.reply, func(t *testing.T) {
+			t.Parallel()
+			s := &sink{tls: certificate(t, "mx.d.test"), answer: refuse(c.at, c.reply)}
+			h := oneHost(t, s)
+			id := h.send("bob@d.test")
+			if got := h.states(id); got != c.state {
+				t.Errorf("state %q, want %q", got, c.state)
+			}
+			a := h.attempt(id)
+			if a.Stage != c.stage || a.Host != "mx.d.test" || !strings.Contains(a.Transcript, "connected to mx.d.test") {
+				t.Errorf("attempt %+v", a)
+			}
+			if n := s.connections(); n != c.connections {
+				t.Errorf("%d connections, want %d", n, c.connections)
+			}
+		})
+	}
+}
+
+// A host that has no conversation for us is passed over for the next one, in
+// the same attempt.
+func TestNextHost(t *testing.T) {
+	broken := &tls.Config{} // no certificate: the handshake fails
+	cases := map[string]*sink{
+		"dead":              nil,
+		"refuses":           {answer: refuse("greeting", "554 no")},
+		"busy":              {answer: refuse("greeting", "421 no")},
+		"hangs up":          {answer: refuse("EHLO", drop)},
+		"broken at MAIL":    {answer: refuse("MAIL", drop)},
+		"broken at DATA":    {answer: refuse("DATA", drop)},
+		"STARTTLS refused":  {tls: broken, answer: refuse("STARTTLS", "454 4.7.0 no")},
+		"broken in clear":   {tls: broken, answer: refuse("MAIL", drop)},
+		"refused in clear":  {tls: broken, answer: func(n int, line string) string { return map[bool]string{n > 1: "554 no"}[line == "greeting" && n > 1] }},
+		"not SMTP at all":   {answer: refuse("greeting", "HTTP/1.1 400 Bad Request")},
+		"greeting too long": {answer: refuse("greeting", strings.Repeat("220-x\r\n", 20_000)+"220 x")},
+	}
+	for name, a := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &sink{}
+			h := twoHosts(t, a, b)
+			id := h.send("bob@d.test")
+			if got := h.states(id); got != "delivered 2.0.0" {
+				t.Fatalf("states %s", got)
+			}
+			if got := b.mail(); len(got) != 1 || got[0].data != head+text {
+				t.Errorf("received %+v", got)
+			}
+			all := h.attempt(id)
+			if all.Attempt != 1 || all.Host != "b.d.test" || all.IP != "127.0.0.2" {
+				t.Errorf("attempt %+v", all)
+			}
+			if a != nil && !strings.Contains(all.Transcript, "connected to a.d.test") {
+				t.Errorf("the transcript does not tell of the first host:\n%s", all.Transcript)
+			}
+		})
+	}
+}
+
+// A final answer by the first host is final.
+func TestNoSecondOpinion(t *testing.T) {
+	for _, c := range [][2]string{
+		{"MAIL", "550 5.7.1 no"}, {"RCPT", "550 5.1.1 no"}, {"final", "554 5.7.1 no"}, {"final", drop}, {"RCPT", "451 4.7.1 later"},
+	} {
+		a, b := &sink{answer: refuse(c[0], c[1])}, &sink{}
+		h := twoHosts(t, a, b)
+		id := h.send("bob@d.test")
+		h.await(id)
+		if b.connections() != 0 {
+			t.Errorf("%v: the second host was asked", c)
+		}
+	}
+}
+
+// A handshake that fails where TLS is only opportunistic: in clear, at once.
+func TestBrokenTLS(t *testing.T) {
+	s := &sink{tls: &tls.Config{}}
+	h := oneHost(t, s)
+	id := h.send("bob@d.test")
+	if got := h.states(id); got != "delivered 2.0.0" || s.connections() != 2 || s.mail()[0].tls {
+		t.Errorf("states %s after %d connections", got, s.connections())
+	}
+	if a := h.attempt(id); a.TLS != "" || !strings.Contains(a.Transcript, "TLS handshake") {
+		t.Errorf("attempt %+v", a)
+	}
+}
+
+// The queue is told of a destination that nobody answers for, and tries again.
+func TestNobodyListens(t *testing.T) {
+	s := listen(t, "127.0.0.2", 0, &sink{})
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h.run()
+	id := h.send("bob@d.test")
+	a := h.attempt(id)
+	if a.Outcome != queue.Deferred || a.Enhanced != "4.4.1" || a.Stage != "connect" || a.Host != "" ||
+		!strings.HasPrefix(a.Reply, "mx.d.test: ") {
+		t.Errorf("attempt %+v", a)
+	}
+	listen(t, "127.0.0.1", s.addr.Port(), &sink{})
+	h.later(5 * time.Minute)
+	for h.states(id) != "delivered 2.0.0" {
+		<-h.events.C
+	}
+}
+
+// Hosts that failed are tried last for a while, whoever's mail it is.
+func TestDeadHostIsRemembered(t *testing.T) {
+	var mu sync.Mutex
+	asked := 0
+	a := &sink{answer: func(_ int, line string) string {
+		if line != "greeting" {
+			return ""
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		asked++
+		return "554 not here"
+	}}
+	b := &sink{}
+	h := twoHosts(t, a, b)
+	h.zone.Add("e.test. MX 10 a.d.test.", "e.test. MX 20 b.d.test.")
+	for _, to := range []string{"bob@d.test", "bob@d.test", "bob@e.test"} {
+		if got := h.states(h.send(to)); got != "delivered 2.0.0" {
+			t.Fatalf("states %s", got)
+		}
+		h.later(time.Minute)
+	}
+	if asked != 1 {
+		t.Errorf("the first host was asked %d times", asked)
+	}
+	h.later(time.Hour)
+	h.await(h.send("bob@d.test"))
+	if asked != 2 {
+		t.Errorf("the first host was asked %d times, and is forgotten", asked)
+	}
+}
+
+func TestUnroutable(t *testing.T) {
+	h := newHouse(t, 25, nil, "null.test. MX 0 .", "private.test. MX 10 mx.private.test.", "mx.private.test. A 10.0.0.1",
+		"loop.test. MX 10 mail.ours.test.")
+	h.zone.ServFail("fail.test")
+	h.run()
+	for domain, want := range map[string]string{
+		"null.test": "bounced 5.1.10", "nowhere.test": "bounced 5.1.2", "private.test": "deferred 4.4.4",
+		"loop.test": "bounced 5.4.6", "fail.test": "deferred 4.4.3",
+	} {
+		id := h.send("bob@" + domain)
+		if got := h.states(id); got != want {
+			t.Errorf("%s: states %s, want %s", domain, got, want)
+		}
+		if a := h.attempt(id); a.Stage != "dns" || a.Host != "" || a.Reply == "" {
+			t.Errorf("%s: attempt %+v", domain, a)
+		}
+	}
+}
+
+// Recipients of one transaction have each their own outcome.
+func TestRecipientsDiffer(t *testing.T) {
+	s := &sink{answer: func(_ int, line string) string {
+		switch {
+		case strings.Contains(line, "<nobody@"):
+			return "550 5.1.1 no such user"
+		case strings.Contains(line, "<busy@"):
+			return "450 4.2.1 busy"
+		}
+		return ""
+	}}
+	h := oneHost(t, s)
+	id := h.send("bob@d.test", "nobody@d.test", "busy@d.test", "eve@d.test")
+	if got := h.states(id); got != "delivered 2.0.0, bounced 5.1.1, deferred 4.2.1, delivered 2.0.0" {
+		t.Errorf("states %s", got)
+	}
+	if got := s.mail(); len(got) != 1 || got[0].to != "<bob@d.test><eve@d.test>" {
+		t.Errorf("received %+v", got)
+	}
+}
+
+// A host that takes few recipients at a time gets the rest at once after.
+func TestFewRecipientsAtATime(t *testing.T) {
+	n := 0
+	limited := &sink{answer: func(_ int, line string) string {
+		switch {
+		case strings.HasPrefix(line, "MAIL"):
+			n = 0
+		case strings.HasPrefix(line, "RCPT"):
+			if n++; n > 3 {
+				return "452 4.5.3 too many recipients"
+			}
+		}
+		return ""
+	}}
+	for _, s := range []*sink{limited, {ext: []string{"PIPELINING", "LIMITS RCPTMAX=3"}}} {
+		h := oneHost(t, s)
+		var to []string
+		for i := range 20 {
+			to = append(to, fmt.Sprintf("r%d@d.test", i))
+		}
+		id := h.send(to...)
+		if got := h.states(id); strings.Count(got, "delivered") != 20 || len(s.mail()) != 7 || s.connections() != 1 {
+			t.Errorf("%d messages over %d connections, states %s", len(s.mail()), s.connections(), got)
+		}
+		for _, m := range s.mail() {
+			if m.data != head+text {
+				t.Errorf("received %+v", m)
+			}
+		}
+	}
+}
+
+func TestWhatTheHostLacks(t *testing.T) {
+	cases := []struct {
+		name string
+		to   string
+		edit func(*queue.Mail)
+		want string
+	}{
+		{"SMTPUTF8", "bob@d.test", func(m *queue.Mail) { m.UTF8 = true }, "bounced 5.6.7"},
+		{"SMTPUTF8 for the address", "bøb@d.test", nil, "bounced 5.6.7"},
+		{"SIZE", "bob@d.test", func(m *queue.Mail) { m.Size = 1001 }, "bounced 5.3.4"},
+		{"REQUIRETLS", "bob@d.test", func(m *queue.Mail) { m.RequireTLS = true }, "bounced 5.7.30"},
+	}
+	s := &sink{ext: []string{"PIPELINING", "SIZE 1000"}}
+	h := oneHost(t, s)
+	for _, c := range cases {
+		id := h.accept(h.newMail(c.edit), c.to)
+		if got := h.states(id); got != c.want {
+			t.Errorf("%s: states %s, want %s", c.name, got, c.want)
+		}
+	}
+	if got := h.states(h.send("bob@d.test")); got != "delivered 2.0.0" || s.connections() != 1 {
+		t.Errorf("after that: %s, %d connections", got, s.connections())
+	}
+}
+
+// A message that can't be read is deferred, never sent in part, and harms no
+// other.
+func TestUnreadableMessage(t *testing.T) {
+	s := &sink{}
+	h := oneHost(t, s)
+	errLost := errors.New("the disk is gone")
+	bad := h.newMail(func(m *queue.Mail) {
+		m.Body = func(context.Context) (io.ReadCloser, error) { return nil, errLost }
+	})
+	half := h.newMail(func(m *queue.Mail) {
+		m.Body = func(context.Context) (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(strings.NewReader(text), failing{errLost})), nil
+		}
+	})
+	for _, m := range []*queue.Mail{bad, half} {
+		if got := h.states(h.accept(m, "bob@d.test")); got != "deferred 4.3.0" {
+			t.Errorf("states %s", got)
+		}
+	}
+	if got := h.states(h.send("bob@d.test")); got != "delivered 2.0.0" || len(s.mail()) != 1 {
+		t.Errorf("the next: %s; %d messages arrived", got, len(s.mail()))
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// A connection that the host closed while it was idle costs no attempt.
+func TestStaleConnection(t *testing.T) {
+	s := &sink{answer: func(session int, line string) string {
+		if session == 1 && strings.Contains(line, "<second@") {
+			return drop
+		}
+		if session == 1 && strings.HasPrefix(line, "MAIL FROM:<stale@") {
+			return drop
+		}
+		return ""
+	}}
+	h := oneHost(t, s)
+	h.await(h.send("first@d.test"))
+	id := h.accept(h.newMail(func(m *queue.Mail) { m.Sender = "stale@from.test" }), "x@d.test")
+	if a := h.attempt(id); a.Outcome != queue.Delivered || a.Attempt != 1 || s.connections() != 2 {
+		t.Errorf("attempt %+v over %d connections", a, s.connections())
+	}
+}
+
+// Conversations that all end in the middle stop a destination for a while,
+// instead of making each message try in vain.
+func TestBrokenDestination(t *testing.T) {
+	s := &sink{answer: refuse("RCPT", "421 4.7.0 too fast")}
+	listen(t, "127.0.0.1", 0, s)
+	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.Limit = 1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	var ids []db.ID
+	for range 50 {
+		ids = append(ids, h.send("bob@d.test"))
+	}
+	h.run()
+	h.await(ids[:3]...)
+	for h.queue.Stats().Runs > 0 || h.queue.Stats().InHand > 0 {
+		<-h.events.C
+	}
+	if n := s.connections(); n != 3 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// Many messages to one host share few connections, and go out in order.
+func TestConnectionsAreReused(t *testing.T) {
+	s := &sink{}
+	h := oneHost(t, s)
+	var ids []db.ID
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for range 375 {
+				id := h.send("bob@d.test")
+				mu.Lock()
+				ids = append(ids, id)
+				mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	h.await(ids...)
+	if len(s.mail()) != 3000 || s.connections() > 20 {
+		t.Errorf("%d messages over %d connections", len(s.mail()), s.connections())
+	}
+}
+
+func TestSmartHost(t *testing.T) {
+	s := listen(t, "127.0.0.1", 0, &sink{tls: certificate(t, "relay.test")})
+	h := newHouse(t, 25, nil, "relay.test. A 127.0.0.1")
+	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: s.addr.Port()}
+	h.run()
+	for _, to := range []string{"bob@d.test", "bob@e.test"} {
+		id := h.send(to)
+		if got := h.states(id); got != "delivered 2.0.0" {
+			t.Errorf("states %s", got)
+		}
+		if a := h.attempt(id); a.Host != "relay.test" {
+			t.Errorf("attempt %+v", a)
+		}
+	}
+	if s.connections() != 1 {
+		t.Errorf("%d connections: two destinations share the relay's", s.connections())
+	}
+	// With verification, this certificate of nobody's is not good enough, and
+	// the mail waits.
+	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: s.addr.Port(), TLS: smtpclient.Required, Verify: true}
+	if a := h.attempt(h.send("bob@f.test")); a.Outcome != queue.Deferred || a.Stage != "handshake" {
+		t.Errorf("attempt %+v", a)
+	}
+}
+
+func TestCapture(t *testing.T) {
+	h := newHouse(t, 25, nil)
+	h.courier = relay.Capture{}
+	h.run()
+	id := h.send("bob@d.test", "eve@d.test")
+	if got := h.states(id); got != "delivered 2.0.0, delivered 2.0.0" {
+		t.Errorf("states %s", got)
+	}
+	if r := h.deliveries(id)[0]; r.Remote != "sandbox" {
+		t.Errorf("delivery %+v", r)
+	}
+}
+
+func TestRuns(t *testing.T) {
+	c := relay.New(relay.Options{Limit: 4, PerRun: 10})
+	for waiting, want := range map[int]int{0: 1, 1: 1, 9: 1, 10: 2, 25: 3, 30: 4, 10_000: 4} {
+		if got := c.Runs(waiting); got != want {
+			t.Errorf("Runs(%d) = %d, want %d", waiting, got, want)
+		}
+	}
+}
