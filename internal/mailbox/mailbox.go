@@ -7,6 +7,7 @@ package mailbox
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -212,4 +213,16 @@ func (m *Mailboxes) Forget(id db.ID) {
 func (m *Mailboxes) ForgetAll() {
 	m.cache.ForgetAll()
 	m.forgetAddresses()
+}
+
+var anyOf = db.SQL(`SELECT id FROM mailbox WHERE domain = $1 LIMIT 1`)
+
+// Any reports whether a domain has mailboxes, also deleted ones that are not
+// purged yet.
+func (m *Mailboxes) Any(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error) {
+	err := tx.One(ctx, anyOf.With(domain), new(db.ID))
+	if errors.Is(err, db.ErrNoRow) {
+		return false, nil
+	}
+	return err == nil, err
 }

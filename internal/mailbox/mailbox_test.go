@@ -116,6 +116,14 @@ func (h *house) create(local, password string) mailbox.Mailbox {
 	return box
 }
 
+func (h *house) anyMailbox() (used bool, err error) {
+	err = h.db.Tx(h.t.Context(), func(tx *db.Tx) (err error) {
+		used, err = h.Any(h.t.Context(), tx, h.domain)
+		return err
+	})
+	return used, err
+}
+
 const good = "Correct-horse-7"
 
 var here = netip.MustParseAddr("192.0.2.7")
@@ -322,9 +330,15 @@ func TestDelete(t *testing.T) {
 func TestResolve(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
+		if used, err := h.anyMailbox(); used || err != nil {
+			t.Errorf("an empty domain has mailboxes: %v, %v", used, err)
+		}
 		_, err := h.Resolve(ctx, addr(t, "postmaster@demo.test"))
 		wantKind(t, err, fault.NotFound, mailbox.CodeNoMailbox)
 		ann, bob := h.create("ann", good), h.create("bob", good)
+		if used, err := h.anyMailbox(); !used || err != nil {
+			t.Errorf("a domain in use has mailboxes: %v, %v", used, err)
+		}
 		h.Operator = "bob@demo.test"
 		for _, c := range []struct {
 			to  address.Address

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 )
@@ -50,7 +51,7 @@ func (r reply) append(b []byte) []byte {
 }
 
 // Codes of faults that have a reply of their own.
-const codeLoop = "mail_loop"
+const codeLoop = inbound.CodeLoop
 
 // translate gives a fault the words of SMTP: the only place where that is done
 // but for AUTH, whose replies have codes of their own. Any other error is ours:

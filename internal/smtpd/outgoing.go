@@ -13,11 +13,11 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 )
 
-// ToOutbox is the Receiver of the submission doors.
-type ToOutbox struct{ Outbox *outbound.Outbox }
+// Outgoing is the Receiver of the submission doors.
+type Outgoing struct{ Outbox *outbound.Outbox }
 
 // Begin refuses a MAIL FROM that is not the mailbox's own.
-func (r ToOutbox) Begin(_ context.Context, e Envelope) (Transaction, error) {
+func (r *Outgoing) Begin(_ context.Context, e Envelope) (Transaction, error) {
 	if err := r.Outbox.MaySubmit(e.Mailbox, e.From); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// Letter is a message on its way in from outside, from MAIL FROM to its
+// commit. It serves one goroutine.
+type Letter struct {
+	in      *Inbound
+	from    string
+	size    int64
+	rcpts   []rcpt
+	reports []report
+}
+
+// rcpt is a recipient that was accepted.
+type rcpt struct {
+	mailbox.Recipient
+	as string // the address that was given at RCPT
+}
+
+// report is a signed return path that was accepted for a recipient.
+type report struct {
+	message db.ID
+	n       int
+}
+
+// Begin begins a message from a sender (nil: the null sender) of size octets
+// (0 if unknown).
+func (i *Inbound) Begin(from *address.Address, size int64) *Letter {
+	l := &Letter{in: i, size: size}
+	if from != nil {
+		l.from = from.String()
+	}
+	return l
+}
+
+// Recipient accepts a recipient, or says why not: fault.NotFound (mailbox.CodeNotHosted,
+// mailbox.CodeNoMailbox), fault.Denied, or what mailbox.Room says. An address
+// without a domain is our own postmaster.
+func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
+	if secret.IsReturnPath(to.Local) {
+		return l.returnPath(ctx, to)
+	}
+	found, err := l.in.Mailboxes.Resolve(ctx, to)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == found.Mailbox }) {
+		return nil // one copy for each mailbox
+	}
+	if err := l.in.Mailboxes.Room(ctx, found.Mailbox, l.size); err != nil {
+		return err
+	}
+	as := to.String()
+	if to.Domain == "" {
+		as = found.Address
+	}
+	l.rcpts = append(l.rcpts, rcpt{found, as})
+	return nil
+}
+
+// returnPath accepts a report about a message that was sent from here. That
+// the address can't be guessed is what makes the report believable.
+func (l *Letter) returnPath(ctx context.Context, to address.Address) error {
+	if to.Domain != "bounces."+l.in.Host {
+		_, _, hosted, err := l.in.Mailboxes.Hosted(ctx, to.Domain)
+		if err != nil {
+			return err
+		}
+		if !hosted {
+			return fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
+		}
+	}
+	id, n, ok := l.in.Key.ParseReturnPath(to.Local)
+	if !ok {
+		return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
+	}
+	l.reports = append(l.reports, report{db.ID(id), n})
+	return nil
+}
+
+// Message takes the message, whose line ends are all CRLF, and returns once it
+// is filed for every recipient. An error of body is returned as it is. The
+// returned id stands in the Received field.
+func (l *Letter) Message(ctx context.Context, received message.Received, body io.Reader) (db.ID, error) {
+	i := l.in
+	id := i.db.NewID()
+	received.ID, received.Date = id.String(), i.Now()
+	s, err := i.spool(ctx, received.Append(nil), body)
+	if err != nil {
+		return 0, err
+	}
+	var copies []folder.Incoming
+	for _, to := range l.rcpts {
+		if looped(s.header, to.as) {
+			s.blob.Discard(ctx)
+			return 0, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
+		}
+		one, err := i.copyFor(s, to.Recipient, l.from, to.as)
+		if err != nil {
+			return 0, err
+		}
+		copies = append(copies, one)
+	}
+	for _, r := range l.reports {
+		if err := i.reported(ctx, r, s); err != nil {
+			return 0, err
+		}
+	}
+	if len(copies) == 0 {
+		s.blob.Discard(ctx)
+		return id, nil
+	}
+	// After an error the bytes are left to the sweep: the commit may have
+	// happened all the same.
+	_, err = i.Folders.DeliverAll(ctx, copies)
+	return id, err
+}
+
+// CodeLoop is the code of the fault.Denied for a message that comes back.
+const CodeLoop = "mail_loop"
+
+// looped reports whether the message was delivered to the address before.
+func looped(h message.Header, to string) bool {
+	for _, f := range h.All("Delivered-To") {
+		a, err := address.Parse(f.Text())
+		if err != nil {
+			continue
+		}
+		b, err := address.Parse(to)
+		if err == nil && a.Key() == b.Key() {
+			return true
+		}
+	}
+	return false
+}

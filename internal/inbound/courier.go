@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"errors"
+
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// Courier runs for a domain here, so that the commits of many consignments
+// come together.
+const (
+	perRun  = 4
+	maxRuns = 32
+)
+
+// Runs is that of queue.Courier.
+func (i *Inbound) Runs(waiting int) int { return min(1+waiting/perRun, maxRuns) }
+
+// Carry files consignments into the mailboxes here. It is that of queue.Courier,
+// for domains whose MX is ours.
+func (i *Inbound) Carry(ctx context.Context, r *queue.Run) {
+	for c := r.Next(); c != nil; c = r.Next() {
+		r.Done(c, i.file(ctx, c)...)
+	}
+}
+
+var (
+	filed      = db.SQL(`INSERT INTO filing (message, n, at) VALUES ($1, $2, $3)`)
+	wasFiled   = db.SQL(`SELECT n FROM filing WHERE message = $1 AND n = $2`)
+	pruneFiled = db.SQL(`DELETE FROM filing WHERE at < $1`)
+)
+
+// file delivers one consignment: one outcome per recipient.
+func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcome {
+	outcomes := make([]queue.Outcome, len(c.To))
+	boxes := make([]mailbox.Recipient, len(c.To))
+	open := 0
+	for n, d := range c.To {
+		var err error
+		if boxes[n], err = i.resolve(ctx, d.Recipient, c.Mail.Size); err != nil {
+			outcomes[n] = i.outcome(d, err)
+			continue
+		}
+		open++
+	}
+	if open == 0 {
+		return outcomes
+	}
+	s, err := i.fetch(ctx, c.Mail)
+	for n, d := range c.To {
+		if outcomes[n].State != "" {
+			continue
+		}
+		why := err
+		if why == nil {
+			why = i.deliver(ctx, s, c, d, boxes[n])
+		}
+		outcomes[n] = i.outcome(d, why)
+	}
+	return outcomes
+}
+
+func (i *Inbound) resolve(ctx context.Context, to string, size int64) (mailbox.Recipient, error) {
+	a, err := address.Parse(to)
+	if err != nil {
+		return mailbox.Recipient{}, err
+	}
+	box, err := i.Mailboxes.Resolve(ctx, a)
+	if err == nil {
+		err = i.Mailboxes.Room(ctx, box.Mailbox, size)
+	}
+	return box, err
+}
+
+// fetch spools the message as it would go out: with its signatures.
+func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
+	body, err := m.Body(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() //nolint:errcheck // only read
+	head := message.Received{By: i.Host, ID: m.ID.String(), Date: i.Now()}.Append(nil)
+	return i.spool(ctx, append(head, m.Head...), body)
+}
+
+// deliver files one recipient's copy. The row in filing makes sure that it is
+// filed once: a second one of the same delivery has lost only its outcome.
+func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, to mailbox.Recipient) error {
+	in, err := i.copyFor(s, to, c.From, d.Recipient)
+	if err != nil {
+		return err
+	}
+	in.Outbound = d.Message
+	in.Also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
+	_, err = i.Folders.Deliver(ctx, in)
+	if i.db.IsConflict(err) {
+		if found := i.db.One(ctx, wasFiled.With(d.Message, d.N), new(int)); found == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// outcome translates what became of a delivery into what a host would say.
+func (i *Inbound) outcome(d *queue.Delivery, err error) queue.Outcome {
+	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: "local"}
+	if err == nil {
+		return o
+	}
+	set := func(state queue.State, code int, enhanced, reply string) queue.Outcome {
+		o.State, o.Code, o.Enhanced, o.Reply = state, code, enhanced, reply
+		return o
+	}
+	var f *fault.Error
+	errors.As(err, &f)
+	switch kind := fault.KindOf(err); {
+	case kind == fault.NotFound && f.Code == mailbox.CodeNotHosted:
+		// It moved out a moment ago: the next attempt goes by its MX.
+		return set(queue.Deferred, 451, "4.3.0", f.Message)
+	case kind == fault.NotFound:
+		return set(queue.Bounced, 550, "5.1.1", f.Message)
+	case kind == fault.Denied:
+		return set(queue.Bounced, 550, "5.2.1", f.Message)
+	case kind == fault.OverQuota && f.Code == mailbox.CodeFullLong:
+		return set(queue.Bounced, 552, "5.2.2", f.Message)
+	case kind == fault.OverQuota:
+		return set(queue.Deferred, 452, "4.2.2", f.Message)
+	case kind == fault.TooLarge:
+		return set(queue.Bounced, 552, "5.3.4", f.Message)
+	case kind == fault.Invalid:
+		return set(queue.Bounced, 550, "5.1.3", f.Message)
+	}
+	i.Log.Error("a message could not be filed", "message", d.Message, "n", d.N, "error", err)
+	return set(queue.Deferred, 451, "4.3.0", "The message could not be filed")
+}
+
+// filingLife is how long it is remembered that a delivery was filed. An
+// outcome that was lost is asked for again within minutes.
+const filingLife = 7 * 24 * time.Hour
+
+// Prune forgets what was filed long ago.
+func (i *Inbound) Prune(ctx context.Context) error {
+	return i.db.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, pruneFiled.With(db.Micros(i.Now().Add(-filingLife))))
+		return err
+	})
+}
+
+// Run prunes every hour until ctx ends.
+func (i *Inbound) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if err := i.Prune(ctx); err != nil && ctx.Err() == nil {
+			i.Log.Error("pruning what was filed failed", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

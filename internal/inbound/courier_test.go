@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// outgoing makes a message that the queue may carry.
+func (h *house) outgoing(size int64) *queue.Mail {
+	id := h.db.NewID()
+	text := "From: ann@demo.test\r\nSubject: local\r\n\r\nhello\r\n"
+	m := &queue.Mail{
+		About: h.about(id), ID: id, Domain: "demo.test", Sender: "ann@demo.test", Head: []byte("DKIM-Signature: v=1\r\n"), Size: size,
+		Body: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil },
+	}
+	h.mail[id] = m
+	return m
+}
+
+func TestCourier(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		bob, carol, full := h.box("bob", 1), h.box("carol", 10), h.box("full", 1)
+		h.exec(mailbox.Deposit(full.ID, 1<<20, 1))
+		m := h.outgoing(100)
+		c := &queue.Consignment{Mail: m, From: "ann@demo.test"}
+		for n, to := range []string{"bob@demo.test", "carol+x@demo.test", "nobody@demo.test", "full@demo.test", "x@moved.test", "bob+2@demo.test"} {
+			c.To = append(c.To, &queue.Delivery{Message: m.ID, N: n, Recipient: to})
+		}
+		check := func() {
+			t.Helper()
+			var got []string
+			for _, o := range h.File(ctx, c) {
+				got = append(got, string(o.State)+" "+o.Enhanced)
+			}
+			want := "delivered 2.0.0, delivered 2.0.0, bounced 5.1.1, deferred 4.2.2, deferred 4.3.0, delivered 2.0.0"
+			if strings.Join(got, ", ") != want {
+				t.Errorf("outcomes %s, want %s", strings.Join(got, ", "), want)
+			}
+		}
+		check()
+		got := h.filed(carol)
+		if len(got) != 1 || got[0].outbound != m.ID || !strings.HasPrefix(got[0].text, "Return-Path: <ann@demo.test>\r\nDelivered-To: carol+x@demo.test\r\nReceived: by mail.host.test") ||
+			!strings.HasSuffix(got[0].text, "DKIM-Signature: v=1\r\nFrom: ann@demo.test\r\nSubject: local\r\n\r\nhello\r\n") {
+			t.Errorf("carol has %+v", got)
+		}
+		// The outcomes were lost: nothing is filed twice.
+		check()
+		if a, b := len(h.filed(bob)), len(h.filed(carol)); a != 2 || b != 1 {
+			t.Errorf("filed %d and %d, want 2 and 1", a, b)
+		}
+		if n := len(h.events(event.InboundEmail)); n != 3 {
+			t.Errorf("%d events", n)
+		}
+		big := &queue.Consignment{Mail: h.outgoing(2 << 20), To: c.To[:1]}
+		if o := h.File(ctx, big); o[0].State != queue.Bounced || o[0].Enhanced != "5.3.4" {
+			t.Errorf("larger than the mailbox: %+v", o)
+		}
+	})
+}
+
+// The queue and the courier together.
+func TestQueueToMailbox(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		bob := h.box("bob", 1)
+		woken := h.hub.Subscribe(signal.Key{Kind: signal.Event})
+		defer woken.Close()
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- h.Queue.Run(running) }()
+		m := h.outgoing(100)
+		plan := h.Queue.Plan(queue.Message{About: m.About, ID: m.ID, ExpiresAt: time.Now().Add(time.Hour)},
+			[]queue.Recipient{{Address: "bob@demo.test", Kind: "to", Destination: "demo.test"}, {Address: "eve@demo.test", Kind: "to", Destination: "demo.test"}})
+		if err := h.db.Write(ctx, h.account, &db.Job{Apply: plan.Queue}); err != nil {
+			t.Fatal(err)
+		}
+		plan.Committed()
+		for {
+			all, err := h.Queue.Deliveries(ctx, m.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all[0].State.Final() && all[1].State.Final() {
+				if all[0].State != queue.Delivered || all[1].State != queue.Bounced {
+					t.Errorf("deliveries %+v", all)
+				}
+				break
+			}
+			<-woken.C
+		}
+		if n := len(h.filed(bob)); n != 1 {
+			t.Errorf("filed %d", n)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

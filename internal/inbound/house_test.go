@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/throttle"
+)
+
+// house is everything that mail from outside goes through, with demo.test as
+// the one domain.
+type house struct {
+	*inbound.Inbound
+	t       testing.TB
+	db      *db.DB
+	hub     *signal.Hub
+	boxes   *mailbox.Mailboxes
+	account db.ID
+	domain  db.ID
+	mail    map[db.ID]*queue.Mail // what the queue may send
+}
+
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	VALUES ($1, $2, 'demo.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0)`)
+
+func each(t *testing.T, f func(h *house)) {
+	dbtest.EachURL(t, func(t *testing.T, url string) { f(newHouse(t, url)) })
+}
+
+func newHouse(t testing.TB, url string) *house {
+	t.Helper()
+	d, node := dbtest.Open(t, url)
+	files, err := blob.NewFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := secret.Load(t.TempDir() + "/key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, db: d, hub: &signal.Hub{}, mail: map[db.ID]*queue.Mail{}}
+	log := slog.New(slog.DiscardHandler)
+	events := &event.Log{DB: d, Node: node, Hub: h.hub, Now: time.Now}
+	accounts := account.New(d, h.hub, time.Now)
+	owner, err := accounts.Create(t.Context(), "owner@example.com", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.account, h.domain = owner.ID, d.NewID()
+	h.exec(insertDomain.With(h.domain, h.account))
+	blobs := &blob.Store{DB: d, Files: files, Now: time.Now}
+	folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: h.hub, Now: time.Now, Log: log})
+	h.boxes = mailbox.Open(mailbox.Options{
+		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasher(), Guesses: throttle.NewGuesses(), Now: time.Now,
+		Owned: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
+		Hosted: func(_ context.Context, name string) (db.ID, db.ID, bool, error) {
+			return h.domain, h.account, name == "demo.test", nil
+		},
+		Provision: folders.Provision,
+	})
+	q := queue.New(queue.Options{
+		DB: d, Node: node, Events: events, Hub: h.hub, Key: key, Now: time.Now, Log: log,
+		Prepare:  func(_ context.Context, id db.ID) (*queue.Mail, error) { return h.mail[id], nil },
+		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return h.about(id), nil },
+		Choose:   func(context.Context, string) (queue.Courier, error) { return h.Inbound, nil },
+	})
+	h.Inbound = inbound.New(inbound.Options{
+		Host: "mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
+	})
+	return h
+}
+
+func (h *house) about(id db.ID) queue.About {
+	return queue.About{Account: h.account, MessageID: "<" + id.String() + "@demo.test>"}
+}
+
+func (h *house) exec(statements ...db.Statement) {
+	h.t.Helper()
+	err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
+		for _, s := range statements {
+			if _, err := tx.Exec(h.t.Context(), s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) box(local string, quotaMB int) mailbox.Mailbox {
+	h.t.Helper()
+	box, _, err := h.boxes.Create(h.t.Context(), h.account, mailbox.New{Domain: h.domain, LocalPart: local, QuotaMB: &quotaMB})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return box
+}
+
+// filed is a message as it lies in a mailbox.
+type filed struct {
+	text, messageID, structure string
+	outbound                   db.ID
+}
+
+var messagesOf = db.SQL(`SELECT blob, outbound, message_id, structure FROM message WHERE mailbox = $1 ORDER BY id`)
+
+func (h *house) filed(box mailbox.Mailbox) []filed {
+	h.t.Helper()
+	ctx := h.t.Context()
+	type row struct {
+		blob db.ID
+		filed
+	}
+	rows, err := db.All(ctx, h.db, messagesOf.With(box.ID), func(r db.Row) (f row, err error) {
+		var structure []byte
+		err = r.Scan(&f.blob, &f.outbound, &f.messageID, &structure)
+		f.structure = string(structure)
+		return f, err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var all []filed
+	for _, f := range rows {
+		b, err := h.Blobs.Load(ctx, f.blob)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		r, err := b.Open(ctx)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.All())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			h.t.Fatal(err)
+		}
+		f.text = string(text)
+		all = append(all, f.filed)
+	}
+	return all
+}
+
+var eventsOf = db.SQL(`SELECT kind, data FROM event WHERE account = $1 ORDER BY id`)
+
+// events lists an account's events of a kind, their data as JSON.
+func (h *house) events(kind string) (all []string) {
+	h.t.Helper()
+	err := h.db.Each(h.t.Context(), eventsOf.With(h.account), func(r db.Row) error {
+		var k, data string
+		err := r.Scan(&k, &data)
+		if k == kind {
+			all = append(all, data)
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return all
+}
+
+func addr(t testing.TB, s string) address.Address {
+	t.Helper()
+	a, err := address.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inbound brings mail into mailboxes: what other hosts send to our MX,
+// and what accounts here send to each other (the local courier). It resolves
+// recipients, puts the trace fields on top, and files the message for all its
+// recipients in one commit.
+package inbound
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// Options are what Inbound works with.
+type Options struct {
+	Host      string // our name in Received fields; bounces.Host takes reports too
+	Key       *secret.Key
+	Blobs     *blob.Store
+	Events    *event.Log
+	Mailboxes *mailbox.Mailboxes
+	Folders   *folder.Store
+	Queue     *queue.Queue
+	Now       func() time.Time
+	Log       *slog.Logger
+}
+
+// Inbound takes messages in. It is safe for use by many goroutines.
+type Inbound struct {
+	Options
+	db *db.DB
+}
+
+// New returns an Inbound.
+func New(o Options) *Inbound { return &Inbound{Options: o, db: o.Blobs.DB} }
+
+// spooled is a message whose bytes are kept, without what differs from one
+// recipient to another.
+type spooled struct {
+	blob   *blob.Blob
+	header message.Header
+	index  *message.Index
+}
+
+// spool keeps a message: head, then the message without its Return-Path, since
+// the one that counts is ours (RFC 5321 §4.4).
+func (i *Inbound) spool(ctx context.Context, head []byte, body io.Reader) (*spooled, error) {
+	in, ok := body.(*bufio.Reader)
+	if !ok {
+		in = bufio.NewReaderSize(body, 16<<10)
+	}
+	header, err := message.ReadHeader(in)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	w := i.Blobs.Create(ctx)
+	defer w.Abort()
+	var scan message.Scanner
+	both := io.MultiWriter(w, &scan)
+	if _, err := both.Write(append(head, header.Without("Return-Path")...)); err != nil {
+		return nil, err
+	}
+	if _, err := in.WriteTo(both); err != nil {
+		return nil, err
+	}
+	b, err := w.Finish()
+	if err != nil {
+		return nil, err
+	}
+	index := scan.Finish()
+	return &spooled{blob: b, header: scan.Header(), index: index}, nil
+}
+
+// copyFor makes one recipient's copy, to be filed: with the trace fields that
+// are its own on top.
+func (i *Inbound) copyFor(s *spooled, to mailbox.Recipient, returnPath, deliveredTo string) (folder.Incoming, error) {
+	top := message.AppendDeliveredTo(message.AppendReturnPath(nil, returnPath), deliveredTo)
+	own := s.index.Parts[0].Header.Len
+	s.index.ResizeHeader(own + int64(len(top)))
+	described, err := folder.Described(s.header, s.index)
+	s.index.ResizeHeader(own)
+	if err != nil {
+		return folder.Incoming{}, err
+	}
+	described.MessageID = clip(described.MessageID, maxMessageID)
+	in := folder.Incoming{Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Date: i.Now()}
+	a := s.arrived(to, in, returnPath, deliveredTo)
+	in.Event = func(f folder.Filed) event.New {
+		a := a
+		a.ID = f.Message
+		return event.New{Account: to.Account, Kind: event.InboundEmail, Data: a}
+	}
+	return in, nil
+}
