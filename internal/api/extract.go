@@ -4,8 +4,8 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -286,17 +286,12 @@ func (x *extractor) content() error {
 		return err
 	}
 	s := &stringReader{in: x.in}
-	_, err := io.Copy(x.sink(), base64.NewDecoder(base64.StdEncoding, s))
-	var corrupt base64.CorruptInputError
-	if errors.As(err, &corrupt) || errors.Is(err, io.ErrUnexpectedEOF) && s.done {
-		x.faults = append(x.faults, fmt.Sprintf("attachments[%d].content", x.found))
-		_, err = io.Copy(io.Discard, s)
-	}
+	good, err := decodeBase64(x.sink(), s)
 	if err != nil {
 		return err
 	}
-	if !s.done {
-		return io.EOF
+	if !good {
+		x.faults = append(x.faults, fmt.Sprintf("attachments[%d].content", x.found))
 	}
 	for _, b := range strconv.AppendInt(nil, int64(x.found), 10) {
 		if err := x.put(b); err != nil {
@@ -307,53 +302,97 @@ func (x *extractor) content() error {
 	return nil
 }
 
-// stringReader reads the text of a JSON string up to its closing quote.
+// decodeBase64 decodes s to its end and reports whether it was base64.
+func decodeBase64(w io.Writer, s *stringReader) (good bool, err error) {
+	var text [16 << 10]byte
+	var plain [12 << 10]byte
+	have, padded := 0, false
+	for good = true; ; {
+		n, err := s.Read(text[have:])
+		if err != nil && err != io.EOF {
+			return false, err
+		}
+		have += n
+		if have == len(text) || err == io.EOF {
+			whole := have &^ 3
+			decoded, bad := base64.StdEncoding.Decode(plain[:], text[:whole])
+			// Padding ends it; nothing may follow.
+			good = good && bad == nil && (!padded || whole == 0)
+			padded = padded || whole > 0 && text[whole-1] == '='
+			if good {
+				if _, err := w.Write(plain[:decoded]); err != nil {
+					return false, err
+				}
+			}
+			have = copy(text[:], text[whole:have])
+		}
+		if err == io.EOF {
+			return good && have == 0, nil
+		}
+	}
+}
+
+// stringReader reads the text of a JSON string up to its closing quote,
+// without the line breaks that base64 may have.
 type stringReader struct {
 	in   *bufio.Reader
 	done bool
 }
 
 func (s *stringReader) Read(p []byte) (n int, err error) {
-	if s.done {
-		return 0, io.EOF
-	}
-	for n < len(p) {
-		chunk, err := s.in.Peek(max(1, min(len(p)-n, s.in.Buffered())))
-		if len(chunk) == 0 {
-			if n > 0 {
-				return n, nil
-			}
-			return 0, errEnd(err)
-		}
-		plain := 0
-		for plain < len(chunk) && chunk[plain] != '"' && chunk[plain] != '\\' {
-			plain++
-		}
-		n += copy(p[n:], chunk[:plain])
-		stopped := plain < len(chunk)
-		quote := stopped && chunk[plain] == '"'
-		if _, err := s.in.Discard(plain); err != nil {
-			return n, err
-		}
-		if !stopped {
-			continue
-		}
-		if quote {
-			s.done = true
-			if _, err := s.in.Discard(1); err != nil {
-				return n, err
-			}
-			if n == 0 {
-				return 0, io.EOF
-			}
+	for n < len(p) && !s.done {
+		if s.in.Buffered() == 0 && n > 0 {
 			return n, nil
 		}
-		b, err := s.escape()
+		if _, err := s.in.Peek(1); err != nil {
+			return n, errEnd(err)
+		}
+		chunk, _ := s.in.Peek(min(len(p)-n, s.in.Buffered()))
+		plain := bytes.IndexByte(chunk, '"')
+		if plain < 0 {
+			plain = len(chunk)
+		}
+		if i := bytes.IndexAny(chunk[:plain], "\\\r\n"); i >= 0 {
+			plain = i
+		}
+		n += copy(p[n:], chunk[:plain])
+		if plain == len(chunk) {
+			_, err = s.in.Discard(plain)
+		} else {
+			n, err = s.special(p, n, plain)
+		}
 		if err != nil {
 			return n, err
 		}
-		p[n] = b
-		n++
+	}
+	if s.done && n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// special takes what stands behind plain characters: the closing quote, a
+// line break, or an escape.
+func (s *stringReader) special(p []byte, n, plain int) (int, error) {
+	if _, err := s.in.Discard(plain); err != nil {
+		return n, err
+	}
+	b, err := s.in.ReadByte()
+	if err != nil {
+		return n, err
+	}
+	switch b {
+	case '"':
+		s.done = true
+	case '\\':
+		c, err := s.escape()
+		if err != nil {
+			return n, err
+		}
+		if c != '\n' {
+			p[n] = c
+			n++
+		}
 	}
 	return n, nil
 }
@@ -365,14 +404,15 @@ func errEnd(err error) error {
 	return err
 }
 
-// escape reads an escape. Of those base64 has use for \/ \n \r, and for a
-// character written as \u00XX; any other becomes one that base64 refuses.
+// escape reads what follows a backslash. Of the escapes base64 has use for
+// \/ \n \r, and for a character written as \u00XX; any other becomes one that
+// base64 refuses.
 func (s *stringReader) escape() (byte, error) {
-	var two [2]byte
-	if _, err := io.ReadFull(s.in, two[:]); err != nil {
-		return 0, errEnd(io.EOF)
+	b, err := s.in.ReadByte()
+	if err != nil {
+		return 0, errEnd(err)
 	}
-	switch two[1] {
+	switch b {
 	case '/':
 		return '/', nil
 	case 'n', 'r':
@@ -382,7 +422,7 @@ func (s *stringReader) escape() (byte, error) {
 		if _, err := io.ReadFull(s.in, hex[:]); err != nil {
 			return 0, errEnd(io.EOF)
 		}
-		if v, err := strconv.ParseUint(string(hex[:]), 16, 16); err == nil && v < 0x80 {
+		if v, err := strconv.ParseUint(string(hex[:]), 16, 16); err == nil && v < 0x80 && v != '\r' {
 			return byte(v), nil
 		}
 	}
