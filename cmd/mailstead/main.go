@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/mailstead/mailstead/internal/server"
 )
 
 // version is set by the build.
@@ -39,6 +41,7 @@ func (versionCommand) Run() error {
 }
 
 func main() {
+	server.Version = version
 	parser := kong.Must(&commands{},
 		kong.Name("mailstead"),
 		kong.Description("E-mail for your own domains: mailboxes and a sending API in one program."),

@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 )
 
 // doors are the listening sockets, opened before anything else is started so
 // that a port in use is told at once.
-type doors struct{ open map[string]net.Listener }
+type doors struct {
+	open    map[string]net.Listener
+	serving sync.WaitGroup
+}
 
 func (c *Config) listen() (*doors, error) {
 	d := &doors{open: map[string]net.Listener{}}
@@ -37,10 +41,12 @@ func (d *doors) close() error {
 }
 
 // port is where a door really listens.
-func (d *doors) port(name string) int {
-	return int(d.addr(name).Port())
-}
-
-func (d *doors) addr(name string) netip.AddrPort {
-	return d.open[name].Addr().(*net.TCPAddr).AddrPort()
+func (s *Server) port(name string) uint16 {
+	if name == "dns" {
+		if s.zone == nil {
+			return 0
+		}
+		return netip.MustParseAddrPort(s.zone.Addr()).Port()
+	}
+	return s.doors.open[name].Addr().(*net.TCPAddr).AddrPort().Port()
 }

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// openCouriers makes who carries mail outside: to the hosts that MX records
+// name, to the smart host, or, in dev without one, into the sandbox's outbox.
+func (s *Server) openCouriers() error {
+	if s.Config.Dev && s.Config.Relay == "" {
+		s.outside = relay.Capture{}
+		return nil
+	}
+	allow, err := s.Config.private()
+	if err != nil {
+		return err
+	}
+	router := &route.Router{
+		DNS: s.resolver, Name: s.Config.Host, Own: s.addresses(), Allow: allow, Port: uint16(s.Config.SMTPPort), Held: s.held,
+	}
+	if smart, err := s.Config.relay(); err != nil {
+		return err
+	} else if smart != nil {
+		if router.Smart, err = route.ParseSmartHost(smart); err != nil {
+			return err
+		}
+	}
+	s.pool = smtpclient.NewPool(smtpclient.PoolLimits{})
+	s.outside = relay.New(relay.Options{Router: router, Pool: s.pool, LocalName: s.Config.Host, Now: time.Now, Log: s.Log})
+	return nil
+}
+
+// choose says who carries mail for a destination: into the mailboxes here
+// while its MX is seen to be ours, else out by SMTP. A domain that is moving
+// in loses nothing that way.
+func (s *Server) choose(ctx context.Context, destination string) (queue.Courier, error) {
+	h, ok, err := s.Domains.Hosted(ctx, destination)
+	if err != nil {
+		return nil, err
+	}
+	if ok && h.Receives {
+		return s.Inbound, nil
+	}
+	return s.outside, nil
+}
+
+func (s *Server) held(ctx context.Context, name string) (bool, error) {
+	_, ok, err := s.Domains.Hosted(ctx, name)
+	return ok, err
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package servertest starts the whole service for tests: the same wiring as
+// in production, on free ports of loopback, with the sandbox's demonstration
+// account, domain and mailboxes.
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+// Server is a running service with what tests need to talk to it.
+type Server struct {
+	*server.Server
+	t testing.TB
+}
+
+// Each runs f against a fresh service on each engine.
+func Each(t *testing.T, f func(t *testing.T, s *Server)) {
+	t.Helper()
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		f(t, Start(t, Database(url)))
+	})
+}
+
+// Option changes the configuration before the start.
+type Option func(*server.Config)
+
+// Database makes the service use the database of a URL that dbtest gave.
+func Database(url string) Option {
+	return func(c *server.Config) {
+		if strings.HasPrefix(url, "postgres") {
+			c.Database = url
+		}
+	}
+}
+
+// Start starts a service and stops it with the test.
+func Start(t testing.TB, options ...Option) *Server {
+	t.Helper()
+	c := server.DevConfig(t.TempDir())
+	c.PortBase = server.AnyPort
+	for _, o := range options {
+		o(&c)
+	}
+	s, err := server.Start(t.Context(), c, slog.New(slog.NewTextHandler(writer{t}, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Shutdown(); err != nil {
+			t.Errorf("shutting down: %v", err)
+		}
+	})
+	return &Server{s, t}
+}
+
+// writer logs to the test.
+type writer struct{ t testing.TB }
+
+func (w writer) Write(p []byte) (int, error) {
+	w.t.Logf("%s", bytes.TrimSpace(p))
+	return len(p), nil
+}
+
+// Addr is a door's address: http, smtp, submission, submissions, imap, imaps.
+func (s *Server) Addr(door string) string { return fmt.Sprintf("127.0.0.1:%d", s.Dev.Ports[door]) }
+
+// TLS is the configuration of a client that trusts the service's authority.
+func (s *Server) TLS() *tls.Config {
+	s.t.Helper()
+	pem, err := os.ReadFile(s.Dev.CACert)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
+}
+
+// Answer is what the API said.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Into decodes the answer's JSON.
+func (a Answer) Into(t testing.TB, v any) {
+	t.Helper()
+	if err := json.Unmarshal(a.Body, v); err != nil {
+		t.Fatalf("%v in %s", err, a.Body)
+	}
+}
+
+// API calls the API as the demonstration account. body is sent as JSON unless
+// it is nil or a string.
+func (s *Server) API(method, path string, body any) Answer {
+	s.t.Helper()
+	return s.As(s.Dev.APIKey, method, path, body)
+}
+
+// As calls the API with another key; with "" without one.
+func (s *Server) As(key, method, path string, body any) Answer {
+	s.t.Helper()
+	var in io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		in = strings.NewReader(b)
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		in = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(context.Background(), method, s.Dev.BaseURL+"/api/v1"+path, in)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return Answer{resp.StatusCode, resp.Header, text}
+}
