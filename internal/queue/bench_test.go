@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -64,7 +65,13 @@ func benchmark(b *testing.B, url string, destinations int) {
 	}
 	wg.Wait()
 	accepted := b.Elapsed()
-	<-done
+	limit := time.NewTimer(time.Minute)
+	select {
+	case <-done:
+		limit.Stop()
+	case <-limit.C:
+		b.Fatalf("%d were not delivered in a minute; %+v", left.Load(), h.queue.Stats())
+	}
 	b.ReportMetric(float64(b.N)/accepted.Seconds(), "accepted/s")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "delivered/s")
 	var mem runtime.MemStats

@@ -128,10 +128,8 @@ func (q *Queue) seek(ctx context.Context, cursor string, now time.Time) (found [
 func (q *Queue) found(rows []waiting) {
 	for _, w := range rows {
 		d := q.dest(w.destination)
-		if !d.waits {
-			d.waits = true
-			d.arrived++
-		}
+		d.waits = true
+		d.arrived++ // a claim under way may have looked for what was due before
 		q.fill(d)
 	}
 }

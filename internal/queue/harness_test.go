@@ -71,6 +71,39 @@ var (
 	bounced   = queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: "5.1.1", Reply: "no such user", Host: "mx.test", Stage: "rcpt"}
 )
 
+// settled is a delivery that left the memory.
+type settled struct {
+	message db.ID
+	state   queue.State
+}
+
+// logLines is what the queue logs, for tests that wait for it to say something.
+type logLines chan string
+
+func (l logLines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+func (l logLines) await(t testing.TB, text string) {
+	t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for {
+		select {
+		case line := <-l:
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-limit.C:
+			t.Fatalf("%q was never logged", text)
+		}
+	}
+}
+
 // house is a queue with what it needs.
 type house struct {
 	t       testing.TB
@@ -80,7 +113,9 @@ type house struct {
 	hub     *signal.Hub
 	queue   *queue.Queue
 	account db.ID
-	settled chan db.ID
+	key     *secret.Key
+	settled chan settled
+	log     logLines
 
 	mu       sync.Mutex
 	prepared map[db.ID]int
@@ -90,12 +125,12 @@ type house struct {
 }
 
 func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Courier, set ...func(*queue.Options)) *house {
-	h := &house{t: t, db: d, node: n, hub: &signal.Hub{}, account: d.NewID(),
-		clock:   &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
-		settled: make(chan db.ID, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
+	h := &house{t: t, log: make(logLines, 10_000), db: d, node: n, hub: &signal.Hub{}, account: d.NewID(),
+		clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		key:   testKey(t), settled: make(chan settled, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
 	o := queue.Options{
-		DB: d, Node: n, Hub: h.hub, Now: h.clock.Now, Key: testKey(t),
-		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
+		DB: d, Node: n, Hub: h.hub, Now: h.clock.Now, Key: h.key,
+		Log:      slog.New(slog.NewTextHandler(h.log, nil)),
 		Events:   &event.Log{DB: d, Node: n, Hub: h.hub, Now: h.clock.Now},
 		Prepare:  h.prepare,
 		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return h.about(id), nil },
@@ -105,7 +140,7 @@ func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Courier, set ...func(*
 		f(&o)
 	}
 	h.queue = queue.New(o)
-	h.queue.OnSettled(func(d *queue.Delivery) { h.settled <- d.Message })
+	h.queue.OnSettled(func(d *queue.Delivery) { h.settled <- settled{d.Message, queue.StateOf(d)} })
 	return h
 }
 
@@ -147,16 +182,27 @@ func (h *house) run() *house {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop, h.ended = cancel, make(chan error, 1)
 	go func() { h.ended <- h.queue.Run(ctx) }()
-	h.t.Cleanup(h.end)
+	kept, release := context.WithCancel(context.Background())
+	left := make(chan error, 1)
+	go func() { left <- h.node.Keep(kept) }()
+	h.t.Cleanup(func() {
+		h.end()
+		release()
+		if err := <-left; err != nil {
+			h.t.Errorf("leaving: %v", err)
+		}
+	})
 	return h
 }
 
+// end stops the queue and waits until it has drained.
 func (h *house) end() {
 	h.stop()
-	if err := <-h.ended; err != nil {
+	err := <-h.ended
+	if err != nil {
 		h.t.Errorf("the queue ended with %v", err)
 	}
-	h.ended <- nil
+	h.ended <- err // for the next end
 }
 
 // to makes recipients of addresses.
@@ -274,4 +320,64 @@ func (h *house) wantEvents(message db.ID, want string) {
 	if got := h.events(message); got != want {
 		h.t.Errorf("events:\n got %s\nwant %s", got, want)
 	}
+}
+
+// settledOf empties the list of what has left the memory.
+func (h *house) settledOf() {
+	for {
+		select {
+		case <-h.settled:
+		default:
+			return
+		}
+	}
+}
+
+// awaitDelivered waits until so many more deliveries were delivered.
+func (h *house) awaitDelivered(n int) {
+	h.t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for n > 0 {
+		select {
+		case s := <-h.settled:
+			if s.state == queue.Delivered {
+				n--
+			}
+		case <-limit.C:
+			h.t.Fatalf("waited in vain for %d deliveries; %+v", n, h.queue.Stats())
+		}
+	}
+}
+
+// exec changes the database behind the queue's back.
+func (h *house) exec(q *db.Query) {
+	h.t.Helper()
+	err := h.db.Tx(context.Background(), func(tx *db.Tx) error {
+		_, err := tx.Exec(context.Background(), q.With())
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// drained requires that no attempt has begun.
+func (h *house) drained(began chan string) {
+	h.t.Helper()
+	select {
+	case who := <-began:
+		h.t.Errorf("an attempt for %s began", who)
+	default:
+	}
+}
+
+var ownedRows = db.SQL(`SELECT COUNT(*) FROM delivery WHERE tenure IS NOT NULL`)
+
+func (h *house) owned() (n int) {
+	h.t.Helper()
+	if err := h.db.One(context.Background(), ownedRows.With(), &n); err != nil {
+		h.t.Fatal(err)
+	}
+	return n
 }

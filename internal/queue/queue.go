@@ -194,7 +194,9 @@ func (q *Queue) wakeAt(at time.Time) {
 func (q *Queue) drain() error {
 	q.mu.Lock()
 	q.ending = true
+	carried := q.carried
 	q.mu.Unlock()
+	q.o.Log.Info("the queue ends; attempts in hand may finish", "carried", carried)
 	defer q.quit()
 	done := make(chan struct{})
 	go func() {

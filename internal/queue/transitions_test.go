@@ -284,7 +284,7 @@ func TestCancelInHand(t *testing.T) {
 func TestCancelRace(t *testing.T) {
 	const messages = 200
 	var carried [messages]atomic.Int32
-	c := &courier{parallel: 8, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
 		n, _ := strconv.Atoi(strings.TrimSuffix(c.To[0].Recipient, "@a.test"))
 		carried[n].Add(1)
 		return []queue.Outcome{delivered}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// A process that is killed leaves rows in its name; the next one takes them
+// over at once, and what the first still brings to an end changes nothing.
+func TestTakeOver(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		const waiting = 2500 // more than a chunk
+		d, n := dbtest.Open(t, url)
+		began, finish := make(chan bool, 10), make(chan bool)
+		stuck := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+			began <- true
+			<-finish
+			return []queue.Outcome{bounced}
+		}}
+		first := newHouse(t, d, n, stuck, func(o *queue.Options) { o.Window = 5000 })
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- first.queue.Run(ctx) }()
+		ids := []db.ID{first.send("one@a.test")}
+		<-began
+		for i := range waiting / 10 {
+			ids = append(ids, first.send(strings.Fields(strings.Repeat(fmt.Sprintf("more@d%d.test ", i%7), 10))...))
+		}
+
+		again, err := d.Join(t.Context(), "test", "test") // as the next process does
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := newHouse(t, d, again, &courier{parallel: 8, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+			return []queue.Outcome{delivered}
+		}})
+		second.account = first.account
+		second.run()
+		second.await(waiting + 1)
+		cancel()
+		close(finish)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		for _, id := range ids {
+			for _, s := range strings.Fields(second.states(id)) {
+				if s != "delivered" {
+					t.Fatalf("message %s: %s", id, second.states(id))
+				}
+			}
+		}
+		second.wantEvents(ids[0], "delivery_status 1 delivered")
+	})
+}
+
+// A destination that can't be reached costs one attempt at a time, however
+// much waits for it, and others nothing.
+func TestDeadDestination(t *testing.T) {
+	var tried atomic.Int32
+	alive := atomic.Bool{}
+	c := &courier{parallel: 8, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		if c.To[0].Destination == "dead.test" && !alive.Load() {
+			tried.Add(1)
+			return nil
+		}
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		const waiting = 1000
+		tried.Store(0)
+		alive.Store(false)
+		ids := make([]db.ID, waiting/50)
+		for i := range ids {
+			ids[i] = h.send(strings.Fields(strings.Repeat("someone@dead.test ", 50))...)
+		}
+		h.settledOf() // those that found no place
+		h.run()
+		h.await(200) // the window: one attempt, and the rest put off
+		if n := tried.Load(); n != 1 {
+			t.Errorf("%d attempts for the first window", n)
+		}
+		for i := range 300 {
+			h.send(fmt.Sprintf("ok@live%d.test", i))
+		}
+		h.await(300)
+		more := h.send("late@dead.test") // waits in its row, untried
+		h.wantStates(more, "queued")
+		h.later(2 * time.Minute)
+		h.await(5) // one attempt, and what was taken in hand beside it
+		if n := tried.Load(); n != 2 {
+			t.Errorf("%d attempts after the second try", n)
+		}
+		alive.Store(true)
+		h.settledOf()
+		h.later(20 * time.Minute)
+		h.awaitDelivered(waiting + 1)
+		for _, id := range append(ids, more) {
+			if s := h.states(id); strings.ReplaceAll(strings.ReplaceAll(s, "delivered", ""), " ", "") != "" {
+				t.Fatalf("states %s", s)
+			}
+		}
+	})
+}
+
+// What is due is found also when the head of all that is due belongs to
+// destinations that can take no more.
+func TestDueBehindTheDead(t *testing.T) {
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		if strings.HasPrefix(c.To[0].Destination, "dead") {
+			return nil
+		}
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		// Nobody has these in hand: a queue that ended left them.
+		ended := newHouse(t, h.db, h.node, c, func(o *queue.Options) { o.Window, o.Places = 1, 1 })
+		ended.account = h.account
+		for range 20 {
+			ended.send(strings.Fields(strings.Repeat("someone@dead.test ", 30))...)
+		}
+		ended.clock.add(time.Second)
+		m := ended.send("ok@live.test")
+		h.clock.add(2 * time.Second)
+		h.run()
+		h.awaitDelivered(1)
+		h.wantStates(m, "delivered")
+	})
+}
+
+// While outcomes can't be written no attempt begins, and none is forgotten.
+func TestDatabaseTrouble(t *testing.T) {
+	began, finish := make(chan string, 100), make(chan bool, 100)
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		began <- c.To[0].Recipient
+		<-finish
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		h.run()
+		one := h.send("one@a.test")
+		<-began
+		h.exec(hideEvents)
+		finish <- true
+		h.log.await(t, "the database does not take")
+		two := h.send("two@a.test")
+		three := h.send("three@b.test")
+		h.later(time.Minute)
+		h.log.await(t, "the database does not take")
+		h.drained(began)
+		h.wantStates(one, "sending")
+		h.exec(showEvents)
+		finish <- true
+		finish <- true
+		h.awaitDelivered(3)
+		<-began
+		<-began
+		for _, m := range []db.ID{one, two, three} {
+			h.wantStates(m, "delivered")
+			h.wantEvents(m, "delivery_status 1 delivered")
+		}
+	})
+}
+
+var (
+	hideEvents = db.SQL(`ALTER TABLE event RENAME TO event_hidden`)
+	showEvents = db.SQL(`ALTER TABLE event_hidden RENAME TO event`)
+)
+
+// The end lets couriers finish, writes what they brought, and releases the rest.
+func TestDrain(t *testing.T) {
+	began, finish := make(chan bool), make(chan bool)
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		began <- true
+		<-finish
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		h.run()
+		one := h.send("one@a.test")
+		<-began
+		two := h.send("two@a.test")
+		h.stop()
+		h.log.await(t, "the queue ends")
+		finish <- true
+		h.end()
+		h.wantStates(one, "delivered")
+		h.wantStates(two, "queued")
+		if n := h.owned(); n != 0 {
+			t.Errorf("%d rows are still in the node's name", n)
+		}
+		three := h.send("three@a.test") // accepted all the same, for the next to carry
+		h.wantStates(three, "queued")
+	})
+}
+
+// A courier that gives up when it is told to leaves its consignment deferred.
+func TestDrainGivesUp(t *testing.T) {
+	began := make(chan bool)
+	c := &courier{parallel: 1, answer: func(ctx context.Context, c *queue.Consignment) []queue.Outcome {
+		began <- true
+		<-ctx.Done()
+		return []queue.Outcome{}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		h.run()
+		one := h.send("one@a.test")
+		<-began
+		h.end()
+		h.wantStates(one, "deferred")
+	}, func(o *queue.Options) { o.Drain = time.Millisecond })
+}
+
+// A commit whose outcome was unknown may leave rows that nobody knows of.
+func TestReconcile(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.run()
+		m := h.message()
+		p := h.queue.Plan(m, to("ok@a.test"))
+		if err := h.db.Write(t.Context(), m.Account, &db.Job{Apply: p.Queue}); err != nil {
+			t.Fatal(err)
+		}
+		p.Abandon() // as if Write had said that it failed
+		h.await(1)
+		h.later(2 * time.Minute)
+		h.awaitDelivered(1)
+		h.wantStates(m.ID, "delivered")
+	})
+}

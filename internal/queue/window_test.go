@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// More than the windows hold is carried all the same, each once, with few runs.
+func TestWindows(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	c := &courier{parallel: 3, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[c.To[0].Recipient]++
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		clear(seen)
+		h.run()
+		const each, destinations = 60, 12
+		for i := range each {
+			var all []string
+			for d := range destinations {
+				all = append(all, fmt.Sprintf("%d@d%d.test", i, d))
+			}
+			h.send(all...)
+		}
+		h.awaitDelivered(each * destinations)
+		for who, n := range seen {
+			if n != 1 {
+				t.Errorf("%s was carried %d times", who, n)
+			}
+		}
+		if s := h.queue.Stats(); len(seen) != each*destinations || s.InHand != 0 || s.Runs != 0 && s.Carried != 0 {
+			t.Errorf("%d carried; %+v", len(seen), s)
+		}
+	}, func(o *queue.Options) { o.Window, o.Places, o.Runs = 10, 50, 2 })
+}
+
+// Mail of the API leaves in a transaction per recipient with a return path of
+// its own; mail of a mailbox shares one, but for blind copies. A message is
+// prepared once.
+func TestConsignments(t *testing.T) {
+	var mu sync.Mutex
+	var carried []string
+	var from []string
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		mu.Lock()
+		defer mu.Unlock()
+		var all []string
+		for _, d := range c.To {
+			all = append(all, d.Recipient)
+		}
+		carried = append(carried, strings.Join(all, " "))
+		from = append(from, c.From)
+		if len(c.To) == 1 {
+			return []queue.Outcome{delivered}
+		}
+		answers := slices.Repeat([]queue.Outcome{delivered}, len(c.To))
+		if c.To[0].Attempts == 0 {
+			answers[1] = deferred
+		}
+		return answers
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		carried, from = nil, nil
+		rcpts := to("a@a.test", "b@a.test", "c@a.test", "d@a.test")
+		for _, i := range []int{0, 1, 3} {
+			rcpts[i].Kind = "envelope"
+		}
+		rcpts[2].Kind = "bcc"
+		rcpts[2], rcpts[3] = rcpts[3], rcpts[2]
+		m := h.accept(h.message(), rcpts)
+		h.run()
+		h.await(4)
+		h.wantStates(m, "delivered deferred delivered delivered")
+		if got := strings.Join(carried, ", "); got != "a@a.test b@a.test d@a.test, c@a.test" {
+			t.Errorf("carried %s", got)
+		}
+		carried, from = nil, nil
+		m = h.send("a@a.test", "b@a.test")
+		h.await(2)
+		if got := strings.Join(carried, ", "); got != "a@a.test, b@a.test" {
+			t.Errorf("carried %s", got)
+		}
+		for n, f := range from {
+			local, _, _ := strings.Cut(f, "@")
+			id, of, ok := h.key.ParseReturnPath(local)
+			if !ok || db.ID(id) != m || of != n || !strings.HasSuffix(f, "@from.test") {
+				t.Errorf("return path %s", f)
+			}
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.prepared[m] < 1 || h.prepared[m] > 2 { // twice if the first was done before the second was in hand
+			t.Errorf("prepared %d times", h.prepared[m])
+		}
+	})
+}
+
+// What a courier gives back untried is taken again at once, not for ever.
+func TestPutBack(t *testing.T) {
+	tries := 0
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		tries++
+		return []queue.Outcome{{State: queue.Queued}}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		tries = 0
+		h.run()
+		m := h.send("a@a.test")
+		h.await(1)
+		h.wantStates(m, "deferred")
+		if tries != 4 {
+			t.Errorf("taken %d times", tries)
+		}
+	})
+}
+
+// What another node cancels is not carried here, though it is in this one's
+// memory.
+func TestCancelElsewhere(t *testing.T) {
+	began, finish := make(chan string), make(chan bool)
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		began <- c.To[0].Recipient
+		<-finish
+		return []queue.Outcome{delivered}
+	}}
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		h := newHouse(t, d, n, c).run()
+		one := h.send("one@a.test")
+		<-began
+		two, three := h.send("two@a.test"), h.send("three@a.test")
+		other, err := d.Join(t.Context(), "other", "elsewhere")
+		if err != nil {
+			t.Fatal(err)
+		}
+		elsewhere := newHouse(t, d, other, c)
+		elsewhere.account = h.account
+		elsewhere.wantStates(two, "sending") // its node has it in hand
+		if n, err := elsewhere.queue.Cancel(t.Context(), two); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+		h.clock.add(2 * time.Second)
+		finish <- true
+		if got := <-began; got != "three@a.test" {
+			t.Errorf("%s was carried", got)
+		}
+		finish <- true
+		h.await(3)
+		h.wantStates(one, "delivered")
+		h.wantStates(two, "cancelled")
+		h.wantStates(three, "delivered")
+	})
+}
