@@ -4,3 +4,32 @@ package db
 
 // Rendered shows tests a query's text as an engine gets it.
 func Rendered(e Engine, text string) string { return render(e, text) }
+
+// LaneOf tells tests which lane a key's jobs go through.
+func (d *DB) LaneOf(key ID) int { return int(mix(uint64(key)) % uint64(len(d.lane))) }
+
+// CommitTogether runs n jobs through commitTogether and returns what each was
+// told. together gets the numbers of the jobs in one transaction.
+func CommitTogether(n int, together func(jobs []int) error) []error {
+	jobs := make([]*pending, n)
+	number := map[*pending]int{}
+	for i := range jobs {
+		jobs[i] = &pending{job: &Job{}, done: make(chan error, 1)}
+		number[jobs[i]] = i
+	}
+	commitTogether(jobs, func(jobs []*pending) error {
+		var numbers []int
+		for _, p := range jobs {
+			numbers = append(numbers, number[p])
+		}
+		return together(numbers)
+	})
+	told := make([]error, n)
+	for i, p := range jobs {
+		told[i] = <-p.done
+	}
+	return told
+}
+
+// Shared marks an error as one that no job caused.
+func Shared(err error) error { return &shared{err} }

@@ -132,6 +132,7 @@ CREATE TABLE folder (
   uidvalidity BIGINT NOT NULL,
   uid_next    BIGINT NOT NULL,
   modseq      BIGINT NOT NULL,
+  changed     BIGINT NOT NULL,         -- the modseq of the last change that is no arrival
   messages    BIGINT NOT NULL,
   unseen      BIGINT NOT NULL,
   bytes       BIGINT NOT NULL,
@@ -139,6 +140,17 @@ CREATE TABLE folder (
   log_floor   BIGINT NOT NULL,         -- changes up to this modseq are no longer in the log
   UNIQUE (mailbox, name)
 ) {hot};
+CREATE UNIQUE INDEX folder_special ON folder (mailbox, special) WHERE special <> '';
+
+-- Folders that were deleted, until their messages are gone too and no folder
+-- made meanwhile can have got the same UIDVALIDITY.
+-- owner: folder
+CREATE TABLE dropped (
+  folder      {id},
+  mailbox     BIGINT NOT NULL,
+  uidvalidity BIGINT NOT NULL
+);
+CREATE INDEX dropped_mailbox ON dropped (mailbox);
 
 -- owner: folder
 CREATE TABLE subscription (
