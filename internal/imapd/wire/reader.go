@@ -59,6 +59,14 @@ func (r *Reader) Reset(br *bufio.Reader) {
 // have been received: a pipelining client's answers may wait for one flush.
 func (r *Reader) Buffered() int { return r.br.Buffered() }
 
+// Await waits until the client has sent something. It takes none of it, so
+// that nothing is lost when the stream's read is interrupted: after an error
+// of the stream it may be called again.
+func (r *Reader) Await() error {
+	_, err := r.br.Peek(1)
+	return err
+}
+
 // ReadCommand reads the next command, first getting past what the last one
 // left unread. With a *Error the tag is empty if the client's was unreadable
 // (answer with "*"). io.EOF means that the client left between commands.

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// mayExpunge reports whether messages may lose their numbers at the end of a
+// command: not at that of FETCH, STORE and SEARCH, whose UID forms are other
+// commands (RFC 3501 §7.4.1).
+func mayExpunge(cmd wire.Command) bool {
+	switch cmd := cmd.(type) {
+	case *wire.Fetch:
+		return cmd.Messages.UID
+	case *wire.Store:
+		return cmd.Messages.UID
+	case *wire.Search:
+		return cmd.UID
+	}
+	return true
+}
+
+// announce tells the client what has changed in the selected folder, by other
+// sessions or by its own command.
+func (s *session) announce(expunge bool) error {
+	if s.view == nil {
+		return nil
+	}
+	c, err := s.view.Sync(s.ctx(), expunge)
+	if err != nil {
+		return err
+	}
+	for _, seq := range c.Expunged {
+		s.w.Expunge(seq)
+	}
+	if c.Arrived {
+		s.w.Exists(c.Exists)
+		s.w.Recent(c.Recent)
+	}
+	for i := range c.Flags {
+		s.writeFlags(&c.Flags[i])
+	}
+	return nil
+}
+
+// writeFlags is the untagged FETCH that tells a message's new flags.
+func (s *session) writeFlags(c *folder.FlagChange) {
+	row := s.w.Fetch(c.Seq)
+	row.UID(c.UID)
+	if s.condStore {
+		row.ModSeq(c.ModSeq)
+	}
+	row.Flags(wireFlags(c.Flags, c.Keywords))
+	row.End()
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// body is the bytes of one message and where its parts lie in them.
+type body struct {
+	size  int64
+	bytes []byte       // all of them, if they stand in the row
+	file  *blob.Reader // else
+	index *message.Index
+}
+
+// openBody begins to read a message. Its index is only decoded if a section
+// needs it: BODY[] does without.
+func (f *fetcher) openBody(r *folder.Row) (*body, error) {
+	b, err := f.Blobs.Load(f.ctx(), r.Blob)
+	if err != nil {
+		return nil, err
+	}
+	m := &body{size: b.Size}
+	var here bool
+	if m.bytes, here = b.Bytes(); !here {
+		if m.file, err = b.Open(f.ctx()); err != nil {
+			return nil, err
+		}
+	}
+	if !f.parts {
+		return m, nil
+	}
+	m.index = &message.Index{}
+	if m.index.UnmarshalBinary(r.Structure) == nil && m.index.Size == m.size {
+		return m, nil
+	}
+	// An index of another release, or none: the bytes tell.
+	if m.index, _, err = message.ScanReader(m.at(message.Span{Len: m.size})); err != nil {
+		m.close()
+		return nil, fmt.Errorf("scanning a message: %w", err)
+	}
+	return m, nil
+}
+
+func (m *body) close() {
+	if m.file != nil {
+		_ = m.file.Close()
+	}
+}
+
+// at reads a part of the message.
+func (m *body) at(span message.Span) io.Reader {
+	if m.file == nil {
+		return bytes.NewReader(m.bytes[span.Start:span.End()])
+	}
+	return io.NewSectionReader(m.file, span.Start, span.Len)
+}
+
+// header returns a header, at most message.MaxHeader bytes of it.
+func (m *body) header(span message.Span) (message.Header, error) {
+	span.Len = min(span.Len, message.MaxHeader)
+	if m.file == nil {
+		return message.Header(m.bytes[span.Start:span.End()]), nil
+	}
+	return io.ReadAll(m.at(span))
+}
+
+// needsIndex reports whether a section is more than the whole message.
+func needsIndex(sec *wire.Section) bool { return len(sec.Path) > 0 || sec.Part != wire.PartAll }
+
+// writeSection writes one BODY[…] item of a row. A source that fails in the
+// middle of a literal fails the Writer, and with it the connection.
+func (m *body) writeSection(row *wire.FetchRow, sec *wire.Section) error {
+	span, there := message.Span{Len: m.size}, true
+	which := sectionOf(sec)
+	if needsIndex(sec) {
+		span, there = m.index.Section(which)
+	}
+	switch {
+	case !there:
+		row.SectionNil(sec)
+		return nil
+	case sec.Part == wire.PartHeaderFields || sec.Part == wire.PartHeaderFieldsNot:
+		h, err := m.header(span)
+		if err != nil {
+			return err
+		}
+		fields := message.FilterFields(nil, h, which)
+		offset, count := sec.Bounds(int64(len(fields)))
+		row.SectionBytes(sec, maskNUL(fields[offset:offset+count]))
+		return nil
+	}
+	offset, count := sec.Bounds(span.Len)
+	span = message.Span{Start: span.Start + offset, Len: count}
+	if m.file == nil {
+		row.SectionBytes(sec, maskNUL(m.bytes[span.Start:span.End()]))
+		return nil
+	}
+	row.Section(sec, count, message.MaskNUL(m.at(span)))
+	return nil
+}
+
+// maskNUL returns b without NUL, which a literal cannot hold (RFC 3501 §9).
+func maskNUL(b []byte) []byte {
+	if bytes.IndexByte(b, 0) < 0 {
+		return b
+	}
+	return bytes.ReplaceAll(b, []byte{0}, []byte{128})
+}
+
+func sectionOf(sec *wire.Section) message.Section {
+	out := message.Section{Fields: sec.Fields}
+	for _, n := range sec.Path {
+		out.Path = append(out.Path, int(n))
+	}
+	switch sec.Part {
+	case wire.PartHeader:
+		out.Kind = message.SectionHeader
+	case wire.PartHeaderFields:
+		out.Kind = message.SectionFields
+	case wire.PartHeaderFieldsNot:
+		out.Kind = message.SectionFieldsNot
+	case wire.PartText:
+		out.Kind = message.SectionText
+	case wire.PartMIME:
+		out.Kind = message.SectionMIME
+	}
+	return out
+}

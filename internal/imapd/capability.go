@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"fmt"
+
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// capabilities are what the session may use in its state. Nothing stands here
+// that is not done in full.
+func (s *session) capabilities() []string {
+	all := []string{"IMAP4rev1", "LITERAL+", "SASL-IR", "ID", "ENABLE", "IDLE", "NAMESPACE"}
+	if s.box == 0 {
+		if s.secure {
+			return append(all, "AUTH=PLAIN")
+		}
+		return append(all, "STARTTLS", "LOGINDISABLED")
+	}
+	return append(all, "CHILDREN", "SPECIAL-USE", "UIDPLUS", "MOVE", "UNSELECT", "ESEARCH", "CONDSTORE",
+		fmt.Sprintf("APPENDLIMIT=%d", MaxMessage))
+}
+
+func (s *session) capability() (wire.Code, error) {
+	s.w.Capability(s.capabilities()...)
+	return "", nil
+}

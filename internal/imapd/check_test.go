@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import "testing"
+
+func TestCheck(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.login()
+		c.bad("CHECK")
+		c.ok("SELECT INBOX")
+		c.ok("CHECK")
+		c.got()
+	})
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import "github.com/mailstead/mailstead/internal/imapd/wire"
+
+// close is CLOSE: it expunges without a word, but not after EXAMINE (RFC 3501
+// §6.4.2).
+func (s *session) close() (wire.Code, error) {
+	if !s.readOnly {
+		if _, err := s.view.Expunge(s.ctx(), nil); err != nil {
+			return "", err
+		}
+	}
+	s.closeView()
+	return "", nil
+}
+
+// unselect is UNSELECT (RFC 3691).
+func (s *session) unselect() (wire.Code, error) {
+	s.closeView()
+	return "", nil
+}
+
+// closeView leaves the selected state.
+func (s *session) closeView() {
+	if s.view != nil {
+		s.view.Close()
+	}
+	s.view, s.readOnly = nil, false
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// How many commands a client may get wrong: before login all in all, with the
+// wrong passwords, afterwards in a row.
+const (
+	mistakesBeforeLogin = 4
+	mistakesAfterLogin  = 50
+)
+
+// readBuffer is what an idle connection keeps; longer reads pass it by.
+const readBuffer = 4 << 10
+
+// session is one connection and its state.
+type session struct {
+	*Server
+	id     uint64
+	remote netip.Addr
+	stream stream
+	r      *wire.Reader
+	w      *wire.Writer
+	secure bool // over TLS
+	tag    string
+	done   bool // the connection ends after this command
+
+	mistakes int
+	state
+}
+
+func newSession(server *Server, nc net.Conn, remote netip.Addr) *session {
+	s := &session{Server: server, remote: remote}
+	s.stream = stream{raw: nc, nc: nc, read: server.Timeouts.Command, write: server.Timeouts.Write,
+		until: time.Now().Add(server.Timeouts.Login)}
+	s.w = wire.NewWriter(&s.stream, &server.buffers)
+	s.stream.flush = s.w.Flush
+	s.r = wire.NewReader(bufio.NewReaderSize(&s.stream, readBuffer), s.w.Continue)
+	return s
+}
+
+// serve speaks with the client until one of the two ends it.
+func (s *session) serve(implicit bool) {
+	// A mistake of ours ends one session, not everybody's.
+	defer func() {
+		if p := recover(); p != nil {
+			s.logger().Error("imap: session panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+		s.closeView()
+		_ = s.stream.nc.Close()
+	}()
+	if implicit {
+		if err := s.startTLS(); err != nil {
+			s.logger().Debug("imap: TLS failed", "err", err)
+			return
+		}
+	}
+	s.w.Untagged(wire.OK, wire.Capabilities(s.capabilities()...), s.Host+" is ready.")
+	err := s.loop()
+	if err == nil {
+		err = s.w.Flush()
+	}
+	if err != nil {
+		s.logger().Debug("imap: connection ended", "err", err)
+	}
+}
+
+// startTLS goes on over TLS once the handshake is done.
+func (s *session) startTLS() error {
+	ctx, cancel := context.WithDeadline(s.base, s.stream.until)
+	defer cancel()
+	nc := tls.Server(s.stream.raw, s.TLS)
+	if err := nc.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	s.stream.upgrade(nc)
+	s.secure = true
+	return nil
+}
+
+// loop reads and answers commands. It returns nil when the last word was said.
+func (s *session) loop() error {
+	for !s.done {
+		if s.isDraining() {
+			s.w.Untagged(wire.Bye, "", "The server is going down.")
+			return nil
+		}
+		switch err := s.await(); {
+		case errors.Is(err, errWoken):
+			continue
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			s.w.Untagged(wire.Bye, "", "You have been silent for too long.")
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := s.command(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits for the next command without holding more than the read buffer.
+func (s *session) await() error {
+	if s.r.Buffered() > 0 {
+		return nil
+	}
+	if s.box != 0 {
+		s.stream.read = s.Timeouts.Idle
+		defer func() { s.stream.read = s.Timeouts.Command }()
+	}
+	return s.stream.await(s.r.Await)
+}
+
+// command reads and answers one command. An error ends the connection.
+func (s *session) command() error {
+	tag, cmd, err := s.r.ReadCommand()
+	s.tag = tag
+	if err != nil {
+		return s.refuse(err)
+	}
+	code, err := s.run(cmd)
+	var refused *wire.Error
+	if err != nil && !errors.As(err, &refused) {
+		var gone *lostError
+		if errors.As(err, &gone) {
+			return s.refuse(gone.error)
+		}
+		if s.w.Err() != nil {
+			return s.w.Err()
+		}
+		refused = s.translate(cmd, err)
+	}
+	if refused == nil || refused.Status == wire.No {
+		// Also after a NO: a command may fail because of what is announced.
+		if err := s.announce(mayExpunge(cmd)); err != nil {
+			s.closeView()
+			s.logger().Error("imap: reading changes", "command", cmd.Name(), "err", err)
+			s.w.Untagged(wire.Bye, wire.CodeUnavailable, "The folder cannot be read now. Please connect again.")
+			s.done = true
+			return nil
+		}
+	}
+	if refused != nil {
+		return s.refuse(refused)
+	}
+	if s.box != 0 {
+		s.mistakes = 0
+	}
+	if !s.answered {
+		s.w.Tagged(tag, wire.OK, code, cmd.Name()+" completed.")
+	}
+	s.answered = false
+	return s.w.Err()
+}
+
+// refuse answers with a *wire.Error; any other error ends the connection.
+func (s *session) refuse(err error) error {
+	var refused *wire.Error
+	if !errors.As(err, &refused) {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			s.w.Untagged(wire.Bye, "", "You have been silent for too long.")
+			s.done = true
+			return nil
+		}
+		return err
+	}
+	s.w.Refuse(s.tag, refused)
+	s.done = s.done || refused.Status == wire.Bye
+	most := mistakesAfterLogin
+	if s.box == 0 {
+		most = mistakesBeforeLogin
+	}
+	if refused.Status == wire.Bad || s.box == 0 {
+		s.mistakes++
+	}
+	if s.mistakes >= most && !s.done {
+		s.w.Untagged(wire.Bye, "", "Too many commands went wrong.")
+		s.done = true
+	}
+	return s.w.Err()
+}
+
+// ctx is the context of the command in hand.
+func (s *session) ctx() context.Context { return s.base }
+
+func (s *session) logger() *slog.Logger {
+	l := s.Log.With("session", s.id, "remote", s.remote)
+	if s.box != 0 {
+		l = l.With("mailbox", s.box)
+	}
+	return l
+}
+
+// bad is the refusal of a command that its client should not have sent.
+func bad(format string, args ...any) *wire.Error {
+	return &wire.Error{Status: wire.Bad, Text: fmt.Sprintf(format, args...)}
+}
+
+// no is the refusal of a command that cannot be done.
+func no(code wire.Code, text string) *wire.Error {
+	return &wire.Error{Status: wire.No, Code: code, Text: text}
+}

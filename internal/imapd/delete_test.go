@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import "testing"
+
+func TestDelete(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.login()
+		c.ok("CREATE Work")
+		c.append("Work", "", note("one"))
+		c.ok("DELETE Work")
+		c.no("SELECT Work", "NONEXISTENT]")
+		c.no("DELETE Work", "NONEXISTENT]")
+		c.no("DELETE INBOX")
+	})
+}

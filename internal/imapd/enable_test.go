@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import "testing"
+
+func TestEnable(t *testing.T) {
+	each(t, func(h *house) {
+		h.dialTLS().bad("ENABLE CONDSTORE")
+		c := h.selected("INBOX")
+		c.ok("ENABLE UTF8=ACCEPT CONDSTORE")
+		c.got("* OK [HIGHESTMODSEQ …", "* ENABLED CONDSTORE")
+		c.ok("ENABLE CONDSTORE")
+		c.got("* ENABLED")
+	})
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// codes are the response codes (RFC 9051 §7.1, RFC 5530, RFC 7889) for the
+// kinds of error that a client can act on.
+func codeOf(kind fault.Kind) wire.Code {
+	switch kind {
+	case fault.Invalid:
+		return wire.CodeCannot
+	case fault.Denied:
+		return wire.CodeNoPerm
+	case fault.Unknown:
+		return wire.CodeAuthenticationFailed
+	case fault.NotFound:
+		return wire.CodeNonExistent
+	case fault.Conflict:
+		return wire.CodeAlreadyExists
+	case fault.TooLarge:
+		return wire.CodeTooBig
+	case fault.Limited:
+		return wire.CodeLimit
+	case fault.OverQuota:
+		return wire.CodeOverQuota
+	case fault.Unavailable:
+		return wire.CodeUnavailable
+	}
+	return wire.CodeServerBug
+}
+
+// translate turns an error of the house into a refusal. What is our own
+// trouble is logged, and the client learns no more than that.
+func (s *session) translate(cmd wire.Command, err error) *wire.Error {
+	var f *fault.Error
+	switch {
+	case errors.As(err, &f) && f.Kind != fault.Internal:
+		if f.Cause != nil {
+			s.logger().Warn("imap: command failed", "command", cmd.Name(), "err", err)
+		}
+		return no(codeOf(f.Kind), f.Message)
+	case errors.Is(err, context.Canceled):
+		return no(wire.CodeUnavailable, "The server is going down.")
+	}
+	s.logger().Error("imap: command failed", "command", cmd.Name(), "err", err)
+	return no(wire.CodeServerBug, "Something went wrong on our side. It has been logged.")
+}
+
+// loginRefusal gives a suspended mailbox the code that a login has for it.
+func loginRefusal(err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind == fault.Denied {
+		return no(wire.CodeAuthorizationFailed, f.Message)
+	}
+	return err
+}
+
+// orTryCreate is for the destination of APPEND, COPY and MOVE: one that does
+// not exist could be created (RFC 3501 §7.1).
+func orTryCreate(err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind == fault.NotFound {
+		return no(wire.CodeTryCreate, f.Message)
+	}
+	return err
+}
+
+// lostError says that the client is gone, so that there is nobody to answer.
+type lostError struct{ error }
+
+func (e *lostError) Unwrap() error { return e.error }
+
+// lost marks an error of the Reader as one of the connection, unless it is an
+// answer to the client.
+func lost(err error) error {
+	var refused *wire.Error
+	if err == nil || errors.As(err, &refused) {
+		return err
+	}
+	return &lostError{err}
+}

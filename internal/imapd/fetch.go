@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// fetchItems are the items of FETCH that this server offers.
+const fetchItems = wire.FetchUID | wire.FetchFlags | wire.FetchInternalDate | wire.FetchSize | wire.FetchEnvelope |
+	wire.FetchBody | wire.FetchBodyStructure | wire.FetchModSeq
+
+// fetcher answers one FETCH.
+type fetcher struct {
+	*session
+	cmd   *wire.Fetch
+	items wire.FetchItems
+	want  folder.Want
+	parts bool // some section needs the message's index
+	seen  map[uint32]bool
+	err   error // of messages that could not be read
+}
+
+// fetch is FETCH. \Seen is set for all messages with one write before the
+// first is answered, so that each answer tells it. A message that cannot be
+// read is left out, and the command ends with NO after the others.
+func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
+	f := fetcher{session: s, cmd: cmd, items: cmd.Items}
+	if err := f.check(); err != nil {
+		return "", err
+	}
+	uids, err := s.resolve(cmd.Messages)
+	if err != nil {
+		return "", err
+	}
+	if cmd.Items&wire.FetchModSeq != 0 {
+		s.wantModSeqs()
+	}
+	f.plan()
+	if cmd.HasChangedSince {
+		uids = s.view.ChangedSince(uids, cmd.ChangedSince)
+	}
+	if f.marks() && !s.readOnly {
+		if err := f.markSeen(uids); err != nil {
+			return "", err
+		}
+	}
+	if err := s.view.Fetch(s.ctx(), uids, f.want, f.row); err != nil {
+		return "", err
+	}
+	return "", f.err
+}
+
+// check refuses what belongs to extensions that are not announced.
+func (f *fetcher) check() error {
+	if f.items&^fetchItems != 0 || f.cmd.Vanished || f.cmd.Partial != (wire.Page{}) {
+		return bad("This server does not offer that FETCH item.")
+	}
+	for i := range f.cmd.Sections {
+		if kind := f.cmd.Sections[i].Kind; kind == wire.SectionBinary || kind == wire.SectionBinarySize {
+			return bad("This server does not offer BINARY.")
+		}
+	}
+	return nil
+}
+
+// plan says what has to be read.
+func (f *fetcher) plan() {
+	if f.items&wire.FetchInternalDate != 0 {
+		f.want |= folder.WantDates
+	}
+	if f.items&wire.FetchEnvelope != 0 {
+		f.want |= folder.WantEnvelope
+	}
+	if f.items&(wire.FetchBody|wire.FetchBodyStructure) != 0 {
+		f.want |= folder.WantStructure
+	}
+	for i := range f.cmd.Sections {
+		f.want |= folder.WantBlob
+		f.parts = f.parts || needsIndex(&f.cmd.Sections[i])
+	}
+	if f.parts {
+		f.want |= folder.WantStructure
+	}
+}
+
+// marks reports whether the messages count as seen afterwards.
+func (f *fetcher) marks() bool {
+	for i := range f.cmd.Sections {
+		if !f.cmd.Sections[i].Peek {
+			return true
+		}
+	}
+	return false
+}
+
+// markSeen sets \Seen where it is missing. When that fails, as on a full disk,
+// people can read their mail all the same.
+func (f *fetcher) markSeen(uids []uint32) error {
+	var unseen []uint32
+	err := f.view.Fetch(f.ctx(), uids, 0, func(r *folder.Row) error {
+		if r.Flags&folder.Seen == 0 {
+			unseen = append(unseen, r.UID)
+		}
+		return nil
+	})
+	if err != nil || len(unseen) == 0 {
+		return err
+	}
+	changed, _, err := f.view.Store(f.ctx(), unseen, folder.StoreFlags{Op: folder.Add, Flags: folder.Seen})
+	if err != nil {
+		f.logger().Error("imap: setting \\Seen", "err", err)
+		return nil
+	}
+	f.seen = make(map[uint32]bool, len(changed))
+	for i := range changed {
+		f.seen[changed[i].UID] = true
+	}
+	return nil
+}
+
+// row answers for one message. An error ends the command.
+func (f *fetcher) row(r *folder.Row) error {
+	var b *body
+	if len(f.cmd.Sections) > 0 {
+		var err error
+		if b, err = f.openBody(r); err != nil {
+			f.failed(r.UID, err)
+			return nil
+		}
+		defer b.close()
+	}
+	items := f.items
+	if f.seen[r.UID] {
+		items |= wire.FetchFlags
+		if f.condStore {
+			items |= wire.FetchModSeq
+		}
+	}
+	out := f.w.Fetch(r.Seq)
+	f.writeItems(&out, items, r)
+	for i := range f.cmd.Sections {
+		if err := b.writeSection(&out, &f.cmd.Sections[i]); err != nil {
+			return err
+		}
+	}
+	out.End()
+	return f.w.Err()
+}
+
+// writeItems writes the items that need no bytes of the message.
+func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folder.Row) {
+	if items&wire.FetchUID != 0 {
+		out.UID(r.UID)
+	}
+	if items&wire.FetchFlags != 0 {
+		out.Flags(wireFlags(r.Flags, r.Keywords))
+	}
+	if items&wire.FetchInternalDate != 0 {
+		out.InternalDate(r.Date.UTC())
+	}
+	if items&wire.FetchSize != 0 {
+		out.Size(int64(r.Size))
+	}
+	if items&wire.FetchModSeq != 0 {
+		out.ModSeq(r.ModSeq)
+	}
+	if items&wire.FetchEnvelope != 0 {
+		out.Encoded("ENVELOPE", r.Envelope)
+	}
+	if items&(wire.FetchBody|wire.FetchBodyStructure) == 0 {
+		return
+	}
+	var index message.Index
+	if err := index.UnmarshalBinary(r.Structure); err != nil {
+		f.failed(r.UID, err)
+		return
+	}
+	if items&wire.FetchBody != 0 {
+		out.Encoded("BODY", index.Body())
+	}
+	if items&wire.FetchBodyStructure != 0 {
+		out.Encoded("BODYSTRUCTURE", index.BodyStructure())
+	}
+}
+
+// failed notes that a message could not be read.
+func (f *fetcher) failed(uid uint32, err error) {
+	f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", uid, "err", err)
+	f.err = no(wire.CodeServerBug, "Some messages could not be read. It has been logged.")
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// The folder's flags and those of the protocol are the same bits, which the
+// compiler checks here: an index that is not 0 does not fit.
+var _ = [1]struct{}{}[(folder.Seen^folder.Flags(wire.Seen))|(folder.Recent^folder.Flags(wire.Recent))|
+	(folder.Answered^folder.Flags(wire.Answered))|(folder.Flagged^folder.Flags(wire.Flagged))|
+	(folder.Deleted^folder.Flags(wire.Deleted))|(folder.Draft^folder.Flags(wire.Draft))]
+
+func wireFlags(f folder.Flags, keywords []string) wire.Flags {
+	return wire.Flags{System: wire.SystemFlags(f), Keywords: keywords}
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// login is LOGIN, which is refused before TLS (LOGINDISABLED, RFC 3501
+// §6.2.3).
+func (s *session) login(cmd *wire.Login) (wire.Code, error) {
+	if !s.secure {
+		return "", no(wire.CodePrivacyRequired, "Encrypt the connection first, with STARTTLS.")
+	}
+	return s.signIn(cmd.Username, cmd.Password)
+}
+
+// signIn enters the authenticated state. A wrong password is delayed by
+// mailbox.Authenticate.
+func (s *session) signIn(user, password string) (wire.Code, error) {
+	box, err := s.Mailboxes.Authenticate(s.ctx(), user, password, s.remote)
+	if err != nil {
+		if kind := fault.KindOf(err); kind != fault.Internal {
+			s.logger().Info("imap: login refused", "err", err)
+		}
+		return "", loginRefusal(err)
+	}
+	s.box = box.ID
+	s.mistakes = 0
+	s.stream.until = time.Time{}
+	s.r.Limits = wire.LimitsAfterLogin(MaxMessage)
+	s.logger().Info("imap: login")
+	return wire.Capabilities(s.capabilities()...), nil
+}

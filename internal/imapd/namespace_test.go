@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import "testing"
+
+func TestNamespace(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.login()
+		c.ok("NAMESPACE")
+		c.got(`* NAMESPACE (("" "/")) NIL NIL`)
+	})
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import "testing"
+
+// NOOP is where a client learns what others have done.
+func TestNoop(t *testing.T) {
+	each(t, func(h *house) {
+		h.dial().ok("NOOP")
+		a, b := h.selected("INBOX"), h.selected("INBOX")
+		a.ok("NOOP")
+		a.got()
+		b.append("INBOX", "", note("one"))
+		b.append("INBOX", `(\Flagged) `, note("two"))
+		a.ok("NOOP")
+		a.got("* 2 EXISTS", "* … RECENT")
+		b.ok("NOOP")
+		b.ok(`STORE 1 +FLAGS.SILENT (\Deleted work)`)
+		b.got()
+		a.ok("NOOP")
+		a.got(`* 1 FETCH (UID 1 FLAGS (…\Deleted…work))`)
+		b.ok("EXPUNGE")
+		b.got("* 1 EXPUNGE")
+		a.ok("NOOP")
+		a.got("* 1 EXPUNGE")
+		a.ok("NOOP")
+		a.got()
+		a.ok("FETCH 1 (UID)")
+		a.got("* 1 FETCH (UID 2)")
+	})
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import "github.com/mailstead/mailstead/internal/imapd/wire"
+
+// selectFolder is SELECT and EXAMINE. Whatever comes of it, the folder that
+// was open before is closed (RFC 3501 §6.3.1), which [CLOSED] tells (RFC 7162
+// §3.2.11).
+func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
+	if cmd.QResync != nil {
+		return "", bad("This server does not offer QRESYNC.")
+	}
+	if s.view != nil {
+		s.closeView()
+		s.w.Untagged(wire.OK, wire.CodeClosed, "The mailbox that was open is closed.")
+	}
+	if cmd.CondStore {
+		s.wantModSeqs()
+	}
+	view, err := s.Folders.Open(s.ctx(), s.box, cmd.Mailbox, cmd.ReadOnly)
+	if err != nil {
+		return "", err
+	}
+	s.view, s.readOnly = view, cmd.ReadOnly
+	f := view.Folder()
+	known := wire.Flags{System: wire.AllFlags, Keywords: view.Keywords()}
+	s.w.FlagsAre(known)
+	s.w.Exists(uint32(view.Len()))
+	s.w.Recent(view.Recent())
+	if first := view.FirstUnseen(); first > 0 {
+		s.w.Untagged(wire.OK, wire.Unseen(first), "The first unseen message.")
+	}
+	if cmd.ReadOnly {
+		s.w.Untagged(wire.OK, wire.PermanentFlags(wire.Flags{}, false), "Nothing can be changed.")
+	} else {
+		s.w.Untagged(wire.OK, wire.PermanentFlags(known, true), "Any keyword can be set.")
+	}
+	s.w.Untagged(wire.OK, wire.UIDNext(f.UIDNext), "The next UID.")
+	s.w.Untagged(wire.OK, wire.UIDValidity(f.UIDValidity), "UIDs are valid.")
+	s.w.Untagged(wire.OK, wire.HighestModSeq(f.ModSeq), "The highest mod-sequence.")
+	if cmd.ReadOnly {
+		return wire.CodeReadOnly, nil
+	}
+	return wire.CodeReadWrite, nil
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import "testing"
+
+func TestSelect(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.login()
+		c.append("INBOX", `(\Seen) `, note("one"))
+		c.append("INBOX", `($Work) `, note("two"))
+		c.ok("SELECT INBOX", "READ-WRITE]")
+		c.got(`* FLAGS (\Seen \Answered \Flagged \Deleted \Draft $Work)`,
+			"* 2 EXISTS",
+			"* 2 RECENT",
+			"* OK [UNSEEN 2] …",
+			`* OK [PERMANENTFLAGS (\Seen \Answered \Flagged \Deleted \Draft $Work \*)] …`,
+			"* OK [UIDNEXT 3] …",
+			"* OK [UIDVALIDITY …] …",
+			"* OK [HIGHESTMODSEQ …] …")
+		c.ok("SELECT Sent (CONDSTORE)", "READ-WRITE]")
+		c.has("* OK [CLOSED] …", "* 0 EXISTS")
+		c.no("SELECT Nowhere", "NONEXISTENT]")
+		c.got("* OK [CLOSED] …")
+		c.bad("FETCH 1 FLAGS")
+		c.bad("SELECT INBOX (QRESYNC (1 2))")
+	})
+}
+
+func TestExamine(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.login()
+		c.append("INBOX", "", note("one"))
+		c.ok("EXAMINE INBOX", "READ-ONLY]")
+		c.has("* OK [PERMANENTFLAGS ()] …", "* 1 RECENT")
+		c.no(`STORE 1 +FLAGS (\Seen)`, "READ-ONLY]")
+		c.no("EXPUNGE", "READ-ONLY]")
+		c.no("MOVE 1 Trash", "READ-ONLY]")
+		c.ok("FETCH 1 BODY[TEXT]")
+		c.ok("FETCH 1 FLAGS")
+		c.got(`* 1 FETCH (FLAGS (\Recent))`)
+		c.ok("COPY 1 Archive", "COPYUID ")
+		c.ok("CLOSE")
+		c.ok("SELECT INBOX")
+		c.has("* 1 EXISTS", "* 1 RECENT") // EXAMINE leaves \Recent to the next
+		c.ok("SELECT INBOX")
+		c.has("* 0 RECENT")
+	})
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package imapd is the IMAP door: IMAP4rev1 (RFC 3501) with the extensions
+// that capability.go names, in front of the folders of a mailbox.
+//
+// A connection is one goroutine that reads a command, answers it and reads the
+// next. It holds no lock and no cursor of the database while it writes to its
+// client, and between commands nothing but a small read buffer. What other
+// sessions change is announced after each command and during IDLE, never in
+// the middle of an answer.
+package imapd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/throttle"
+)
+
+// MaxMessage is the largest message that APPEND takes, in bytes: as much as
+// may come by SMTP.
+const MaxMessage = 50 << 20
+
+// Options are what the door works with.
+type Options struct {
+	Host      string      // the service's name, for the greeting
+	TLS       *tls.Config // of both listeners
+	Mailboxes *mailbox.Mailboxes
+	Folders   *folder.Store
+	Blobs     *blob.Store
+	Conns     *throttle.Conns // counts the connections of this door
+	Log       *slog.Logger
+	Now       func() time.Time
+	Timeouts  Timeouts // zero fields have their defaults
+}
+
+// Timeouts say how long a client may take.
+type Timeouts struct {
+	Login   time.Duration // from connecting to a login, all in all; 1 min
+	Idle    time.Duration // between commands and within IDLE; 30 min (RFC 3501 §5.4)
+	Command time.Duration // between the bytes of a command; 1 min
+	Write   time.Duration // to take 64 KiB of an answer; 1 min
+}
+
+// Server is the door. It is made by New.
+type Server struct {
+	Options
+	buffers wire.Buffers
+	chunks  sync.Pool // *[]byte of chunkSize
+	base    context.Context
+	cancel  context.CancelFunc
+
+	mu        sync.Mutex
+	draining  bool
+	listeners map[net.Listener]bool
+	sessions  map[*session]bool
+	running   sync.WaitGroup
+	lastID    uint64
+}
+
+// New returns a Server that listens nowhere yet.
+func New(o Options) *Server {
+	t := &o.Timeouts
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&t.Login, time.Minute}, {&t.Idle, 30 * time.Minute}, {&t.Command, time.Minute}, {&t.Write, time.Minute},
+	} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	s := &Server{Options: o, listeners: map[net.Listener]bool{}, sessions: map[*session]bool{}}
+	s.base, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Serve takes connections of port 143, where STARTTLS comes before a login,
+// until Shutdown, when it returns nil, or until l fails.
+func (s *Server) Serve(l net.Listener) error { return s.serve(l, false) }
+
+// ServeTLS takes connections of port 993, which begin with TLS (RFC 8314).
+func (s *Server) ServeTLS(l net.Listener) error { return s.serve(l, true) }
+
+func (s *Server) serve(l net.Listener, implicit bool) error {
+	if !s.listen(l) {
+		return l.Close()
+	}
+	pause := time.Duration(0)
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			pause = 0
+			s.accept(nc, implicit)
+			continue
+		}
+		if s.isDraining() {
+			return nil
+		}
+		var temporary net.Error
+		if !errors.As(err, &temporary) || errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		// Out of file descriptors, most likely: some come back.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		s.Log.Warn("imap: accepting a connection", "err", err)
+		select {
+		case <-time.After(pause):
+		case <-s.base.Done():
+		}
+	}
+}
+
+// listen notes l, unless the server is going down.
+func (s *Server) listen(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners[l] = true
+	return !s.draining
+}
+
+func (s *Server) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
+func (s *Server) accept(nc net.Conn, implicit bool) {
+	remote := addrOf(nc)
+	release, ok := s.Conns.Acquire(remote)
+	if !ok {
+		s.Log.Info("imap: too many connections", "remote", remote)
+		if !implicit {
+			nc.SetWriteDeadline(time.Now().Add(time.Second))
+			_, _ = nc.Write([]byte("* BYE [UNAVAILABLE] Too many connections at once.\r\n"))
+		}
+		_ = nc.Close()
+		return
+	}
+	c := newSession(s, nc, remote)
+	if !s.enter(c) {
+		release()
+		_ = nc.Close()
+		return
+	}
+	go func() {
+		defer s.running.Done()
+		defer release()
+		defer s.leave(c)
+		c.serve(implicit)
+	}()
+}
+
+// enter counts a session in, unless the server is going down.
+func (s *Server) enter(c *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return false
+	}
+	s.lastID++
+	c.id = s.lastID
+	s.sessions[c] = true
+	s.running.Add(1)
+	return true
+}
+
+func (s *Server) leave(c *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, c)
+}
+
+// Shutdown takes no more connections, lets each session finish the command in
+// hand and says BYE. When ctx ends it breaks off those that are left. It
+// returns once all sessions have ended, with ctx's error if some were broken
+// off.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining = true
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	for c := range s.sessions {
+		c.stream.wake()
+	}
+	s.mu.Unlock()
+	defer s.cancel()
+
+	ended := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	s.cancel()
+	s.mu.Lock()
+	for c := range s.sessions {
+		_ = c.stream.raw.Close()
+	}
+	s.mu.Unlock()
+	<-ended
+	return ctx.Err()
+}
+
+// addrOf returns the client's IP address, the zero one if it has none.
+func addrOf(nc net.Conn) netip.Addr {
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// state is where in RFC 3501 §3 a session stands: not authenticated while box
+// is 0, selected while there is a view.
+type state struct {
+	box       db.ID // the mailbox that has logged in
+	view      *folder.View
+	readOnly  bool // EXAMINE
+	condStore bool // the client wants mod-sequences (RFC 7162 §3.1)
+	answered  bool // the command in hand wrote its tagged answer itself
+}
+
+// run does a command that may be given in the session's state. It writes what
+// is untagged and returns the code of the tagged OK, or an error: a *wire.Error
+// is the refusal itself.
+func (s *session) run(cmd wire.Command) (wire.Code, error) {
+	switch cmd := cmd.(type) {
+	case *wire.Capability:
+		return s.capability()
+	case *wire.Noop:
+		return s.noop()
+	case *wire.Logout:
+		return s.logout()
+	case *wire.ID:
+		return s.identify(cmd)
+	}
+	if s.box == 0 {
+		return s.runBeforeLogin(cmd)
+	}
+	switch cmd := cmd.(type) {
+	case *wire.Enable:
+		return s.enable(cmd)
+	case *wire.Namespace:
+		return s.namespace()
+	case *wire.List:
+		return s.list(cmd)
+	case *wire.Lsub:
+		return s.lsub(cmd)
+	case *wire.MailboxStatus:
+		return s.status(cmd)
+	case *wire.Select:
+		return s.selectFolder(cmd)
+	case *wire.Create:
+		return s.create(cmd)
+	case *wire.Delete:
+		return s.delete(cmd)
+	case *wire.Rename:
+		return s.rename(cmd)
+	case *wire.Subscribe:
+		return s.subscribe(cmd)
+	case *wire.Unsubscribe:
+		return s.unsubscribe(cmd)
+	case *wire.Append:
+		return s.append(cmd)
+	case *wire.Idle:
+		return s.idle()
+	case *wire.Login, *wire.Authenticate, *wire.StartTLS:
+		return "", bad("You are logged in already.")
+	}
+	return s.runOnFolder(cmd)
+}
+
+func (s *session) runBeforeLogin(cmd wire.Command) (wire.Code, error) {
+	switch cmd := cmd.(type) {
+	case *wire.StartTLS:
+		return s.startTLSCommand()
+	case *wire.Login:
+		return s.login(cmd)
+	case *wire.Authenticate:
+		return s.authenticate(cmd)
+	}
+	return "", bad("Log in first.")
+}
+
+// runOnFolder does the commands of the selected state.
+func (s *session) runOnFolder(cmd wire.Command) (wire.Code, error) {
+	do, changes := s.onFolder(cmd)
+	switch {
+	case do == nil:
+		return "", bad("This server does not offer that command.")
+	case s.view == nil:
+		return "", bad("Select a mailbox first.")
+	case changes && s.readOnly:
+		return "", no(wire.CodeReadOnly, "The mailbox is open for reading only.")
+	}
+	return do()
+}
+
+// onFolder returns what does a command of the selected state, and whether it
+// changes the folder; nil for no such one.
+func (s *session) onFolder(cmd wire.Command) (do func() (wire.Code, error), changes bool) {
+	switch cmd := cmd.(type) {
+	case *wire.Check:
+		return s.check, false
+	case *wire.Close:
+		return s.close, false
+	case *wire.Unselect:
+		return s.unselect, false
+	case *wire.Fetch:
+		return func() (wire.Code, error) { return s.fetch(cmd) }, false
+	case *wire.Search:
+		return func() (wire.Code, error) { return s.search(cmd) }, false
+	case *wire.Copy:
+		return func() (wire.Code, error) { return s.copy(cmd) }, false
+	case *wire.Store:
+		return func() (wire.Code, error) { return s.store(cmd) }, true
+	case *wire.Move:
+		return func() (wire.Code, error) { return s.move(cmd) }, true
+	case *wire.Expunge:
+		return func() (wire.Code, error) { return s.expunge(cmd) }, true
+	}
+	return nil, false
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"strings"
+	"testing"
+)
+
+func (c *client) startTLS() {
+	c.Helper()
+	c.ok("STARTTLS")
+	nc := tls.Client(c.nc, c.tlsConfig())
+	c.must(nc.HandshakeContext(c.Context()))
+	c.nc, c.br = nc, bufio.NewReader(nc)
+}
+
+func TestStartTLS(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.dial()
+		c.startTLS()
+		c.ok("CAPABILITY")
+		c.got("…AUTH=PLAIN")
+		c.bad("STARTTLS")
+		c.ok("LOGIN " + alice + " " + password)
+		c.bad("STARTTLS")
+		c.ok("SELECT INBOX")
+	})
+}
+
+// What came with STARTTLS in one packet may be somebody else's words.
+func TestStartTLSInjection(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.dial()
+		c.send("a STARTTLS\r\nb LOGIN " + alice + " " + password + "\r\n")
+		if got := c.answer(); !strings.HasPrefix(got, "* BYE ") {
+			t.Fatalf("got %q", got)
+		}
+		c.closed()
+	})
+}
+
+func TestNotTLS(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.dial()
+		c.ok("STARTTLS")
+		c.send("a CAPABILITY, in the clear\r\n")
+		for {
+			if _, err := c.br.ReadByte(); err != nil {
+				break // after an alert
+			}
+		}
+	})
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import "testing"
+
+func TestStatus(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.login()
+		c.append("INBOX", "", note("one"))
+		c.append("INBOX", `(\Seen) `, note("two"))
+		c.ok("STATUS INBOX (MESSAGES RECENT UIDNEXT UIDVALIDITY UNSEEN)")
+		c.got("* STATUS INBOX (MESSAGES 2 RECENT 2 UIDNEXT 3 UIDVALIDITY … UNSEEN 1)")
+		c.ok("STATUS inbox (HIGHESTMODSEQ APPENDLIMIT)")
+		c.got("* STATUS INBOX (HIGHESTMODSEQ … APPENDLIMIT 52428800)")
+		c.no("STATUS Nowhere (MESSAGES)", "NONEXISTENT]")
+		c.bad("STATUS INBOX (SIZE)")
+		c.bad("STATUS INBOX ()")
+	})
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// store is STORE, also on the condition that nobody else has changed the
+// message meanwhile (RFC 7162 §3.1.3).
+func (s *session) store(cmd *wire.Store) (wire.Code, error) {
+	uids, err := s.resolve(cmd.Messages)
+	if err != nil {
+		return "", err
+	}
+	if cmd.HasUnchangedSince {
+		s.wantModSeqs()
+	}
+	if len(uids) == 0 {
+		return "", nil
+	}
+	changed, failed, err := s.view.Store(s.ctx(), uids, folder.StoreFlags{
+		Op: storeOp(cmd.Op), Flags: folder.Flags(cmd.Flags.System), Keywords: cmd.Flags.Keywords,
+		Conditional: cmd.HasUnchangedSince, UnchangedSince: cmd.UnchangedSince,
+	})
+	if err != nil {
+		return "", err
+	}
+	for i := range changed {
+		s.writeStored(&changed[i], cmd)
+	}
+	if len(failed) > 0 {
+		return s.modified(cmd, failed), nil
+	}
+	return "", nil
+}
+
+func storeOp(op wire.StoreOp) folder.Op {
+	switch op {
+	case wire.StoreAdd:
+		return folder.Add
+	case wire.StoreRemove:
+		return folder.Remove
+	}
+	return folder.Replace
+}
+
+// writeStored is the untagged FETCH of one message after STORE. A silent one
+// still tells the new mod-sequence to those who want it.
+func (s *session) writeStored(c *folder.FlagChange, cmd *wire.Store) {
+	switch {
+	case !cmd.Silent:
+		s.writeFlags(c)
+	case s.condStore:
+		row := s.w.Fetch(c.Seq)
+		row.UID(c.UID)
+		row.ModSeq(c.ModSeq)
+		row.End()
+	}
+}
+
+// modified names the messages that STORE left alone as the client does: by
+// UID or by sequence number.
+func (s *session) modified(cmd *wire.Store, uids []uint32) wire.Code {
+	if cmd.Messages.UID {
+		return wire.Modified(wire.SetOf(uids...))
+	}
+	var seqs wire.Set
+	for _, uid := range uids {
+		seqs.Add(s.view.Seq(uid))
+	}
+	return wire.Modified(seqs)
+}
