@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -40,7 +41,8 @@ type Options struct {
 // Inbound takes messages in. It is safe for use by many goroutines.
 type Inbound struct {
 	Options
-	db *db.DB
+	db      *db.DB
+	buffers sync.Pool // of *bufio.Reader
 }
 
 // New returns an Inbound.
@@ -57,10 +59,13 @@ type spooled struct {
 // spool keeps a message: head, then the message without its Return-Path, since
 // the one that counts is ours (RFC 5321 §4.4).
 func (i *Inbound) spool(ctx context.Context, head []byte, body io.Reader) (*spooled, error) {
-	in, ok := body.(*bufio.Reader)
+	in, ok := i.buffers.Get().(*bufio.Reader)
 	if !ok {
-		in = bufio.NewReaderSize(body, 16<<10)
+		in = bufio.NewReaderSize(nil, 16<<10)
 	}
+	in.Reset(body)
+	defer i.buffers.Put(in)
+	defer in.Reset(nil)
 	header, err := message.ReadHeader(in)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err

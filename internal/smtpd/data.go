@@ -112,7 +112,9 @@ func (c *conn) hand(ctx context.Context, in *content) (db.ID, error) {
 	if header.Count("Received") >= maxReceived {
 		return 0, fault.New(fault.Denied, codeLoop, "The message goes round in circles: it was received too many times")
 	}
-	return c.letter.Message(ctx, c.received(), io.MultiReader(bytes.NewReader(header), c.body))
+	// The struct hides WriteTo, which would make a buffer for each message.
+	whole := struct{ io.Reader }{io.MultiReader(bytes.NewReader(header), c.body)}
+	return c.letter.Message(ctx, c.received(), whole)
 }
 
 // broken is called when the message was refused, or failed, before its end. It

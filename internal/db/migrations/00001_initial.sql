@@ -111,6 +111,7 @@ CREATE TABLE mailbox (
   deleted_at   BIGINT NOT NULL         -- 0 while it lives; restorable for 30 days
 );
 CREATE UNIQUE INDEX mailbox_live ON mailbox (domain, address) WHERE deleted_at = 0;
+CREATE INDEX mailbox_domain ON mailbox (domain);
 CREATE INDEX mailbox_address ON mailbox (address);
 CREATE INDEX mailbox_account ON mailbox (account, id);
 CREATE INDEX mailbox_deleted ON mailbox (deleted_at) WHERE deleted_at > 0;

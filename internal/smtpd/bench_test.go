@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/throttle"
+)
+
+// nowhere takes everything and keeps nothing.
+type nowhere struct{}
+
+func (n nowhere) Begin(context.Context, smtpd.Envelope) (smtpd.Transaction, error) { return n, nil }
+func (nowhere) Recipient(context.Context, address.Address) error                   { return nil }
+func (nowhere) Message(_ context.Context, _ message.Received, body io.Reader) (db.ID, error) {
+	_, err := io.Copy(io.Discard, body)
+	return 1, err
+}
+
+// BenchmarkDoor is what the protocol itself costs for a message of 4 KiB.
+func BenchmarkDoor(b *testing.B) {
+	s := &smtpd.Server{Host: "mail.host.test", Receiver: nowhere{}, Conns: &throttle.Conns{}, Log: discard}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go func() { _ = s.Serve(ln) }()
+	defer s.Shutdown(context.Background()) //nolint:errcheck // without a deadline it has none to return
+	body := "Subject: bench\r\n\r\n" + strings.Repeat("0123456789012345678901234567890123456789012345678901234567890123\r\n", 62) + ".\r\n"
+	b.SetBytes(int64(len(body)))
+	b.RunParallel(func(pb *testing.PB) {
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer nc.Close() //nolint:errcheck // only a client
+		c := &client{t: b, nc: nc, br: bufio.NewReader(nc)}
+		c.want("220 ")
+		c.say("EHLO client.example", "250 ")
+		for pb.Next() {
+			c.send("MAIL FROM:<ann@example.com>\r\nRCPT TO:<bob@demo.test>\r\nDATA\r\n")
+			c.want("250 ")
+			c.want("250 ")
+			c.want("354 ")
+			c.send(body)
+			c.want("250 ")
+		}
+		c.say("QUIT", "221 ")
+	})
+}
