@@ -71,6 +71,7 @@ type DB struct {
 	ids  idSource
 	lane []*lane
 	log  *slog.Logger
+	now  func() time.Time
 }
 
 // Options are what Open needs to know.
@@ -82,7 +83,8 @@ type Options struct {
 	// Fatal is called when an fsync failed: what the kernel dropped can't
 	// be known, so the process must end. The default logs and exits.
 	Fatal func(error)
-	// Now is the clock for ids.
+	// Now is the clock for ids and, with its monotonic reading, for how
+	// long the node's lease is safe.
 	Now func() time.Time
 }
 
@@ -100,7 +102,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 			os.Exit(1)
 		}
 	}
-	d := &DB{log: o.Log}
+	d := &DB{log: o.Log, now: o.Now}
 	d.ids.now = o.Now
 	var err error
 	switch path, isFile := strings.CutPrefix(o.URL, "sqlite:"); {

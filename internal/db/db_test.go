@@ -3,7 +3,6 @@
 package db_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -134,6 +133,25 @@ func TestWriteTellsEachTheTruth(t *testing.T) {
 	})
 }
 
+// Else asks for a row of a SELECT, too, that nobody reads.
+func TestWriteElseOfSelect(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		id, gone := d.NewID(), errors.New("gone")
+		exists := func() error {
+			return d.Write(t.Context(), id, &db.Job{Guard: func(b *db.Batch) { b.Queue(nameOf.With(id)).Else(gone) }})
+		}
+		if err := exists(); !errors.Is(err, gone) {
+			t.Errorf("got %v", err)
+		}
+		if err := d.Write(t.Context(), id, &db.Job{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, "a", "A")) }}); err != nil {
+			t.Fatal(err)
+		}
+		if err := exists(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A job that declines after it has changed something leaves no trace, and the
 // others of its batch are carried out.
 func TestWriteDeclineAfterChange(t *testing.T) {
@@ -171,79 +189,6 @@ func TestWriteDeclineAfterChange(t *testing.T) {
 		n := 0
 		if err := d.Each(ctx, accounts.With(0), func(r db.Row) error { n++; return r.Scan(new(db.ID), new(string)) }); err != nil || n != 21 {
 			t.Errorf("%d accounts, %v", n, err)
-		}
-	})
-}
-
-func TestWriteAfterClose(t *testing.T) {
-	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, err := db.Open(t.Context(), db.Options{URL: url})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Write(context.Background(), 1, &db.Job{}); !errors.Is(err, db.ErrClosed) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-func TestTenure(t *testing.T) {
-	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, first := dbtest.Open(t, url)
-		if _, err := d.Join(t.Context(), "test", "another folder"); !fault.Is(err, fault.Conflict) {
-			t.Errorf("a second process of one name joined: %v", err)
-		}
-		other, err := d.Join(t.Context(), "other", "another folder")
-		if err != nil || other.Number == first.Number {
-			t.Fatalf("node %d and %d, %v", first.Number, other.Number, err)
-		}
-		again, err := d.Join(t.Context(), "test", "test")
-		if err != nil {
-			t.Fatalf("the same folder's next process: %v", err)
-		}
-		was, _ := first.Tenure()
-		now, ok := again.Tenure()
-		ended, err := d.Ended(t.Context())
-		if err != nil || !ok || now == was || len(ended) != 1 || ended[0] != was {
-			t.Errorf("ended %v, want %v; now %v, %v", ended, was, now, err)
-		}
-		if err := d.Bury(t.Context(), was); err != nil {
-			t.Error(err)
-		}
-		if ended, err := d.Ended(t.Context()); err != nil || len(ended) != 0 {
-			t.Errorf("still ended: %v, %v", ended, err)
-		}
-	})
-}
-
-func TestDuty(t *testing.T) {
-	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, first := dbtest.Open(t, url)
-		other, err := d.Join(t.Context(), "other", "folder")
-		if err != nil {
-			t.Fatal(err)
-		}
-		has := func(n *db.Node) (has bool) {
-			if err := d.Tx(t.Context(), func(tx *db.Tx) error {
-				var err error
-				has, err = n.Duty(t.Context(), tx, "numbering")
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-			return has
-		}
-		if !has(first) || has(other) || !has(first) {
-			t.Error("the duty is not the first one's alone")
-		}
-		if _, err := d.Join(t.Context(), "test", "test"); err != nil { // ends the first tenure
-			t.Fatal(err)
-		}
-		if !has(other) {
-			t.Error("nobody took the duty over")
 		}
 	})
 }

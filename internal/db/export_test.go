@@ -2,6 +2,8 @@
 
 package db
 
+import "context"
+
 // Rendered shows tests a query's text as an engine gets it.
 func Rendered(e Engine, text string) string { return render(e, text) }
 
@@ -33,3 +35,9 @@ func CommitTogether(n int, together func(jobs []int) error) []error {
 
 // Shared marks an error as one that no job caused.
 func Shared(err error) error { return &shared{err} }
+
+// Renew is what Keep does every third of a lease.
+func (n *Node) Renew(ctx context.Context) error { return n.renew(ctx) }
+
+// Reads says whether a query is taken to change nothing.
+func (q *Query) Reads() bool { return q.reads }

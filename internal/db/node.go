@@ -64,24 +64,25 @@ func (d *DB) Join(ctx context.Context, name, holder string) (*Node, error) {
 
 func (n *Node) begin(ctx context.Context) error {
 	var t *tenure
+	var number int64
 	err := n.db.Tx(ctx, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, nodeAdd.With(n.Name)); err != nil {
 			return err
 		}
 		// This update also makes two processes of one name take turns.
 		var seen int64
-		if err := tx.One(ctx, nodeSeen.With(n.Name), &n.Number, &seen); err != nil {
+		if err := tx.One(ctx, nodeSeen.With(n.Name), &number, &seen); err != nil {
 			return err
 		}
-		if n.Number > maxNode {
+		if number > maxNode {
 			return fmt.Errorf("there can be %d nodes at most", maxNode)
 		}
-		n.db.ids.startAfter(n.Number, Time(seen))
-		if _, err := tx.Exec(ctx, tenureEnd.With(n.Number, n.holder)); err != nil {
+		n.db.ids.startAfter(number, Time(seen))
+		if _, err := tx.Exec(ctx, tenureEnd.With(number, n.holder)); err != nil {
 			return err
 		}
-		t = &tenure{id: n.db.NewID(), safe: time.Now().Add(Lease * 2 / 3)}
-		added, err := tx.Exec(ctx, tenureAdd.With(t.id, n.Number, n.holder, Lease.Microseconds()))
+		t = &tenure{id: n.db.NewID(), safe: n.db.now().Add(Lease * 2 / 3)}
+		added, err := tx.Exec(ctx, tenureAdd.With(t.id, number, n.holder, Lease.Microseconds()))
 		if err == nil && added == 0 {
 			err = fault.New(fault.Conflict, "node_in_use",
 				"Another process runs as node %q. Give this one another name (--node), or wait %s if that one has just ended.", n.Name, Lease)
@@ -91,6 +92,9 @@ func (n *Node) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("joining as node %s: %w", n.Name, err)
 	}
+	if n.Number == 0 { // Join; afterwards it stays what it is, and others read it
+		n.Number = number
+	}
 	n.current.Store(t)
 	return nil
 }
@@ -99,7 +103,7 @@ func (n *Node) begin(ctx context.Context) error {
 // may start something now.
 func (n *Node) Tenure() (ID, bool) {
 	t := n.current.Load()
-	return t.id, time.Now().Before(t.safe)
+	return t.id, n.db.now().Before(t.safe)
 }
 
 // Keep renews the tenure until ctx ends, and then ends it, so that others
@@ -110,12 +114,7 @@ func (n *Node) Keep(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Lease/3)
-			defer cancel()
-			return n.db.Tx(ctx, func(tx *Tx) error {
-				_, err := tx.Exec(ctx, tenureEnd.With(n.Number, n.holder))
-				return err
-			})
+			return n.leave(context.WithoutCancel(ctx))
 		case <-tick.C:
 		}
 		if err := n.renew(ctx); err != nil && ctx.Err() == nil {
@@ -124,15 +123,26 @@ func (n *Node) Keep(ctx context.Context) error {
 	}
 }
 
-func (n *Node) renew(ctx context.Context) error {
-	t := n.current.Load()
-	asked := time.Now()
+// leave ends the tenure: first here, then for the others.
+func (n *Node) leave(ctx context.Context) error {
+	n.current.Store(&tenure{id: n.current.Load().id})
 	ctx, cancel := context.WithTimeout(ctx, Lease/3)
 	defer cancel()
+	return n.db.Tx(ctx, func(tx *Tx) error {
+		_, err := tx.Exec(ctx, tenureEnd.With(n.Number, n.holder))
+		return err
+	})
+}
+
+func (n *Node) renew(ctx context.Context) error {
+	t := n.current.Load()
+	ctx, cancel := context.WithTimeout(ctx, Lease/3)
+	defer cancel()
+	var asked time.Time
 	lost := false
 	err := n.db.Tx(ctx, func(tx *Tx) error {
-		var seen int64
-		if err := tx.One(ctx, nodeSeen.With(n.Name), &n.Number, &seen); err != nil {
+		asked = n.db.now()
+		if err := tx.One(ctx, nodeSeen.With(n.Name), new(int64), new(int64)); err != nil {
 			return err
 		}
 		renewed, err := tx.Exec(ctx, tenureRenew.With(t.id, Lease.Microseconds()))
@@ -143,6 +153,8 @@ func (n *Node) renew(ctx context.Context) error {
 	case err != nil:
 		return err
 	case lost:
+		// Nothing is started in the name of what others may take over.
+		n.current.Store(&tenure{id: t.id})
 		return errors.Join(errors.New("it had run out"), n.begin(ctx))
 	}
 	n.current.Store(&tenure{id: t.id, safe: asked.Add(Lease * 2 / 3)})
@@ -168,6 +180,9 @@ var dutyTake = SQL(`INSERT INTO duty (name, tenure, fence, expires_at) VALUES ($
 	WHERE duty.tenure = excluded.tenure OR duty.expires_at <= {now}
 		OR NOT EXISTS (SELECT 1 FROM tenure WHERE id = duty.tenure AND expires_at > {now})`)
 
+// dutyNobody finds nothing.
+var dutyNobody = SQL(`SELECT 1 FROM duty WHERE name = '' AND tenure = 0`)
+
 // Duty takes or keeps a work that one node at a time does for all, for the
 // length of a lease. Called first in the transaction that does the work, it
 // fences it: the row stays locked until the commit. It returns false when
@@ -179,4 +194,15 @@ func (n *Node) Duty(ctx context.Context, tx *Tx, name string) (bool, error) {
 	}
 	taken, err := tx.Exec(ctx, dutyTake.With(name, id, Lease.Microseconds()))
 	return taken == 1, err
+}
+
+// HoldDuty is Duty as a guard of a job: the job is declined with other when
+// another node has the duty, or this one may start nothing now.
+func (n *Node) HoldDuty(b *Batch, name string, other error) {
+	id, ok := n.Tenure()
+	if !ok {
+		b.Queue(dutyNobody.With()).Else(other)
+		return
+	}
+	b.Queue(dutyTake.With(name, id, Lease.Microseconds())).Else(other)
 }

@@ -257,6 +257,11 @@ func (p *passed) send(m pgproto3.FrontendMessage) error {
 // answers passes on what the server sends.
 func (p *passed) answers() {
 	from := pgproto3.NewFrontend(p.server, p.server)
+	defer func() {
+		if !p.swallow.Load() {
+			_ = p.client.Close()
+		}
+	}()
 	for {
 		m, err := from.Receive()
 		if err != nil {

@@ -128,6 +128,8 @@ func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, ca
 		switch {
 		case err == nil:
 			return nil
+		case e.closed.Load():
+			return &shared{errors.Join(ErrClosed, err)}
 		case errors.As(err, &cut):
 			if cut.committing {
 				switch committed, lookup := e.committed(ctx, cut.xid); {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,7 @@ type postgresEngine struct {
 	// transactions keeps them waiting.
 	lanePool *pgxpool.Pool
 	log      *slog.Logger
+	closed   atomic.Bool
 }
 
 // Lanes on PostgreSQL, and connections for everything else.
@@ -81,6 +83,7 @@ func (e *postgresEngine) lanes() int { return postgresLanes }
 func (e *postgresEngine) ping(ctx context.Context) error { return e.pool.Ping(ctx) }
 
 func (e *postgresEngine) close() error {
+	e.closed.Store(true)
 	e.lanePool.Close()
 	e.pool.Close()
 	return nil
@@ -117,6 +120,9 @@ func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) erro
 		})
 		if err == nil || errors.Is(err, errStop) {
 			return err
+		}
+		if e.closed.Load() {
+			return ErrClosed
 		}
 		if seen || n == maxTries || ctx.Err() != nil || !(again(err) || sqlState(err) == "") {
 			return describe(s.query, err)

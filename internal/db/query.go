@@ -4,6 +4,7 @@ package db
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -22,9 +23,12 @@ func SQL(text string) *Query {
 	return &Query{
 		sqlite:   render(SQLite, text),
 		postgres: render(Postgres, text),
-		reads:    strings.HasPrefix(strings.TrimSpace(text), "SELECT"),
+		reads:    !writes.MatchString(text),
 	}
 }
+
+// writes finds the statements that change something; FOR UPDATE does not.
+var writes = regexp.MustCompile(`(?m)(^|[^R]\s|\()(INSERT|UPDATE|DELETE|BEGIN|COMMIT|ROLLBACK)\b`)
 
 // With binds arguments, giving a statement that can be run. Times are passed
 // as microseconds (Micros), ids as ID.

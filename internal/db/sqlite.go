@@ -93,6 +93,9 @@ func (e *sqliteEngine) conflict(err error) bool {
 }
 
 func (e *sqliteEngine) each(ctx context.Context, s Statement, f func(Row) error) error {
+	if e.closing.Err() != nil {
+		return ErrClosed
+	}
 	stmt, ok := e.stmts.Load(s.query)
 	if !ok {
 		made, err := e.readers.PrepareContext(ctx, s.query.sqlite)
@@ -279,6 +282,10 @@ func (c *sqliteConn) run(s Statement, f func(Row) error) (int64, error) {
 	}
 	// What began is carried through or rolled back, never cut off.
 	ctx := context.Background()
+	if f == nil && s.query.reads {
+		// RowsAffected would tell of the last statement that wrote.
+		f = func(Row) error { return nil }
+	}
 	if f == nil {
 		res, err := stmt.ExecContext(ctx, s.args...)
 		if err != nil {

@@ -273,7 +273,7 @@ CREATE TABLE delivery (
   updated_at  BIGINT NOT NULL,
   PRIMARY KEY (message, n)
 ) {clustered};
-CREATE INDEX delivery_due ON delivery (due_at, destination) WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred');
+CREATE INDEX delivery_due ON delivery (due_at) WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred');
 CREATE INDEX delivery_destination ON delivery (destination, due_at) WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred');
 CREATE INDEX delivery_tenure ON delivery (tenure, message, n) WHERE tenure IS NOT NULL;
 

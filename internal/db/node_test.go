@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+var (
+	// pass lets time go by on the database's clock, as the leases see it.
+	pass     = db.SQL(`UPDATE tenure SET expires_at = expires_at - $1 WHERE expires_at > 0`)
+	passDuty = db.SQL(`UPDATE duty SET expires_at = expires_at - $1`)
+	left     = db.SQL(`SELECT expires_at - {now} FROM tenure WHERE id = $1`)
+)
+
+// clock is a clock that the test moves.
+type clock struct{ at atomic.Pointer[time.Time] }
+
+func newClock() *clock {
+	c := &clock{}
+	now := time.Now()
+	c.at.Store(&now)
+	return c
+}
+
+func (c *clock) now() time.Time { return *c.at.Load() }
+
+func (c *clock) forward(d time.Duration) {
+	now := c.now().Add(d)
+	c.at.Store(&now)
+}
+
+// both lets time go by here and at the database.
+func (c *clock) both(t *testing.T, d *db.DB, by time.Duration) {
+	t.Helper()
+	c.forward(by)
+	passes(t, d, by)
+}
+
+func passes(t *testing.T, d *db.DB, by time.Duration) {
+	t.Helper()
+	if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), pass.With(by.Microseconds()))
+		if err == nil {
+			_, err = tx.Exec(t.Context(), passDuty.With(by.Microseconds()))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openWithClock(t *testing.T, url string) (*db.DB, *clock) {
+	t.Helper()
+	c := newClock()
+	d, err := db.Open(t.Context(), db.Options{URL: url, Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d, c
+}
+
+func join(t *testing.T, d *db.DB, name, holder string) *db.Node {
+	t.Helper()
+	n, err := d.Join(t.Context(), name, holder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func ended(t *testing.T, d *db.DB) []db.ID {
+	t.Helper()
+	ids, err := d.Ended(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func TestTenure(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, first := dbtest.Open(t, url)
+		if _, err := d.Join(t.Context(), "test", "another folder"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("a second process of one name joined: %v", err)
+		}
+		other := join(t, d, "other", "another folder")
+		if other.Number == first.Number {
+			t.Fatalf("both are node %d", first.Number)
+		}
+		again := join(t, d, "test", "test") // the same folder's next process
+		was, _ := first.Tenure()
+		now, ok := again.Tenure()
+		if ids := ended(t, d); !ok || now == was || again.Number != first.Number || len(ids) != 1 || ids[0] != was {
+			t.Errorf("ended %v, want %v; now %v, %v", ids, was, now, ok)
+		}
+		if err := d.Bury(t.Context(), now); err != nil { // it lives: nothing happens
+			t.Error(err)
+		}
+		if err := d.Bury(t.Context(), was); err != nil {
+			t.Error(err)
+		}
+		if ids := ended(t, d); len(ids) != 0 {
+			t.Errorf("still ended: %v", ids)
+		}
+		if err := again.Renew(t.Context()); err != nil {
+			t.Errorf("the living one was buried: %v", err)
+		}
+	})
+}
+
+// A node that can't renew stops before others may take over, and what it held
+// is theirs even if it comes back.
+func TestTenureLost(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, clock := openWithClock(t, url)
+		n := join(t, d, "one", "folder")
+		was, ok := n.Tenure()
+		if !ok {
+			t.Fatal("a new node may start nothing")
+		}
+		clock.both(t, d, db.Lease*2/3-time.Second)
+		if _, ok := n.Tenure(); !ok {
+			t.Error("stopped too early")
+		}
+		clock.both(t, d, time.Second)
+		if _, ok := n.Tenure(); ok {
+			t.Error("still starts things after two thirds of the lease")
+		}
+		if ids := ended(t, d); len(ids) != 0 {
+			t.Errorf("others may take over before the lease is over: %v", ids)
+		}
+		if _, err := d.Join(t.Context(), "one", "another folder"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("another process took the name before the lease was over: %v", err)
+		}
+		clock.both(t, d, db.Lease/3+time.Second)
+		if ids := ended(t, d); len(ids) != 1 || ids[0] != was {
+			t.Errorf("nobody may take over: %v", ids)
+		}
+		if err := n.Renew(t.Context()); err == nil {
+			t.Error("the loss of the lease was not told")
+		}
+		if now, ok := n.Tenure(); !ok || now == was {
+			t.Errorf("tenure %v, %v after %v was lost", now, ok, was)
+		}
+		if ids := ended(t, d); len(ids) != 1 || ids[0] != was {
+			t.Errorf("the lost tenure lives again: %v", ids)
+		}
+	})
+}
+
+// A replaced process can't get its name back.
+func TestTenureReplaced(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, clock := openWithClock(t, url)
+		n := join(t, d, "one", "folder")
+		clock.both(t, d, db.Lease+time.Second)
+		successor, _ := dbtestJoin(t, url)
+		if err := n.Renew(t.Context()); !fault.Is(err, fault.Conflict) {
+			t.Errorf("got %v", err)
+		}
+		if _, ok := n.Tenure(); ok {
+			t.Error("both run under one name")
+		}
+		if err := successor.Renew(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// dbtestJoin is another process that runs under the name "one".
+func dbtestJoin(t *testing.T, url string) (*db.Node, *clock) {
+	d, clock := openWithClock(t, url)
+	return join(t, d, "one", "another folder"), clock
+}
+
+// A lease is measured on the database's clock; that of this machine may be
+// wrong by hours.
+func TestTenureClocks(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, clock := openWithClock(t, url)
+		clock.forward(-6 * time.Hour)
+		n := join(t, d, "slow", "folder")
+		id, ok := n.Tenure()
+		var micros int64
+		if err := d.One(t.Context(), left.With(id), &micros); err != nil || !ok {
+			t.Fatal(err, ok)
+		}
+		if got := time.Duration(micros) * time.Microsecond; got > db.Lease || got < db.Lease-10*time.Second {
+			t.Errorf("the lease lasts %v", got)
+		}
+		passes(t, d, db.Lease+time.Second) // and this machine stood still
+		if ids := ended(t, d); len(ids) != 1 {
+			t.Errorf("ended: %v", ids)
+		}
+	})
+}
+
+// Renewing lengthens the lease, here and there.
+func TestTenureRenew(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, clock := openWithClock(t, url)
+		n := join(t, d, "one", "folder")
+		was, _ := n.Tenure()
+		for range 5 {
+			clock.both(t, d, db.Lease/2)
+			if err := n.Renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if now, ok := n.Tenure(); !ok || now != was {
+				t.Fatalf("tenure %v, %v; want %v", now, ok, was)
+			}
+		}
+	})
+}
+
+// Keep ends the tenure when the node leaves: first here, then for the others.
+func TestKeepLeaves(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := openWithClock(t, url)
+		n := join(t, d, "one", "folder")
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		if err := n.Keep(ctx); err != nil {
+			t.Fatal(err)
+		}
+		id, ok := n.Tenure()
+		if ids := ended(t, d); ok || len(ids) != 1 || ids[0] != id {
+			t.Errorf("may start something: %v; ended %v, want %v", ok, ids, id)
+		}
+		join(t, d, "one", "another folder") // at once
+	})
+}
+
+func TestDuty(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, clock := openWithClock(t, url)
+		first, other := join(t, d, "first", "folder"), join(t, d, "other", "folder")
+		asTx := func(n *db.Node) (has bool) {
+			if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+				var err error
+				has, err = n.Duty(t.Context(), tx, "numbering")
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return has
+		}
+		notMine := errors.New("not mine")
+		asGuard := func(n *db.Node) bool {
+			err := d.Write(t.Context(), 0, &db.Job{Guard: func(b *db.Batch) { n.HoldDuty(b, "numbering", notMine) }})
+			if err != nil && !errors.Is(err, notMine) {
+				t.Fatal(err)
+			}
+			return err == nil
+		}
+		for name, has := range map[string]func(*db.Node) bool{"tx": asTx, "guard": asGuard} {
+			holder, waits := first, other
+			if has(other) {
+				holder, waits = other, first
+			}
+			if !has(holder) || has(waits) || !has(holder) {
+				t.Errorf("%s: the duty is not one node's alone", name)
+			}
+			clock.both(t, d, db.Lease+time.Second) // nobody renews
+			if has(holder) || has(waits) {
+				t.Errorf("%s: a node without a lease has a duty", name)
+			}
+			if err := waits.Renew(t.Context()); err == nil {
+				t.Errorf("%s: the loss was not told", name)
+			}
+			if !has(waits) {
+				t.Errorf("%s: nobody took the duty over", name)
+			}
+			if err := holder.Renew(t.Context()); err == nil {
+				t.Errorf("%s: the loss was not told", name)
+			}
+			if has(holder) || !has(waits) {
+				t.Errorf("%s: the former holder took it back", name)
+			}
+		}
+	})
+}
