@@ -83,9 +83,7 @@ func (r *Run) Done(c *Consignment, outcomes ...Outcome) {
 		return
 	}
 	if slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.State != Queued }) {
-		r.q.mu.Lock()
-		r.d.failures = 0
-		r.q.mu.Unlock()
+		r.q.answered(r.d)
 	}
 	for i, d := range c.To {
 		o := unreported
@@ -142,7 +140,6 @@ func (q *Queue) conduct(d *destination) {
 	if err == nil {
 		q.mu.Lock()
 		d.courier = courier
-		q.start(d)
 		q.mu.Unlock()
 		courier.Carry(q.carry, r)
 	} else if c := r.Next(); c != nil {

@@ -23,6 +23,7 @@ type destination struct {
 	arrived int  // how often rows came to wait
 	filling bool // rows are being claimed
 
+	proven   bool      // it answered, and may have more runs than one
 	until    time.Time // put off until then
 	failures int       // how often in a row it could not be reached
 }
@@ -122,10 +123,22 @@ func (q *Queue) start(d *destination) {
 
 // wants is how many runs a destination can use now.
 func (d *destination) wants() int {
-	if d.courier == nil || d.failures > 0 {
+	if d.courier == nil || !d.proven {
 		return 1
 	}
 	return min(max(1, d.courier.Runs(len(d.ready))), d.runs+len(d.ready))
+}
+
+// answered notes that a destination can be reached.
+func (q *Queue) answered(d *destination) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if d.proven && d.failures == 0 {
+		return
+	}
+	d.proven, d.failures = true, 0
+	q.start(d)
+	q.fill(d)
 }
 
 // startLine gives freed runs to the destinations that wait for one.
@@ -156,6 +169,6 @@ func (q *Queue) putOff(d *destination, now time.Time) []*Delivery {
 		q.wakeAt(d.until)
 	}
 	ready := d.ready
-	d.ready = nil
+	d.ready, d.proven = nil, false
 	return ready
 }

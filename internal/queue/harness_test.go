@@ -322,6 +322,16 @@ func (h *house) wantEvents(message db.ID, want string) {
 	}
 }
 
+// next begins the tenure of the process that follows this one.
+func (h *house) next() *db.Node {
+	h.t.Helper()
+	n, err := h.db.Join(context.Background(), "test", "test")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
 // settledOf empties the list of what has left the memory.
 func (h *house) settledOf() {
 	for {

@@ -16,50 +16,57 @@ import (
 )
 
 // A process that is killed leaves rows in its name; the next one takes them
-// over at once, and what the first still brings to an end changes nothing.
+// over at once.
 func TestTakeOver(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		const waiting = 2500 // more than a chunk
 		d, n := dbtest.Open(t, url)
-		began, finish := make(chan bool, 10), make(chan bool)
-		stuck := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		first := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window = waiting })
+		var ids []db.ID
+		for i := range waiting / 10 {
+			ids = append(ids, first.send(strings.Fields(strings.Repeat(fmt.Sprintf("ok@d%d.test ", i%7), 10))...))
+		}
+		if n := first.owned(); n != waiting {
+			t.Fatalf("%d rows are in the first one's name", n)
+		}
+		second := newHouse(t, d, first.next(), script())
+		second.account = first.account
+		second.run()
+		second.awaitDelivered(waiting)
+		for _, id := range ids {
+			second.wantStates(id, strings.TrimSpace(strings.Repeat("delivered ", 10)))
+		}
+	})
+}
+
+// What a process that has lost its lease still brings to an end changes nothing.
+func TestLateOutcome(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		began, finish := make(chan bool), make(chan bool)
+		d, n := dbtest.Open(t, url)
+		first := newHouse(t, d, n, &courier{parallel: 1, answer: func(context.Context, *queue.Consignment) []queue.Outcome {
 			began <- true
 			<-finish
 			return []queue.Outcome{bounced}
-		}}
-		first := newHouse(t, d, n, stuck, func(o *queue.Options) { o.Window = 5000 })
+		}})
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- first.queue.Run(ctx) }()
-		ids := []db.ID{first.send("one@a.test")}
+		m := first.send("ok@a.test")
 		<-began
-		for i := range waiting / 10 {
-			ids = append(ids, first.send(strings.Fields(strings.Repeat(fmt.Sprintf("more@d%d.test ", i%7), 10))...))
-		}
-
-		again, err := d.Join(t.Context(), "test", "test") // as the next process does
-		if err != nil {
-			t.Fatal(err)
-		}
-		second := newHouse(t, d, again, &courier{parallel: 8, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-			return []queue.Outcome{delivered}
-		}})
+		second := newHouse(t, d, first.next(), script())
 		second.account = first.account
 		second.run()
-		second.await(waiting + 1)
+		second.awaitDelivered(1)
+		finish <- true
+		first.await(1)
+		first.log.await(t, "too late")
 		cancel()
-		close(finish)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		for _, id := range ids {
-			for _, s := range strings.Fields(second.states(id)) {
-				if s != "delivered" {
-					t.Fatalf("message %s: %s", id, second.states(id))
-				}
-			}
-		}
-		second.wantEvents(ids[0], "delivery_status 1 delivered")
+		second.wantStates(m, "delivered")
+		second.wantEvents(m, "delivery_status 1 delivered")
 	})
 }
 

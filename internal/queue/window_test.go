@@ -43,7 +43,8 @@ func TestWindows(t *testing.T) {
 				t.Errorf("%s was carried %d times", who, n)
 			}
 		}
-		if s := h.queue.Stats(); len(seen) != each*destinations || s.InHand != 0 || s.Runs != 0 && s.Carried != 0 {
+		h.end()
+		if s := h.queue.Stats(); len(seen) != each*destinations || s.InHand != 0 || s.Runs != 0 || s.Carried != 0 {
 			t.Errorf("%d carried; %+v", len(seen), s)
 		}
 	}, func(o *queue.Options) { o.Window, o.Places, o.Runs = 10, 50, 2 })
