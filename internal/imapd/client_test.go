@@ -227,3 +227,5 @@ func (c *client) append(folder, options, message string) {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func tlsClient(nc net.Conn, h *house) net.Conn { return tls.Client(nc, h.tlsConfig()) }

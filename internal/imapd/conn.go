@@ -150,10 +150,7 @@ func (s *session) command() error {
 	if refused == nil || refused.Status == wire.No {
 		// Also after a NO: a command may fail because of what is announced.
 		if err := s.announce(mayExpunge(cmd)); err != nil {
-			s.closeView()
-			s.logger().Error("imap: reading changes", "command", cmd.Name(), "err", err)
-			s.w.Untagged(wire.Bye, wire.CodeUnavailable, "The folder cannot be read now. Please connect again.")
-			s.done = true
+			s.farewell(cmd, err)
 			return nil
 		}
 	}
@@ -168,6 +165,18 @@ func (s *session) command() error {
 	}
 	s.answered = false
 	return s.w.Err()
+}
+
+// farewell ends a session that cannot follow its folder any more, most likely
+// because another has deleted it (RFC 2180 §3.3).
+func (s *session) farewell(cmd wire.Command, err error) {
+	if refused := s.translate(cmd, err); refused.Code == wire.CodeNonExistent {
+		s.w.Untagged(wire.Bye, "", "The mailbox that was open is deleted.")
+	} else {
+		s.w.Untagged(wire.Bye, refused.Code, "The mailbox cannot be read now. Please connect again.")
+	}
+	s.closeView()
+	s.done = true
 }
 
 // refuse answers with a *wire.Error; any other error ends the connection.

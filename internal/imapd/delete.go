@@ -4,6 +4,14 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
+// delete is DELETE. A session that deletes the folder it has open leaves it.
 func (s *session) delete(cmd *wire.Delete) (wire.Code, error) {
-	return "", s.Folders.Delete(s.ctx(), s.box, cmd.Mailbox)
+	if err := s.Folders.Delete(s.ctx(), s.box, cmd.Mailbox); err != nil {
+		return "", err
+	}
+	if s.view != nil && s.view.Folder().Name == cmd.Mailbox {
+		s.closeView()
+		s.w.Untagged(wire.OK, wire.CodeClosed, "The mailbox that was open is deleted.")
+	}
+	return "", nil
 }

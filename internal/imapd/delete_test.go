@@ -13,5 +13,11 @@ func TestDelete(t *testing.T) {
 		c.no("SELECT Work", "NONEXISTENT]")
 		c.no("DELETE Work", "NONEXISTENT]")
 		c.no("DELETE INBOX")
+
+		c.ok("CREATE Open")
+		c.ok("SELECT Open")
+		c.ok("DELETE Open")
+		c.got("* OK [CLOSED] …")
+		c.bad("CHECK")
 	})
 }

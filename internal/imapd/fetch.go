@@ -143,7 +143,9 @@ func (f *fetcher) row(r *folder.Row) error {
 	f.writeItems(&out, items, r)
 	for i := range f.cmd.Sections {
 		if err := b.writeSection(&out, &f.cmd.Sections[i]); err != nil {
-			return err
+			// The row has begun, so nothing but the end of the connection tells.
+			f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", r.UID, "err", err)
+			return lost(err)
 		}
 	}
 	out.End()

@@ -4,6 +4,7 @@ package imapd
 
 import (
 	"errors"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
@@ -15,6 +16,8 @@ func (s *session) idle() (wire.Code, error) {
 	if err := s.w.Continue("Waiting for changes."); err != nil {
 		return "", err
 	}
+	s.stream.until = time.Now().Add(s.Timeouts.Idle)
+	defer func() { s.stream.until = time.Time{} }()
 	if s.view != nil {
 		stop := s.wakeOnChange()
 		defer stop()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
@@ -20,6 +21,9 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	}
 	if cmd.Select&wire.SelectRecursiveMatch != 0 {
 		return "", bad("This server does not offer RECURSIVEMATCH.")
+	}
+	if err := s.checkStatus(cmd.Status); err != nil {
+		return "", err
 	}
 	folders, err := s.Folders.Folders(s.ctx(), s.box)
 	if err != nil {
@@ -41,7 +45,8 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 		}
 		s.w.List(&row.ListRow)
 		if cmd.Return&wire.ReturnStatus != 0 && row.folder != nil {
-			if err := s.writeStatus(row.Mailbox, cmd.Status); err != nil {
+			// One that was deleted meanwhile has no status.
+			if err := s.writeStatus(row.Mailbox, cmd.Status); err != nil && !fault.Is(err, fault.NotFound) {
 				return "", err
 			}
 		}

@@ -152,7 +152,7 @@ func TestFolderDeleted(t *testing.T) {
 		a.ok("SELECT Work")
 		h.login().ok("DELETE Work")
 		a.begin("NOOP")
-		a.next("* BYE [UNAVAILABLE] …")
+		a.next("* BYE …deleted…")
 		a.closed()
 	})
 }

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+const benchMessages = 10_000
+
+// fill puts n messages of about 8 KiB into a folder.
+func (h *house) fill(name string, n int) {
+	h.Helper()
+	filler := strings.Repeat("The quick brown fox jumps over the lazy dog, again and again.\r\n", 120)
+	const batch = 500
+	for start := 0; start < n; start += batch {
+		var uploads []folder.Upload
+		for i := start; i < min(n, start+batch); i++ {
+			text := []byte(note(fmt.Sprintf("number-%d", i)) + filler)
+			b, err := h.blobs.FromBytes(h.Context(), text)
+			h.must(err)
+			ix, header, err := message.ScanReader(bytes.NewReader(text))
+			h.must(err)
+			d, err := folder.Described(header, ix)
+			h.must(err)
+			u := folder.Upload{Blob: b, Description: d, Date: time.Now()}
+			if i%10 != 0 {
+				u.Flags = folder.Seen
+			}
+			uploads = append(uploads, u)
+		}
+		_, _, err := h.folders.Append(h.Context(), h.box.ID, name, uploads...)
+		h.must(err)
+	}
+}
+
+// quick does a command and reads its answers without keeping them.
+func (c *client) quick(command string) (bytes int) {
+	c.Helper()
+	c.tag++
+	tag := fmt.Sprintf("t%d ", c.tag)
+	c.send(tag + command + "\r\n")
+	for {
+		line, err := c.br.ReadSlice('\n')
+		c.must(err)
+		bytes += len(line)
+		if n := literalAt(line); n > 0 {
+			m, err := c.br.Discard(n)
+			c.must(err)
+			bytes += m
+			continue
+		}
+		if strings.HasPrefix(string(line[:min(len(line), len(tag))]), tag) {
+			if !strings.HasPrefix(string(line[len(tag):]), "OK") {
+				c.Fatalf("%s: %s", command, line)
+			}
+			return bytes
+		}
+	}
+}
+
+// literalAt returns the size of the literal that ends a line.
+func literalAt(line []byte) int {
+	line = bytes.TrimSuffix(line, []byte("}\r\n"))
+	i := bytes.LastIndexByte(line, '{')
+	n := 0
+	if i < 0 {
+		return 0
+	}
+	for _, d := range line[i+1:] {
+		if d < '0' || d > '9' {
+			return 0
+		}
+		n = n*10 + int(d-'0')
+	}
+	return n
+}
+
+func onEngines(b *testing.B, f func(b *testing.B, h *house)) {
+	b.Run("sqlite", func(b *testing.B) { f(b, open(b, dbtest.SQLite(b), func(*imapd.Options) {})) })
+	b.Run("postgres", func(b *testing.B) { f(b, open(b, dbtest.Postgres(b), func(*imapd.Options) {})) })
+}
+
+// The rows of BENCHMARKS that are one command over and over.
+func BenchmarkFolder(b *testing.B) {
+	onEngines(b, func(b *testing.B, h *house) {
+		h.fill("INBOX", benchMessages)
+		c := h.selected("INBOX")
+		for _, x := range []struct{ name, command string }{
+			{"SELECT", "SELECT INBOX"},
+			{"FETCH_FLAGS", "FETCH 1:* FLAGS"},
+			{"FETCH_ENVELOPE", "FETCH 1:* (FLAGS ENVELOPE INTERNALDATE RFC822.SIZE)"},
+			{"FETCH_STRUCTURE", "FETCH 1:* BODYSTRUCTURE"},
+			{"FETCH_BODIES", "FETCH 1:* BODY.PEEK[]"},
+			{"FETCH_HEADERS", "FETCH 1:* BODY.PEEK[HEADER.FIELDS (SUBJECT)]"},
+			{"FETCH_ONE_BODY", "FETCH 5000 BODY.PEEK[]"},
+			{"SEARCH_SUBJECT", "SEARCH SUBJECT number-77"},
+			{"SEARCH_UNSEEN", "SEARCH UNSEEN"},
+			{"SEARCH_BODY", "SEARCH BODY unicorn"},
+			{"NOOP", "NOOP"},
+		} {
+			b.Run(x.name, func(b *testing.B) {
+				for b.Loop() {
+					b.SetBytes(int64(c.quick(x.command)))
+				}
+			})
+		}
+		b.Run("STORE_ALL", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				c.quick(fmt.Sprintf("STORE 1:* %cFLAGS (\\Flagged)", "+-"[i%2]))
+			}
+		})
+		b.Run("STORE_ONE", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				c.quick(fmt.Sprintf("STORE 77 %cFLAGS (\\Flagged)", "+-"[i%2]))
+			}
+		})
+		b.Run("COPY_1000", func(b *testing.B) {
+			for b.Loop() {
+				c.quick("COPY 1:1000 Archive")
+			}
+		})
+		b.Run("EXPUNGE_1000", func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				c.quick("COPY 1:1000 Trash")
+				c.quick("SELECT Trash")
+				c.quick("STORE 1:1000 +FLAGS.SILENT (\\Deleted)")
+				b.StartTimer()
+				c.quick("EXPUNGE")
+				b.StopTimer()
+				c.quick("SELECT INBOX")
+				b.StartTimer()
+			}
+		})
+		b.Run("MOVE_1000", func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				c.quick("COPY 1:1000 Junk")
+				c.quick("SELECT Junk")
+				b.StartTimer()
+				c.quick("MOVE 1:1000 Trash")
+				b.StopTimer()
+				c.quick("SELECT INBOX")
+				b.StartTimer()
+			}
+		})
+	})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	onEngines(b, func(b *testing.B, h *house) {
+		c := h.login()
+		m := note("x") + strings.Repeat("0123456789abcdef\r\n", 440)
+		command := fmt.Sprintf("APPEND Sent {%d+}\r\n%s", len(m), m)
+		for b.Loop() {
+			c.quick(command)
+		}
+	})
+}
+
+func BenchmarkLogin(b *testing.B) {
+	onEngines(b, func(b *testing.B, h *house) {
+		h.login() // so that the password is known
+		for b.Loop() {
+			b.StopTimer()
+			c := h.dialTLS()
+			b.StartTimer()
+			c.quick("LOGIN " + alice + " " + password)
+			b.StopTimer()
+			_ = c.nc.Close()
+			b.StartTimer()
+		}
+	})
+}
+
+// From the OK of one session's change to its announcement in another.
+func BenchmarkIdlePush(b *testing.B) {
+	onEngines(b, func(b *testing.B, h *house) {
+		a, c := h.selected("INBOX"), h.selected("INBOX")
+		m := note("x")
+		command := fmt.Sprintf("APPEND INBOX {%d+}\r\n%s", len(m), m)
+		a.idle()
+		for b.Loop() {
+			b.StopTimer()
+			c.quick(command)
+			b.StartTimer()
+			a.next("* … EXISTS")
+			b.StopTimer()
+			a.next("* … RECENT")
+			b.StartTimer()
+		}
+	})
+}
+
+// What the server holds for a connection that idles over TLS. The clients are
+// in the same process, but keep no more than their socket.
+func BenchmarkIdleMemory(b *testing.B) {
+	h := open(b, dbtest.SQLite(b), func(*imapd.Options) {})
+	h.fill("INBOX", 100)
+	h.login()
+	const conns = 1000
+	for b.Loop() {
+		before := inUse()
+		raw := make([]net.Conn, conns)
+		for i := range raw {
+			raw[i] = h.idleSocket()
+		}
+		b.ReportMetric(float64(inUse()-before)/conns/1024, "KiB/conn")
+		for _, nc := range raw {
+			_ = nc.Close()
+		}
+	}
+}
+
+func inUse() uint64 {
+	for range 3 { // stacks shrink by half each time
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+// idleSocket brings a connection into IDLE and returns its socket alone.
+func (h *house) idleSocket() net.Conn {
+	raw, err := net.Dial("tcp", h.secure)
+	h.must(err)
+	nc := tlsClient(raw, h)
+	_, err = io.WriteString(nc, "a LOGIN "+alice+" "+password+"\r\nb SELECT INBOX\r\nc IDLE\r\n")
+	h.must(err)
+	var got []byte
+	buf := make([]byte, 4096)
+	for !bytes.Contains(got, []byte("\r\n+ ")) {
+		n, err := nc.Read(buf)
+		h.must(err)
+		got = append(got, buf[:n]...)
+	}
+	return raw
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/imapd"
+)
+
+// inState returns a connection in one of the states that a session can be in.
+func (h *house) inState(state byte) *client {
+	switch state % 6 {
+	case 0:
+		return h.dial()
+	case 1:
+		return h.dialTLS()
+	case 2:
+		return h.login()
+	case 3:
+		return h.selected("INBOX")
+	case 4:
+		c := h.login()
+		c.ok("EXAMINE INBOX (CONDSTORE)")
+		return c
+	}
+	c := h.selected("INBOX")
+	c.idle()
+	return c
+}
+
+// Whatever a client sends in whatever state: no panic, and the connection ends
+// when the client's side does.
+func FuzzServer(f *testing.F) {
+	h := open(f, dbtest.SQLite(f), func(*imapd.Options) {})
+	owner := h.login()
+	owner.append("INBOX", "", letter)
+	for state, text := range []string{
+		"a CAPABILITY\r\nb ID NIL\r\nc LOGIN a b\r\nd STARTTLS\r\n",
+		"a AUTHENTICATE PLAIN\r\nAGFsaWNl\r\nb AUTHENTICATE PLAIN =\r\nc LOGIN {3+}\r\nabc {3}\r\n",
+		"a LIST \"\" (* %) RETURN (STATUS (MESSAGES))\r\nb APPEND INBOX (\\Seen) {3+}\r\nabc\r\nc STATUS INBOX (UNSEEN)\r\nd CREATE a/b\r\ne RENAME a c\r\nf DELETE c/b\r\n",
+		"a FETCH 1:* (FULL BODY[2.HEADER.FIELDS (x)]<1.2>)\r\nb STORE 1 +FLAGS (x)\r\nc UID SEARCH RETURN (ALL) OR BODY x NOT SUBJECT y\r\nd COPY 1 Sent\r\ne MOVE 1 Trash\r\n",
+		"a FETCH * (MODSEQ BODYSTRUCTURE) (CHANGEDSINCE 1)\r\nb SEARCH MODSEQ 1\r\nc CLOSE\r\nd UNSELECT\r\n",
+		"DONE\r\na IDLE\r\nNOOP\r\nb NOOP\r\n",
+	} {
+		f.Add(byte(state), []byte(text))
+	}
+	f.Fuzz(func(t *testing.T, state byte, input []byte) {
+		here := *h
+		here.TB = t
+		c := here.inState(state)
+		here.must(c.nc.SetDeadline(time.Now().Add(30 * time.Second)))
+		drained := make(chan error)
+		go func() {
+			_, err := io.Copy(io.Discard, c.br)
+			drained <- err
+		}()
+		// The server may have closed already: then there is nobody to write to.
+		_, _ = c.nc.Write(input)
+		switch nc := c.nc.(type) {
+		case *tls.Conn:
+			_ = nc.CloseWrite()
+		case *net.TCPConn:
+			_ = nc.CloseWrite()
+		}
+		if err, timeout := (<-drained).(net.Error); timeout && err.Timeout() {
+			t.Fatal("the server hangs")
+		}
+		_ = c.nc.Close()
+		for _, line := range h.log.all() {
+			if strings.Contains(line, "panicked") {
+				t.Fatal(line)
+			}
+		}
+	})
+}
