@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,27 +18,35 @@ import (
 
 // BenchmarkAcceptAndDeliver takes messages of one recipient each from 64
 // callers while couriers that do nothing deliver them: what is left is the
-// queue's own work, two commits per message that many share. Run it with
+// queue's own work, two commits per message that many share; once with a
+// backlog for a destination that can't be reached. Run it with
 // -benchtime 10000x.
 func BenchmarkAcceptAndDeliver(b *testing.B) {
 	for _, engine := range []struct {
 		name string
 		url  func(testing.TB) string
 	}{{"sqlite", dbtest.SQLite}, {"postgres", dbtest.Postgres}} {
-		for _, destinations := range []int{1, 100} {
-			b.Run(fmt.Sprintf("%s/destinations=%d", engine.name, destinations), func(b *testing.B) {
-				benchmark(b, engine.url(b), destinations)
+		for _, c := range []struct{ destinations, dead int }{{1, 0}, {100, 0}, {100, 100_000}} {
+			b.Run(fmt.Sprintf("%s/destinations=%d/dead=%d", engine.name, c.destinations, c.dead), func(b *testing.B) {
+				benchmark(b, engine.url(b), c.destinations, c.dead)
 			})
 		}
 	}
 }
 
-func benchmark(b *testing.B, url string, destinations int) {
+func benchmark(b *testing.B, url string, destinations, dead int) {
 	d, n := dbtest.Open(b, url)
-	nothing := &courier{parallel: 16, answer: func(context.Context, *queue.Consignment) []queue.Outcome {
+	nothing := &courier{parallel: 16, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		if c.To[0].Destination == "dead.test" {
+			return nil
+		}
 		return []queue.Outcome{delivered}
 	}}
-	h := newHouse(b, d, n, nothing).run()
+	h := newHouse(b, d, n, nothing)
+	for range dead / 50 {
+		h.send(strings.Fields(strings.Repeat("someone@dead.test ", 50))...)
+	}
+	h.run()
 	left, done := atomic.Int64{}, make(chan bool)
 	left.Store(int64(b.N))
 	h.queue.OnSettled(func(d *queue.Delivery) {
