@@ -69,7 +69,7 @@ func (q *Queue) late(ctx context.Context, message db.ID, n int, update db.Statem
 		}
 		c.About, c.ID = about, message
 		c.Sequence -= 2
-		return q.record1(ctx, tx, events(c))
+		return q.recordAll(ctx, tx, events(c))
 	})
 	if err != nil {
 		return false, err

@@ -95,9 +95,8 @@ type Queue struct {
 	checking   bool // rows and memory are being compared: nothing is claimed
 	crowded    bool // something found no place at all
 	alarm      time.Time
-	doubt      time.Time // when a commit of unknown outcome may have left rows behind
-	cursor     string    // where the search over destinations goes on
-	searching  bool
+	doubt      time.Time     // when a commit of unknown outcome may have left rows behind
+	cursor     string        // where the search over destinations goes on
 	overruling map[db.ID]int // messages whose deliveries are being ended by a verb
 	overruled  int           // how often that happened
 }

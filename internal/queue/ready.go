@@ -46,7 +46,7 @@ func (q *Queue) ready(ctx context.Context, c *Consignment) bool {
 // forgets it.
 func (q *Queue) current(ctx context.Context, d *Delivery, now time.Time) bool {
 	if now.Sub(d.seen) >= fresh {
-		there, err := q.look1(ctx, d)
+		there, err := q.stillOurs(ctx, d)
 		if err != nil {
 			q.o.Log.Error("a delivery could not be looked at", "message", d.Message, "n", d.N, "error", err)
 			q.release([]*Delivery{d}, now.Add(jitter(troubleWait)), nil)
@@ -70,8 +70,8 @@ func (q *Queue) current(ctx context.Context, d *Delivery, now time.Time) bool {
 var stillThere = db.SQL(`SELECT state FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
 	AND state IN ('scheduled', 'queued', 'deferred')`)
 
-// look1 reports whether a delivery's row is still ours and open.
-func (q *Queue) look1(ctx context.Context, d *Delivery) (bool, error) {
+// stillOurs reports whether a delivery's row is still ours and open.
+func (q *Queue) stillOurs(ctx context.Context, d *Delivery) (bool, error) {
 	err := q.o.DB.One(ctx, stillThere.With(d.Message, d.N, d.tenure), &d.state)
 	if errors.Is(err, db.ErrNoRow) {
 		return false, nil

@@ -48,6 +48,8 @@ func (q *Queue) report(c *Consignment, d *Delivery, o Outcome) {
 			q.putBack(d)
 			return
 		}
+	}
+	if o.State != Delivered && o.State != Bounced && o.State != Failed {
 		o.State = Deferred
 	}
 	now := q.o.Now()
@@ -78,10 +80,7 @@ func (q *Queue) putBack(d *Delivery) {
 
 // conclude writes a verdict, without waiting for its commit.
 func (q *Queue) conclude(d *Delivery, v verdict) {
-	switch v.State {
-	case Delivered, Bounced, Failed:
-	default:
-		v.State = Deferred
+	if v.State == Deferred {
 		wait := max(retryAfter(d.Attempts+1), v.Retry)
 		v.due = q.o.Now().Add(wait)
 		if v.due.After(d.ExpiresAt) {

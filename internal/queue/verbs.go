@@ -194,10 +194,10 @@ func (q *Queue) change(ctx context.Context, tx *db.Tx, about About, s db.Stateme
 	}
 	c.About, c.ID, c.Status = about, message, state
 	c.Sequence--
-	return c, q.record1(ctx, tx, c.events(nil))
+	return c, q.recordAll(ctx, tx, c.events(nil))
 }
 
-func (q *Queue) record1(ctx context.Context, tx *db.Tx, events []event.New) error {
+func (q *Queue) recordAll(ctx context.Context, tx *db.Tx, events []event.New) error {
 	for _, e := range events {
 		if err := q.o.Events.Record(ctx, tx, e); err != nil {
 			return err
