@@ -63,7 +63,6 @@ type Log struct {
 	Now  func() time.Time
 }
 
-
 var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, created_at) VALUES ($1, $2, $3, $4, $5, $6)`)
 
 func (l *Log) statement(e New) (db.Statement, error) {
@@ -100,18 +99,28 @@ type Filter struct {
 	Message db.ID // 0 for all
 	After   int64 // position; 0 from the beginning
 	Before  int64 // position; 0 for no bound. With Before the newest come first
-	Limit   int
+	Limit   int   // at most so many; 0 is db.DefaultPage
 }
 
+// The message's own events are few and found by its index; a filter by kind
+// alone reads on until it has enough.
 var (
 	listAfter = db.SQL(`SELECT position, id, kind, data, created_at FROM event
 		WHERE account = $1 AND position IS NOT NULL AND position > $2
-			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %') AND ($4 = 0 OR message = $4)
-		ORDER BY position LIMIT $5`)
+			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
+		ORDER BY position LIMIT $4`)
 	listBefore = db.SQL(`SELECT position, id, kind, data, created_at FROM event
 		WHERE account = $1 AND position IS NOT NULL AND position < $2
-			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %') AND ($4 = 0 OR message = $4)
-		ORDER BY position DESC LIMIT $5`)
+			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
+		ORDER BY position DESC LIMIT $4`)
+	messageAfter = db.SQL(`SELECT position, id, kind, data, created_at FROM event
+		WHERE message = $5 AND message > 0 AND account = $1 AND position > $2
+			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
+		ORDER BY position LIMIT $4`)
+	messageBefore = db.SQL(`SELECT position, id, kind, data, created_at FROM event
+		WHERE message = $5 AND message > 0 AND account = $1 AND position < $2
+			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
+		ORDER BY position DESC LIMIT $4`)
 	one = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, created_at FROM event WHERE id = $1 AND account = $2`)
 )
 
@@ -122,14 +131,23 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) ([]Event, error
 	if len(f.Kinds) > 0 {
 		kinds = " " + strings.Join(f.Kinds, " ") + " "
 	}
-	q, from := listAfter, f.After
-	if f.Before > 0 {
-		q, from = listBefore, f.Before
+	limit := f.Limit
+	if limit <= 0 {
+		limit = db.DefaultPage
 	}
-	return db.All(ctx, l.DB, q.With(account, from, kinds, f.Message, f.Limit), scan(account))
+	q, from := [2]*db.Query{listAfter, messageAfter}, f.After
+	if f.Before > 0 {
+		q, from = [2]*db.Query{listBefore, messageBefore}, f.Before
+	}
+	s := q[0].With(account, from, kinds, limit)
+	if f.Message != 0 {
+		s = q[1].With(account, from, kinds, limit, f.Message)
+	}
+	return db.All(ctx, l.DB, s, scan(account))
 }
 
-// Get returns one event of an account, or fault.NotFound.
+// Get returns one event of an account, or fault.NotFound. An event that has
+// just been recorded may have no position yet (0).
 func (l *Log) Get(ctx context.Context, account, id db.ID) (Event, error) {
 	found, err := db.All(ctx, l.DB, one.With(id, account), scan(account))
 	if err != nil {

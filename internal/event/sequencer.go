@@ -12,24 +12,35 @@ import (
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
-// chunk bounds how many events are numbered in one transaction, and so how
-// long the writer is kept.
-const chunk = 500
+const (
+	// chunk is how many events are numbered at a time (the 500 of number),
+	// which bounds how long the writer is kept.
+	chunk = 500
+	// pause is how long the sequencer lets events gather: one statement
+	// for many costs the writer far less than one for each.
+	pause = 10 * time.Millisecond
+	// look is how often it looks for what other nodes recorded.
+	look = 5 * time.Second
+)
 
 var (
-	newest   = db.SQL(`SELECT COALESCE(MAX(position), 0) FROM event WHERE position IS NOT NULL`)
-	unplaced = db.SQL(`SELECT id, account FROM event WHERE position IS NULL ORDER BY id LIMIT $1`)
-	place    = db.SQL(`UPDATE event SET position = $2 WHERE id = $1 AND position IS NULL`)
+	waiting = db.SQL(`SELECT 1 FROM event WHERE position IS NULL ORDER BY id LIMIT 1`)
+	number  = db.SQL(`UPDATE event
+		SET position = next.n + (SELECT COALESCE(MAX(position), 0) FROM event WHERE position IS NOT NULL)
+		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n
+			FROM (SELECT id FROM event WHERE position IS NULL ORDER BY id LIMIT 500) AS first) AS next
+		WHERE event.position IS NULL AND event.id = next.id RETURNING account`)
 )
 
 // Number runs the sequencer until ctx ends. Every node runs it; the duty
-// "sequencer" lets one at a time work. It looks when woken, and every 5 s for
-// what other nodes recorded.
+// "sequencer" lets one at a time work.
 func (l *Log) Number(ctx context.Context, log *slog.Logger) error {
 	sub := l.Hub.Subscribe(signal.Key{Kind: signal.Event})
 	defer sub.Close()
-	tick := time.NewTicker(5 * time.Second)
+	tick := time.NewTicker(look)
 	defer tick.Stop()
+	rest := time.NewTimer(pause)
+	defer rest.Stop()
 	for {
 		n, err := l.NumberSome(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -44,48 +55,41 @@ func (l *Log) Number(ctx context.Context, log *slog.Logger) error {
 		case <-sub.C:
 		case <-tick.C:
 		}
+		rest.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-rest.C:
+		}
 	}
 }
 
 var errNotMine = errors.New("another node numbers the events")
 
-// NumberSome gives the next events their positions, in one transaction that
-// only the holder of the duty can make. It returns how many.
+// NumberSome gives the next events their positions, in a commit that only the
+// holder of the duty can make. It returns how many got one.
 func (l *Log) NumberSome(ctx context.Context) (int, error) {
-	if err := l.DB.One(ctx, unplaced.With(1), new(db.ID), new(db.ID)); errors.Is(err, db.ErrNoRow) {
+	err := l.DB.One(ctx, waiting.With(), new(int64))
+	if errors.Is(err, db.ErrNoRow) {
 		return 0, nil
 	}
-	type row struct{ id, account db.ID }
-	var found []row
-	err := l.DB.Tx(ctx, func(tx *db.Tx) error {
-		mine, err := l.Node.Duty(ctx, tx, "sequencer")
-		if err != nil {
-			return err
-		}
-		if !mine {
-			return errNotMine
-		}
-		var position int64
-		if err := tx.One(ctx, newest.With(), &position); err != nil {
-			return err
-		}
-		found = found[:0]
-		err = tx.Each(ctx, unplaced.With(chunk), func(r db.Row) error {
-			var f row
-			err := r.Scan(&f.id, &f.account)
-			found = append(found, f)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		for _, f := range found {
-			position++
-			if _, err := tx.Exec(ctx, place.With(f.id, position)); err != nil {
+	if err != nil {
+		return 0, err
+	}
+	var accounts []db.ID
+	err = l.DB.Write(ctx, 0, &db.Job{
+		// The duty's row stays locked until the commit, so the statement
+		// below sees every position that was given before.
+		Guard: func(b *db.Batch) { l.Node.HoldDuty(b, "sequencer", errNotMine) },
+		Apply: func(b *db.Batch) {
+			accounts = accounts[:0]
+			b.Queue(number.With()).Each(func(r db.Row) error {
+				var account db.ID
+				err := r.Scan(&account)
+				accounts = append(accounts, account)
 				return err
-			}
-		}
-		return nil
+			})
+		},
 	})
 	if errors.Is(err, errNotMine) {
 		return 0, nil
@@ -94,11 +98,11 @@ func (l *Log) NumberSome(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	told := map[db.ID]bool{}
-	for _, f := range found {
-		if !told[f.account] {
-			told[f.account] = true
-			l.Hub.Wake(signal.Key{Kind: signal.Stream, ID: int64(f.account)})
+	for _, account := range accounts {
+		if !told[account] {
+			told[account] = true
+			l.Hub.Wake(signal.Key{Kind: signal.Stream, ID: int64(account)})
 		}
 	}
-	return len(found), nil
+	return len(accounts), nil
 }

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package event_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+var everyPosition = db.SQL(`SELECT id, position FROM event ORDER BY position`)
+
+func newLog(d *db.DB, n *db.Node) *event.Log {
+	return &event.Log{DB: d, Node: n, Hub: &signal.Hub{}, Now: time.Now}
+}
+
+func record(t *testing.T, l *event.Log, e event.New) {
+	t.Helper()
+	if err := l.DB.Tx(t.Context(), func(tx *db.Tx) error { return l.Record(t.Context(), tx, e) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func numberAll(t *testing.T, l *event.Log) (total int) {
+	t.Helper()
+	for {
+		n, err := l.NumberSome(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if total += n; n == 0 {
+			return total
+		}
+	}
+}
+
+type data struct {
+	N int `json:"n"`
+}
+
+func numbers(t *testing.T, events []event.Event) (ns []int) {
+	t.Helper()
+	for _, e := range events {
+		var d data
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			t.Fatal(err)
+		}
+		ns = append(ns, d.N)
+	}
+	return ns
+}
+
+func TestListAndGet(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		account, other, message := d.NewID(), d.NewID(), d.NewID()
+		for i := range 10 {
+			e := event.New{Account: account, Kind: event.DeliveryStatus, Data: data{i}}
+			switch i % 3 {
+			case 1:
+				e.Kind, e.Message = event.Bounce, message
+			case 2:
+				e.Message = message
+			}
+			record(t, l, e)
+			record(t, l, event.New{Account: other, Kind: event.Bounce, Message: message, Data: data{100 + i}})
+		}
+		if got, err := l.List(t.Context(), account, event.Filter{}); err != nil || len(got) != 0 {
+			t.Errorf("listed before they are numbered: %v, %v", got, err)
+		}
+		if n := numberAll(t, l); n != 20 {
+			t.Fatalf("numbered %d", n)
+		}
+		all, err := l.List(t.Context(), account, event.Filter{})
+		if err != nil || len(all) != 10 {
+			t.Fatal(len(all), err)
+		}
+		for _, c := range []struct {
+			name string
+			f    event.Filter
+			want []int
+		}{
+			{"all", event.Filter{}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+			{"first", event.Filter{Limit: 3}, []int{0, 1, 2}},
+			{"after", event.Filter{After: all[6].Position}, []int{7, 8, 9}},
+			{"before", event.Filter{Before: all[3].Position}, []int{2, 1, 0}},
+			{"newest", event.Filter{Before: 1 << 62, Limit: 2}, []int{9, 8}},
+			{"kind", event.Filter{Kinds: []string{event.Bounce}}, []int{1, 4, 7}},
+			{"kinds", event.Filter{Kinds: []string{event.Bounce, event.DeliveryStatus}, Limit: 4}, []int{0, 1, 2, 3}},
+			{"no such kind", event.Filter{Kinds: []string{event.Complaint}}, nil},
+			{"message", event.Filter{Message: message}, []int{1, 2, 4, 5, 7, 8}},
+			{"message after", event.Filter{Message: message, After: all[5].Position}, []int{7, 8}},
+			{"message before", event.Filter{Message: message, Before: all[4].Position}, []int{2, 1}},
+			{"message and kind", event.Filter{Message: message, Kinds: []string{event.Bounce}}, []int{1, 4, 7}},
+			{"no such message", event.Filter{Message: account}, nil},
+		} {
+			got, err := l.List(t.Context(), account, c.f)
+			if ns := numbers(t, got); err != nil || !slices.Equal(ns, c.want) {
+				t.Errorf("%s: %v, %v; want %v", c.name, ns, err, c.want)
+			}
+		}
+		got, err := l.Get(t.Context(), account, all[4].ID)
+		if err != nil || got.ID != all[4].ID || got.Type != event.Bounce || got.Version != 1 ||
+			got.Account != account || string(got.Data) != `{"n":4}` || got.Position != all[4].Position || time.Since(got.Timestamp) > time.Hour {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if _, err := l.Get(t.Context(), other, all[4].ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("another account's event: %v", err)
+		}
+	})
+}
+
+// An event of a transaction that is given up was never there.
+func TestRecordRollsBack(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		refused := errors.New("refused")
+		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+			if err := l.Record(t.Context(), tx, event.New{Account: 1, Kind: event.Bounce, Data: data{1}}); err != nil {
+				return err
+			}
+			return refused
+		}); !errors.Is(err, refused) {
+			t.Fatal(err)
+		}
+		if n := numberAll(t, l); n != 0 {
+			t.Errorf("%d events", n)
+		}
+		if _, err := l.Prepare(event.New{Kind: event.Bounce, Data: make(chan int)}); err == nil {
+			t.Error("data without a JSON form was taken")
+		}
+	})
+}
+
+// While writers and two sequencers are at work, every event gets one position,
+// without gaps, and no reader that goes by position ever misses one.
+func TestNumberOnce(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		second, err := db.Open(t.Context(), db.Options{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close() //nolint:errcheck // nothing to lose
+		secondNode, err := second.Join(t.Context(), "second", "folder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs := []*event.Log{newLog(d, node), newLog(second, secondNode)}
+		const writers, each = 8, 100
+		account := d.NewID()
+		var writing, working sync.WaitGroup
+		for w := range writers {
+			writing.Go(func() {
+				l := logs[w%2]
+				for i := range each {
+					e := event.New{Account: account, Kind: event.Bounce, Data: data{w*each + i}}
+					if i%10 == 0 {
+						record(t, l, e)
+						continue
+					}
+					s, err := l.Prepare(e)
+					if err == nil {
+						err = l.DB.Write(t.Context(), l.DB.NewID(), &db.Job{Apply: func(b *db.Batch) { b.Queue(s) }, AfterCommit: l.Wake})
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stream := logs[0].Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(account)})
+		defer stream.Close()
+		for _, l := range logs {
+			working.Go(func() {
+				for ctx.Err() == nil {
+					if _, err := l.NumberSome(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		var seen []int
+		last := int64(0)
+		for len(seen) < writers*each && !t.Failed() {
+			events, err := logs[0].List(t.Context(), account, event.Filter{After: last, Limit: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				if e.Position != last+1 {
+					t.Fatalf("position %d after %d", e.Position, last)
+				}
+				last = e.Position
+			}
+			seen = append(seen, numbers(t, events)...)
+		}
+		writing.Wait()
+		stop()
+		working.Wait()
+		slices.Sort(seen)
+		if len(seen) != writers*each || len(slices.Compact(seen)) != writers*each {
+			t.Errorf("saw %d events", len(seen))
+		}
+	})
+}
+
+// The sequencer runs when it is woken, wakes those who follow an account, and
+// goes on where the last one stopped.
+func TestNumberRuns(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		account, before := d.NewID(), int64(0)
+		for round := range 2 { // the second one is after a restart
+			l := newLog(d, node)
+			stream := l.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(account)})
+			ctx, stop := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := l.Number(ctx, slog.Default()); err != nil {
+					t.Error(err)
+				}
+			})
+			for i := range 3 {
+				record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{i}})
+				for {
+					<-stream.C
+					got, err := l.List(t.Context(), account, event.Filter{After: before})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(got) > 0 {
+						if got[0].Position != before+1 || len(got) > 1 {
+							t.Errorf("round %d: %+v after %d", round, got, before)
+						}
+						before = got[0].Position
+						break
+					}
+				}
+			}
+			stop()
+			wg.Wait()
+			stream.Close()
+		}
+	})
+}
+
+// More events than one chunk keep their order.
+func TestNumberChunks(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+			for i := range 1201 {
+				if err := l.Record(t.Context(), tx, event.New{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if n := numberAll(t, l); n != 1201 {
+			t.Fatalf("numbered %d", n)
+		}
+		var want, last int64
+		if err := d.Each(t.Context(), everyPosition.With(), func(r db.Row) error {
+			var id, position int64
+			err := r.Scan(&id, &position)
+			if want++; position != want || id <= last {
+				t.Errorf("position %d, want %d; id %d after %d", position, want, id, last)
+			}
+			last = id
+			return err
+		}); err != nil || want != 1201 {
+			t.Errorf("%d events, %v", want, err)
+		}
+	})
+}
+
+func BenchmarkNumber(b *testing.B) {
+	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
+		b.Run(name, func(b *testing.B) {
+			d, node := dbtest.Open(b, url(b))
+			l := newLog(d, node)
+			for range (b.N + 499) / 500 {
+				b.StopTimer()
+				if err := d.Tx(b.Context(), func(tx *db.Tx) error {
+					for i := range 500 {
+						if err := l.Record(b.Context(), tx, event.New{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
+							return err
+						}
+					}
+					return nil
+				}); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				if n, err := l.NumberSome(b.Context()); err != nil || n != 500 {
+					b.Fatal(n, err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
