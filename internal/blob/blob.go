@@ -26,7 +26,9 @@ type Files interface {
 	Open(ctx context.Context, name db.ID) (FileReader, error)
 	// Delete removes a file; one that is not there is no error.
 	Delete(ctx context.Context, name db.ID) error
-	// Each calls f for every file that was written before a time.
+	// Each calls f for every file that was committed before a time, and
+	// removes what Create left behind before it without Commit or Abort. f
+	// may delete the file.
 	Each(ctx context.Context, before time.Time, f func(name db.ID) error) error
 }
 
@@ -52,6 +54,8 @@ type Store struct {
 	DB    *db.DB
 	Files Files
 	Now   func() time.Time
+
+	unnamed map[db.ID]time.Time // files that the last Sweep found without a row, and since when
 }
 
 // Blob is a blob that is complete and durable but for its row, which Insert
@@ -224,7 +228,12 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 		return n, io.EOF
 	}
 	m, err := r.file.ReadAt(p[n:], off+int64(n)-int64(len(r.head)))
-	return n + m, err
+	n += m
+	if errors.Is(err, io.EOF) && off+int64(n) < r.size {
+		// A file that lost its end must not pass for a shorter message.
+		err = fmt.Errorf("the file of a message is too short: %w", io.ErrUnexpectedEOF)
+	}
+	return n, err
 }
 
 // All returns a reader of everything.
@@ -236,7 +245,7 @@ func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 		n, err := w.Write(r.head)
 		return int64(n), err
 	}
-	return io.Copy(w, io.MultiReader(bytes.NewReader(r.head), io.NewSectionReader(r.file, 0, r.size-int64(len(r.head)))))
+	return io.Copy(w, io.MultiReader(bytes.NewReader(r.head), io.NewSectionReader(r, int64(len(r.head)), r.size-int64(len(r.head)))))
 }
 
 // Close ends the reading.
@@ -245,25 +254,4 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	return r.file.Close()
-}
-
-// SweepAge is how old a file must be before it may be swept: a file without a
-// row may belong to a transaction in progress.
-const SweepAge = 24 * time.Hour
-
-// Sweep deletes the files that no row names. A file without a row can't get
-// one any more once it is that old, since Prepend only shares files that have.
-func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
-	err = s.Files.Each(ctx, s.Now().Add(-SweepAge), func(name db.ID) error {
-		err := s.DB.One(ctx, named.With(name), new(db.ID))
-		if !errors.Is(err, db.ErrNoRow) {
-			return err
-		}
-		if err := s.Files.Delete(ctx, name); err != nil {
-			return err
-		}
-		deleted++
-		return nil
-	})
-	return deleted, err
 }

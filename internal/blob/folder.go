@@ -16,15 +16,30 @@ import (
 )
 
 // Folder keeps files in a folder of the local disk: DIR/ab/NAME, where NAME
-// is the id in hexadecimal and ab its last two digits.
+// is the id in hexadecimal and ab its last two digits. Files being written are
+// in DIR/new.
 type Folder struct{ dir string }
 
 // NewFolder opens the folder, making it when it is not there.
 func NewFolder(dir string) (*Folder, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "new"), 0o700); err != nil {
+	if err := makeFolders(dir); err != nil {
 		return nil, fmt.Errorf("making the blob folder: %w", err)
 	}
 	return &Folder{dir: dir}, nil
+}
+
+// makeFolders makes all folders beforehand, so that no file can be lost with
+// a folder whose own name was not on disk yet.
+func makeFolders(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "new"), 0o700); err != nil {
+		return err
+	}
+	for i := range 256 {
+		if err := os.Mkdir(filepath.Join(dir, fmt.Sprintf("%02x", i)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
 }
 
 func (f *Folder) path(name db.ID) string {
@@ -55,22 +70,11 @@ func (w *folderFile) Commit() error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	dir := filepath.Dir(w.final)
-	err := os.Rename(w.Name(), w.final)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if err := syncDir(filepath.Dir(dir)); err != nil {
-			return err
-		}
-		err = os.Rename(w.Name(), w.final)
-	}
-	if err != nil {
+	if err := os.Rename(w.Name(), w.final); err != nil {
 		return err
 	}
 	w.done = true
-	return syncDir(dir)
+	return syncDir(filepath.Dir(w.final))
 }
 
 func (w *folderFile) Abort() {
@@ -125,7 +129,7 @@ func (f *Folder) Each(ctx context.Context, before time.Time, do func(db.ID) erro
 			return os.Remove(path)
 		}
 		id, err := strconv.ParseInt(e.Name(), 16, 64)
-		if err != nil {
+		if err != nil || path != f.path(db.ID(id)) {
 			return nil // not ours
 		}
 		return do(db.ID(id))

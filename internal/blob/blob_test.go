@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/blob/blobtest"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
+
+func newFolder(t *testing.T) (*blob.Folder, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "blobs")
+	f, err := blob.NewFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, dir
+}
+
+// age sets when all files of a folder were written.
+func age(t *testing.T, dir string) func(time.Time) {
+	return func(at time.Time) {
+		t.Helper()
+		if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			return os.Chtimes(path, at, at)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFolder(t *testing.T) {
+	f, dir := newFolder(t)
+	blobtest.Files(t, f, age(t, dir))
+	if _, err := blob.NewFolder(dir); err != nil {
+		t.Errorf("opening it again: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := blob.NewFolder(file); err == nil {
+		t.Error("a file was taken for a folder")
+	}
+}
+
+// each runs f with a store on both engines.
+func each(t *testing.T, f func(t *testing.T, s *blob.Store, dir string)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		files, dir := newFolder(t)
+		f(t, &blob.Store{DB: d, Files: files, Now: time.Now}, dir)
+	})
+}
+
+func text(size int) []byte {
+	return bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz\r\n"), size/38+1)[:size]
+}
+
+func insert(t *testing.T, s *blob.Store, statements ...db.Statement) {
+	t.Helper()
+	if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
+		for _, st := range statements {
+			if _, err := tx.Exec(t.Context(), st); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fromBytes(t *testing.T, s *blob.Store, b []byte) *blob.Blob {
+	t.Helper()
+	made, err := s.FromBytes(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// same checks every way of reading a blob.
+func same(t *testing.T, s *blob.Store, id db.ID, want []byte) {
+	t.Helper()
+	b, err := s.Load(t.Context(), id)
+	if err != nil || b.Size != int64(len(want)) {
+		t.Fatalf("size %d, want %d, %v", b.Size, len(want), err)
+	}
+	r, err := b.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // only read
+	if all, err := io.ReadAll(r.All()); err != nil || !bytes.Equal(all, want) || r.Size() != b.Size {
+		t.Errorf("All: %d of %d bytes, %v", len(all), len(want), err)
+	}
+	var out bytes.Buffer
+	if n, err := r.WriteTo(&out); err != nil || n != b.Size || !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("WriteTo: %d of %d bytes, %v", n, len(want), err)
+	}
+	size := len(want)
+	for _, from := range []int{0, 1, 5, 6, 100, blob.Inline - 1, blob.Inline, blob.Inline + 7, size - 1, size} {
+		for _, n := range []int{0, 1, 3, 4096, size} {
+			if from < 0 || from > size {
+				continue
+			}
+			p := make([]byte, n)
+			got, err := r.ReadAt(p, int64(from))
+			left := min(n, size-from)
+			if got != left || !bytes.Equal(p[:got], want[from:from+left]) || (got < n && !errors.Is(err, io.EOF)) {
+				t.Errorf("ReadAt(%d bytes, %d) = %d, %v", n, from, got, err)
+			}
+		}
+	}
+	if _, err := r.ReadAt(make([]byte, 1), -1); err == nil {
+		t.Error("read before the beginning")
+	}
+}
+
+func TestSizes(t *testing.T) {
+	each(t, func(t *testing.T, s *blob.Store, dir string) {
+		for _, size := range []int{0, 1, 4096, blob.Inline, blob.Inline + 1, 1 << 20} {
+			whole := fromBytes(t, s, text(size))
+			w := s.Create(t.Context())
+			for chunk := text(size); len(chunk) > 0; {
+				n := min(len(chunk), 3000)
+				if _, err := w.Write(chunk[:n]); err != nil {
+					t.Fatal(err)
+				}
+				chunk = chunk[n:]
+			}
+			if w.Size() != int64(size) {
+				t.Errorf("wrote %d, want %d", w.Size(), size)
+			}
+			written, err := w.Finish()
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Abort()
+			insert(t, s, whole.Insert(), written.Insert())
+			for _, b := range []*blob.Blob{whole, written} {
+				if inline, is := b.Bytes(); is != (size <= blob.Inline) || (is && len(inline) != size) {
+					t.Errorf("size %d: %d bytes in the row, all: %v", size, len(inline), is)
+				}
+				same(t, s, b.ID, text(size))
+			}
+		}
+		if _, err := s.Load(t.Context(), s.DB.NewID()); !errors.Is(err, blob.ErrNotExist) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestPrepend(t *testing.T) {
+	each(t, func(t *testing.T, s *blob.Store, dir string) {
+		head := []byte("Received: by us\r\n")
+		for _, size := range []int{100, blob.Inline, 200_000} {
+			first := fromBytes(t, s, text(size))
+			second := s.Prepend(first, head)
+			third := s.Prepend(second, []byte("X: y\r\n"))
+			insert(t, s, first.Insert(), second.Insert(), third.Insert())
+			same(t, s, first.ID, text(size))
+			same(t, s, second.ID, append(head[:len(head):len(head)], text(size)...))
+			same(t, s, third.ID, append([]byte("X: y\r\n"+string(head)), text(size)...))
+		}
+	})
+}
+
+func TestAbortAndDiscard(t *testing.T) {
+	each(t, func(t *testing.T, s *blob.Store, dir string) {
+		w := s.Create(t.Context())
+		if _, err := w.Write(text(200_000)); err != nil {
+			t.Fatal(err)
+		}
+		w.Abort()
+		fromBytes(t, s, text(200_000)).Discard(t.Context())
+		fromBytes(t, s, text(10)).Discard(t.Context())
+		if n := len(filesIn(t, dir)); n != 0 {
+			t.Errorf("%d files are left", n)
+		}
+	})
+}
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			names = append(names, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// A file that lost its end is an error, never a shorter message.
+func TestTruncatedFile(t *testing.T) {
+	each(t, func(t *testing.T, s *blob.Store, dir string) {
+		b := fromBytes(t, s, text(200_000))
+		if err := os.Truncate(filesIn(t, dir)[0], 1000); err != nil {
+			t.Fatal(err)
+		}
+		r, err := b.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close() //nolint:errcheck // only read
+		if n, err := r.WriteTo(io.Discard); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if n, err := io.Copy(io.Discard, r.All()); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+	})
+}
+
+// The sweep takes only what no row names, has been there for a day, and was
+// without a row an hour before.
+func TestSweep(t *testing.T) {
+	each(t, func(t *testing.T, s *blob.Store, dir string) {
+		now := time.Now()
+		s.Now = func() time.Time { return now }
+		sweep := func(want, left int) {
+			t.Helper()
+			n, err := s.Sweep(t.Context())
+			if files := len(filesIn(t, dir)); err != nil || n != want || files != left {
+				t.Errorf("deleted %d, want %d; %d files left, want %d; %v", n, want, files, left, err)
+			}
+		}
+		kept, shared, removed, back := fromBytes(t, s, text(70_000)), fromBytes(t, s, text(80_000)), fromBytes(t, s, text(90_000)), fromBytes(t, s, text(95_000))
+		fromBytes(t, s, text(100_000)) // never got a row
+		copied := s.Prepend(shared, []byte("head"))
+		insert(t, s, kept.Insert(), shared.Insert(), copied.Insert(), removed.Insert(), fromBytes(t, s, text(10)).Insert())
+		insert(t, s, blob.Remove(shared.ID), blob.Remove(removed.ID))
+		sweep(0, 5) // all of it is young
+		now = now.Add(blob.SweepAge + time.Minute)
+		sweep(0, 5) // seen without a row for the first time
+		insert(t, s, back.Insert())
+		now = now.Add(blob.SweepRest - time.Minute)
+		sweep(0, 5)
+		now = now.Add(time.Minute)
+		sweep(2, 3)
+		same(t, s, kept.ID, text(70_000))
+		same(t, s, copied.ID, append([]byte("head"), text(80_000)...))
+		same(t, s, back.ID, text(95_000))
+		insert(t, s, blob.Remove(copied.ID))
+		sweep(0, 3) // its rest begins anew
+		now = now.Add(blob.SweepRest)
+		sweep(1, 2)
+	})
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+const (
+	// SweepAge is how old a file must be before it may be swept: a file
+	// without a row may belong to a transaction in progress.
+	SweepAge = 24 * time.Hour
+	// SweepRest is how long a file must have been without a row: whoever
+	// loaded its last row may be about to share it (Prepend).
+	SweepRest = time.Hour
+)
+
+// Sweep deletes the files that no row names, and that none named when Sweep
+// ran at least SweepRest before. Call it every hour or so, one call at a time.
+// It returns how many files it deleted.
+func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
+	now, unnamed := s.Now(), map[db.ID]time.Time{}
+	err = s.Files.Each(ctx, now.Add(-SweepAge), func(name db.ID) error {
+		err := s.DB.One(ctx, named.With(name), new(db.ID))
+		if !errors.Is(err, db.ErrNoRow) {
+			return err
+		}
+		since, known := s.unnamed[name]
+		if !known {
+			since = now
+		}
+		if !known || now.Sub(since) < SweepRest {
+			unnamed[name] = since
+			return nil
+		}
+		if err := s.Files.Delete(ctx, name); err != nil {
+			return err
+		}
+		deleted++
+		return nil
+	})
+	s.unnamed = unnamed
+	return deleted, err
+}
