@@ -66,6 +66,10 @@ sizes: ## List the files and functions that grow too long
 fuzz: ## Run every fuzz target for FUZZTIME (30s) each
 	script/fuzz $(FUZZTIME)
 
+.PHONY: bench
+bench: build ## Measure the binary, and Postfix and Dovecot beside it: one table
+	script/bench $(ARGS)
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin

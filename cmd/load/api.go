@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+)
+
+// apiSends measures what POST /outbound/send accepts while the couriers carry
+// it away: over several connections, for one account and for many.
+func (b *bench) apiSends(ctx context.Context, s *system, _ int) error {
+	for _, accounts := range []int{1, 100} {
+		for _, conns := range apiConns {
+			out, err := s.send(conns, bound{b.options.count, b.options.limit}, s.senders[:min(accounts, len(s.senders))], s.outside)
+			if err != nil {
+				return err
+			}
+			waiting, err := s.backlog()
+			if err != nil {
+				return err
+			}
+			b.report.add(fmt.Sprintf("api/%d/%d", accounts, conns), s.name, rate(out.rate()),
+				duration("p50", out.percentile(50)), duration("p99", out.percentile(99)), count("backlog", waiting))
+			if err := s.settle(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// send sends one recipient's 4 KiB texts by the API, accounts and recipients'
+// domains taking turns.
+func (s *system) send(conns int, b bound, from []sender, domains []string) (outcome, error) {
+	text, err := json.Marshal(text(random(1), 4<<10))
+	if err != nil {
+		return outcome{}, err
+	}
+	var workers []func() error
+	var n atomic.Int64
+	for range conns {
+		c, err := dialHTTP(s.http)
+		if err != nil {
+			return outcome{}, err
+		}
+		defer func() { _ = c.close() }()
+		var body []byte
+		workers = append(workers, func() error {
+			i := int(n.Add(1))
+			who := from[i%len(from)]
+			body = fmt.Appendf(body[:0], `{"from_email":%q,"to":["user%d@%s"],"subject":"Message %d","text":%s}`, who.from, i, domains[i%len(domains)], i, text)
+			status, answer, err := c.do("POST", "/outbound/send", who.token, body)
+			if err != nil {
+				return err
+			}
+			if status != 202 {
+				return fmt.Errorf("%d %s", status, answer)
+			}
+			s.sent.Add(1)
+			return nil
+		})
+	}
+	return drive(b, workers)
+}

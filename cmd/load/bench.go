@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mailstead/mailstead/cmd/load/names"
+)
+
+// What every system has.
+const (
+	mailboxes    = 100 // for MX and submission; the IMAP work has one more per round
+	outsideCount = 100 // domains that the sink answers for
+)
+
+var (
+	apiConns = []int{1, 16, 64}
+	sessions = []int{1, 10, 50}
+)
+
+// bench is one run of the program.
+type bench struct {
+	options           *options
+	dir               string
+	names             *names.Server
+	certFile, keyFile string
+	systems           []*system
+	report            *report
+	failed            error
+	letters           [][]byte
+	signer            *signer
+}
+
+func open(o *options) (b *bench, err error) {
+	b = &bench{options: o, report: newReport()}
+	if b.dir, err = os.MkdirTemp(o.dir, "mailstead-bench-"); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(b.dir, 0o755); err != nil { //nolint:gosec // the peers' own users pass through
+		return nil, err
+	}
+	if b.certFile, b.keyFile, err = peerCertificate(b.dir); err != nil {
+		return nil, err
+	}
+	if b.signer, err = newSigner(); err != nil {
+		return nil, err
+	}
+	if b.names, err = names.Listen(); err != nil {
+		return nil, err
+	}
+	b.letters = letters(o.letters, 8<<10)
+	return b, errors.Join(
+		b.names.Add(serviceHost, "A", "127.0.0.1"),
+		b.names.Add("spf."+serviceHost, "TXT", "v=spf1 ip4:127.0.0.0/8 -all"),
+		// Whose mail comes in by MX: a correspondent that does everything right.
+		b.names.Add("bench-sink.net", "MX", "10 mx.bench-sink.net."),
+		b.names.Add("bench-sink.net", "TXT", "v=spf1 ip4:127.0.0.0/8 -all"),
+		b.names.Add("_dmarc.bench-sink.net", "TXT", "v=DMARC1; p=reject"),
+		b.names.Add("s._domainkey.bench-sink.net", "TXT", b.signer.Record),
+	)
+}
+
+// work is a part of the bench, done on each system in turn.
+type work struct {
+	name string
+	fits func(*system) bool
+	do   func(*bench, context.Context, *system, int) error
+}
+
+func works() []work {
+	return []work{
+		{"api", func(s *system) bool { return s.http != "" }, (*bench).apiSends},
+		{"submission", func(s *system) bool { return s.submission != "" }, (*bench).submissions},
+		{"mx", func(s *system) bool { return s.mx != "" }, (*bench).arrivals},
+		{"relay", func(s *system) bool { return s.sink != nil }, (*bench).relays},
+		{"imap", func(s *system) bool { return s.imap != "" }, (*bench).imapWork},
+	}
+}
+
+// all starts the systems, does the rounds and prints the table. Systems take
+// turns in every round, so that a slow minute of the machine hits all alike.
+func (b *bench) all(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	for round := range b.options.rounds {
+		for _, w := range works() {
+			if !b.options.only.MatchString(w.name) {
+				continue
+			}
+			for _, s := range b.systems {
+				if w.fits(s) {
+					b.try(ctx, w, s, round)
+				}
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+			}
+		}
+	}
+	if b.options.only.MatchString("footprint") {
+		for _, s := range b.systems {
+			b.try(ctx, work{name: "footprint", do: (*bench).footprint}, s, 0)
+		}
+	}
+	fmt.Printf("%s, %d CPUs, %s; %d rounds, medians; at most %v or %d messages per run. A dash: the system does not do this.\n\n",
+		time.Now().Format(time.DateOnly), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, b.options.rounds, b.options.limit, b.options.count)
+	return errors.Join(b.report.print(os.Stdout, rows()), b.failed)
+}
+
+// try does a piece of work; what fails is told and noted, and the rest goes
+// on.
+func (b *bench) try(ctx context.Context, w work, s *system, round int) {
+	begin := time.Now()
+	err := w.do(b, ctx, s, round)
+	if err != nil && ctx.Err() == nil {
+		b.failed = errors.Join(b.failed, fmt.Errorf("%s on %s: %w", w.name, s.name, err))
+	}
+	fmt.Fprintf(os.Stderr, "round %d: %s on %s, %v %v\n", round+1, w.name, s.name, time.Since(begin).Round(time.Millisecond), errText(err))
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "failed: " + err.Error()
+}
+
+// start starts every system that is there. A peer that is not there is noted
+// in the table; Mailstead must start.
+func (b *bench) start(ctx context.Context) error {
+	o := b.options
+	if o.mailstead != "" && !o.skip.MatchString("Mailstead, SQLite") {
+		if _, err := startMailstead(ctx, b, "SQLite", "sqlite"); err != nil {
+			return fmt.Errorf("starting Mailstead on SQLite: %w", err)
+		}
+		b.describe("Mailstead, SQLite")
+	}
+	if o.mailstead != "" && o.postgres != "" && !o.skip.MatchString("Mailstead, PostgreSQL") {
+		database, err := newDatabase(ctx, o.postgres)
+		if err == nil {
+			_, err = startMailstead(ctx, b, "PostgreSQL", database)
+		}
+		if err != nil {
+			return fmt.Errorf("starting Mailstead on PostgreSQL: %w", err)
+		}
+		b.describe("Mailstead, PostgreSQL")
+	}
+	var auth *system
+	for _, format := range []string{"maildir", "mdbox"} {
+		if o.skip.MatchString("Dovecot " + format) {
+			continue
+		}
+		s, err := startDovecot(ctx, b, format)
+		b.peer("Dovecot "+format, "flags not flushed (its default)", err)
+		if format == "maildir" && err == nil {
+			auth = s
+		}
+	}
+	if !o.skip.MatchString("Postfix") {
+		s, err := startPostfix(ctx, b, auth)
+		words := "relays without DKIM; files by virtual(8) after its 250"
+		if s != nil && s.clear {
+			words += "; no AUTH"
+		}
+		b.peer("Postfix", words, err)
+	}
+	return nil
+}
+
+func (b *bench) describe(name string) {
+	b.report.note("setup", name, fmt.Sprintf("%s, %d mailboxes; couriers always running", plural(b.options.accounts, "account"), mailboxes))
+}
+
+func (b *bench) peer(name, words string, err error) {
+	if err != nil {
+		words, _, _ = strings.Cut(err.Error(), "\n")
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	}
+	b.report.note("setup", name, words)
+}
+
+// newDatabase makes an empty database beside the one that the URL names.
+func newDatabase(ctx context.Context, at string) (string, error) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return "", errors.New("the PostgreSQL URL can't be read")
+	}
+	conn, err := pgx.Connect(ctx, at)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	name := fmt.Sprintf("bench_%d", os.Getpid())
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+		return "", err
+	}
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+func (b *bench) close() error {
+	var errs []error
+	for _, s := range b.systems {
+		errs = append(errs, s.process.stop())
+		if s.sink != nil {
+			errs = append(errs, s.sink.Close())
+		}
+	}
+	errs = append(errs, b.names.Close())
+	if b.options.keep {
+		fmt.Fprintln(os.Stderr, "kept:", filepath.Clean(b.dir))
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
+}

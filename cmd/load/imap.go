@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/mailstead/mailstead/cmd/load/imap"
+)
+
+const overview = "(UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE BODYSTRUCTURE)"
+
+// imapRun is the IMAP work on one system in one round, in a mailbox that
+// nothing else uses.
+type imapRun struct {
+	b   *bench
+	s   *system
+	me  box
+	c   *imap.Client // one session that does most of it
+	all int          // messages in the folder
+}
+
+// imapWork fills a folder and does to it what mail programs do.
+func (b *bench) imapWork(_ context.Context, s *system, round int) error {
+	r := &imapRun{b: b, s: s, me: s.boxes[mailboxes+round], all: len(b.letters)}
+	var err error
+	if r.c, err = r.session(); err != nil {
+		return err
+	}
+	defer func() { _ = r.c.Close() }()
+	r.c.Roomy()
+	for _, folder := range []string{"Bench", "Other", "Big"} {
+		if _, err := r.c.Command("CREATE " + folder); err != nil {
+			return err
+		}
+	}
+	for _, part := range []func() error{r.fill, r.login, r.open, r.read, r.search, r.flags, r.push, r.big, r.carry} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *imapRun) add(row string, figures ...figure) {
+	r.b.report.add("imap/"+row, r.s.name, figures...)
+}
+
+// session connects and signs in.
+func (r *imapRun) session() (*imap.Client, error) {
+	c, err := imap.Dial(r.s.imap, "", clientTLS())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Login(r.me.address, r.me.password); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// do runs a command and checks how many untagged responses came: a fast wrong
+// answer is no figure. Servers may add a few of their own.
+func (r *imapRun) do(command string, lines int) (imap.Answer, error) {
+	a, err := r.c.Command(command)
+	if err == nil && (a.Lines < lines || a.Lines > lines+lines/100+20) {
+		err = fmt.Errorf("%s: %d responses instead of %d", command, a.Lines, lines)
+	}
+	return a, err
+}
+
+func (r *imapRun) time(command string, lines int) (time.Duration, error) {
+	return timed(func() error {
+		_, err := r.do(command, lines)
+		return err
+	})
+}
+
+// fill appends a fifth of the letters over one connection, the rest over four.
+func (r *imapRun) fill() error {
+	var next atomic.Int64
+	for _, step := range []struct {
+		row   string
+		conns int
+		until int
+	}{{"append1", 1, r.all / 5}, {"append4", 4, r.all}} {
+		var workers []func() error
+		for range step.conns {
+			c, err := r.session()
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			workers = append(workers, func() error {
+				_, err := c.Append("Bench", r.b.letters[next.Add(1)-1])
+				return err
+			})
+		}
+		out, err := drive(bound{step.until - int(next.Load()), 10 * time.Minute}, workers)
+		if err != nil {
+			return err
+		}
+		r.add(step.row, rate(out.rate()), duration("p99", out.percentile(99)))
+	}
+	return nil
+}
+
+func (r *imapRun) login() error {
+	var took []time.Duration
+	for range 30 {
+		c, err := imap.Dial(r.s.imap, "", clientTLS())
+		if err != nil {
+			return err
+		}
+		d, err := timed(func() error { return c.Login(r.me.address, r.me.password) })
+		if err := errors.Join(err, c.Close()); err != nil {
+			return err
+		}
+		took = append(took, d)
+	}
+	r.add("login", duration("", median(took)))
+	return nil
+}
+
+// open leaves the folder selected.
+func (r *imapRun) open() error {
+	var took []time.Duration
+	for range 30 {
+		if _, err := r.c.Command("SELECT INBOX"); err != nil {
+			return err
+		}
+		d, err := r.time("SELECT Bench", 5)
+		if err != nil {
+			return err
+		}
+		took = append(took, d)
+	}
+	r.add("select", duration("", median(took)))
+	return nil
+}
+
+// big copies the folder several times into one and reads that.
+func (r *imapRun) big() error {
+	for range r.b.options.big {
+		if _, err := r.c.Command("COPY 1:* Big"); err != nil {
+			return err
+		}
+	}
+	if _, err := r.c.Command("SELECT Big"); err != nil {
+		return err
+	}
+	n := r.all * r.b.options.big
+	var figures []figure
+	for _, items := range []struct{ label, what string }{{"FLAGS", "FLAGS"}, {"overview", overview}, {"bodies", "BODY.PEEK[]"}} {
+		took, err := r.time("FETCH 1:* "+items.what, n)
+		if err != nil {
+			return err
+		}
+		figures = append(figures, rateOf(items.label, float64(n)/took.Seconds()))
+	}
+	r.add("big", figures...)
+	_, err := r.c.Command("SELECT Bench")
+	return err
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+)
+
+// read fetches all and one. The first fetch of the overview is told apart: some
+// servers parse then what they keep for later.
+func (r *imapRun) read() error {
+	first, err := r.time("FETCH 1:* "+overview, r.all)
+	if err != nil {
+		return err
+	}
+	later, err := repeat(3, func() error {
+		_, err := r.do("FETCH 1:* "+overview, r.all)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.add("envelope", duration("first", first), duration("later", later))
+	flags, err := repeat(5, func() error {
+		_, err := r.do("FETCH 1:* FLAGS", r.all)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.add("flags", duration("", flags))
+	return r.bodies()
+}
+
+func (r *imapRun) bodies() error {
+	size := 0
+	for _, l := range r.b.letters {
+		size += len(l)
+	}
+	all, err := repeat(3, func() error {
+		a, err := r.do("FETCH 1:* BODY.PEEK[]", r.all)
+		if err == nil && a.Bytes < int64(size) {
+			err = fmt.Errorf("all bodies are %d bytes instead of %d", a.Bytes, size)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.add("bodies", duration("", all))
+	chance := random(7)
+	one, err := repeat(500, func() error {
+		_, err := r.do(fmt.Sprintf("FETCH %d BODY.PEEK[]", 1+chance.IntN(r.all)), 1)
+		return err
+	})
+	r.add("body", duration("", one))
+	return err
+}
+
+// search looks for words that 1 % of the messages have. The first search of
+// a text is told apart, as the first fetch is.
+func (r *imapRun) search() error {
+	for _, s := range []struct {
+		row, keys string
+		found     int
+	}{{"subject", "SUBJECT " + rareSubject, r.all / 100}, {"text", "BODY " + rareBody, r.all / 100}, {"unseen", "UNSEEN", r.all}} {
+		once := func() error { return r.find(s.keys, s.found) }
+		first, err := timed(once)
+		if err != nil {
+			return err
+		}
+		later, err := repeat(5, once)
+		if err != nil {
+			return err
+		}
+		r.add(s.row, duration("first", first), duration("later", later))
+	}
+	return nil
+}
+
+// find searches and checks how many were found.
+func (r *imapRun) find(keys string, want int) error {
+	found := -1
+	r.c.Untagged = func(line []byte) {
+		if bytes.HasPrefix(line, []byte("* ESEARCH")) {
+			if _, rest, ok := bytes.Cut(line, []byte("COUNT ")); ok {
+				digits, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
+				found, _ = strconv.Atoi(string(digits)) // a wrong number is seen below
+			}
+		} else if bytes.HasPrefix(line, []byte("* SEARCH")) {
+			found = len(bytes.Fields(line)) - 2
+		}
+	}
+	defer func() { r.c.Untagged = nil }()
+	if _, err := r.c.Command("SEARCH " + keys); err != nil {
+		return err
+	}
+	if found != want {
+		return fmt.Errorf("SEARCH %s found %d messages instead of %d", keys, found, want)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/cmd/load/names"
+	"github.com/mailstead/mailstead/cmd/load/smtp"
+)
+
+// serviceHost is the host name of every server under test.
+const serviceHost = "mail.bench-host.net"
+
+// mailstead starts and furnishes the service as an operator and its customers
+// would: serve with production settings, accounts by the command line, domains
+// and mailboxes by the API, DNS records in a zone that its resolver reads.
+type mailstead struct {
+	binary, dir, database string
+	base                  int
+	names                 *names.Server
+	sys                   *system
+}
+
+func startMailstead(ctx context.Context, b *bench, engine, database string) (*system, error) {
+	base, err := freePorts([]int{25, 80, 143, 443, 465, 587, 993})
+	if err != nil {
+		return nil, err
+	}
+	addrs, outside, err := outsideDomains(b.names, strings.ToLower(engine))
+	if err != nil {
+		return nil, err
+	}
+	sink, err := smtp.Listen(addrs)
+	if err != nil {
+		return nil, err
+	}
+	door := func(port int) string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(base+port)) }
+	m := &mailstead{binary: b.options.mailstead, dir: filepath.Join(b.dir, "mailstead-"+strings.ToLower(engine)), database: database, base: base, names: b.names}
+	m.sys = &system{
+		name: "Mailstead, " + engine, http: door(80), mx: door(25), submission: door(587), imap: door(993), greets: door(587),
+		sink: sink, outside: outside, restart: m.start,
+	}
+	info, err := os.Stat(m.binary)
+	if err != nil {
+		return nil, err
+	}
+	m.sys.size = info.Size()
+	if m.sys.process, err = m.start(ctx); err != nil {
+		return nil, errors.Join(err, sink.Close())
+	}
+	b.systems = append(b.systems, m.sys) // from here on it is stopped with the rest
+	if err := b.idleMemory(ctx, m.sys); err != nil {
+		return nil, err
+	}
+	return m.sys, m.furnish(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, mailboxes+b.options.rounds)
+}
+
+func (m *mailstead) start(ctx context.Context) (*process, error) {
+	p, err := start(m.dir+".log", nil, m.binary, "serve", "--host", serviceHost, "--data", m.dir, "--bind", "127.0.0.1",
+		"--port-base", fmt.Sprint(m.base), "--database", m.database, "--tls", "self-signed", "--resolver", m.names.Addr,
+		"--smtp-port", fmt.Sprint(m.sys.sink.Port), "--allow-private", "127.0.0.0/8", "--node", "bench", "--log-level", "warn")
+	if err != nil {
+		return nil, err
+	}
+	if err := p.greeted(ctx, m.sys.greets); err != nil {
+		return nil, errors.Join(err, p.stop())
+	}
+	return p, nil
+}
+
+// outsideDomains publishes the hundred domains to send to, each with a mail
+// host and an address of its own. The first address is where the sink's port
+// is chosen.
+func outsideDomains(n *names.Server, label string) (addrs, domains []string, err error) {
+	for i := 1; i <= outsideCount; i++ {
+		name, addr := fmt.Sprintf("%s-d%d.bench-sink.net", label, i), fmt.Sprintf("127.0.1.%d", i)
+		err = errors.Join(err, n.Add(name, "MX", "10 mx."+name+"."), n.Add("mx."+name, "A", addr))
+		addrs, domains = append(addrs, addr), append(domains, name)
+	}
+	return addrs, domains, err
+}
+
+// furnish makes the accounts with a verified domain each, and the mailboxes
+// under the first one.
+func (m *mailstead) furnish(ctx context.Context, suffix string, accounts, boxes int) error {
+	api, err := dialHTTP(m.sys.http)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = api.close() }()
+	first := ""
+	for i := range accounts {
+		token, err := m.account(ctx, fmt.Sprintf("customer%d@%s", i, suffix))
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("c%d.%s", i, suffix)
+		id, err := m.domain(api, token, name)
+		if err != nil {
+			return fmt.Errorf("making the domain %s: %w", name, err)
+		}
+		if i == 0 {
+			first = id
+		}
+		m.sys.senders = append(m.sys.senders, sender{token, "sender@" + name})
+	}
+	for i := range boxes {
+		password := fmt.Sprintf("Bench-%d-Passw0rd!", i)
+		var made struct {
+			Address string `json:"address"`
+		}
+		err := call(api, "POST", "/mailboxes", m.sys.senders[0].token, map[string]any{
+			"domain_id": first, "local_part": fmt.Sprintf("box%d", i), "password": password, "quota_mb": 20480,
+		}, &made)
+		if err != nil {
+			return fmt.Errorf("making a mailbox: %w", err)
+		}
+		m.sys.boxes = append(m.sys.boxes, box{made.Address, password})
+	}
+	return nil
+}
+
+func (m *mailstead) account(ctx context.Context, email string) (token string, err error) {
+	out, err := exec.CommandContext(ctx, m.binary, "account", "create", "--email", email, "--data", m.dir, "--database", m.database).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("account create: %w: %s", err, out)
+	}
+	for _, word := range strings.Fields(string(out)) {
+		if strings.HasPrefix(word, "ms_") {
+			return word, nil
+		}
+	}
+	return "", errors.New("account create printed no key")
+}
+
+// domain adds a domain, publishes the records that the service asks for, and
+// has them checked.
+func (m *mailstead) domain(api *httpConn, token, name string) (id string, err error) {
+	var made struct {
+		ID      string `json:"id"`
+		Status  string `json:"status"`
+		Records []struct {
+			Kind, Type, Name, Value, Error string
+			Priority                       *int
+			Required                       bool
+		} `json:"records"`
+	}
+	if err := call(api, "POST", "/domains", token, map[string]any{"name": name}, &made); err != nil {
+		return "", err
+	}
+	for _, r := range made.Records {
+		if !r.Required {
+			continue
+		}
+		if r.Type == "MX" && r.Priority != nil {
+			r.Value = fmt.Sprintf("%d %s", *r.Priority, dns.Fqdn(r.Value))
+		}
+		if err := m.names.Add(r.Name, r.Type, r.Value); err != nil {
+			return "", err
+		}
+	}
+	if err := call(api, "POST", "/domains/"+made.ID+"/verify", token, nil, &made); err != nil {
+		return "", err
+	}
+	if err := call(api, "POST", "/domains/"+made.ID+"/verify-dns", token, nil, &made); err != nil {
+		return "", err
+	}
+	if made.Status != "verified" {
+		return "", fmt.Errorf("it is %s: %+v", made.Status, made.Records)
+	}
+	return made.ID, nil
+}
+
+// call makes an API call that is set-up, not measured.
+func call(c *httpConn, method, path, token string, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	for range 20 {
+		status, answer, err := c.do(method, path, token, body)
+		switch {
+		case err != nil:
+			return err
+		case status == 429:
+			time.Sleep(500 * time.Millisecond)
+			continue
+		case status >= 300:
+			return fmt.Errorf("%s %s: %d %s", method, path, status, answer)
+		}
+		return json.Unmarshal(answer, out)
+	}
+	return fmt.Errorf("%s %s: 429 again and again", method, path)
+}

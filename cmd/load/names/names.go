@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package names is the DNS of the load program: a resolver on loopback that
+// knows the names of a run and nothing else.
+package names
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Server answers over UDP and TCP with the records it was given, and
+// NXDOMAIN for every other name.
+type Server struct {
+	Addr string
+
+	mu      sync.RWMutex
+	records map[string][]dns.RR // by lower-case name with final dot
+	servers []*dns.Server
+}
+
+// Listen opens the server on a free port of 127.0.0.1.
+func Listen() (*Server, error) {
+	s := &Server{records: map[string][]dns.RR{}}
+	for _, network := range []string{"udp", "tcp"} {
+		addr := "127.0.0.1:0"
+		if s.Addr != "" {
+			addr = s.Addr
+		}
+		up, failed := make(chan struct{}), make(chan error, 1)
+		d := &dns.Server{Addr: addr, Net: network, Handler: dns.HandlerFunc(s.answer), NotifyStartedFunc: func() { close(up) }}
+		go func() { failed <- d.ListenAndServe() }()
+		select {
+		case <-up:
+		case err := <-failed:
+			return nil, errors.Join(err, s.Close())
+		}
+		if s.Addr == "" {
+			s.Addr = d.PacketConn.LocalAddr().String()
+		}
+		s.servers = append(s.servers, d)
+	}
+	return s, nil
+}
+
+// Add publishes a record in presentation form: a name, a type such as MX, and
+// the value as in a zone file, but TXT values as they are.
+func (s *Server) Add(name, kind, value string) error {
+	if kind == "TXT" {
+		value = quoteText(value)
+	}
+	rr, err := dns.NewRR(fmt.Sprintf("%s 60 IN %s %s", dns.Fqdn(name), kind, value))
+	if err != nil {
+		return fmt.Errorf("a %s record of %s: %w", kind, name, err)
+	}
+	key := strings.ToLower(rr.Header().Name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, have := range s.records[key] {
+		if dns.IsDuplicate(have, rr) {
+			return nil
+		}
+	}
+	s.records[key] = append(s.records[key], rr)
+	return nil
+}
+
+// Close ends the server.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var errs []error
+	for _, d := range s.servers {
+		errs = append(errs, d.ShutdownContext(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
+	m := new(dns.Msg).SetReply(q)
+	m.RecursionAvailable = true
+	if opt := q.IsEdns0(); opt != nil {
+		m.SetEdns0(4096, opt.Do())
+	}
+	if len(q.Question) == 1 {
+		ask := q.Question[0]
+		s.mu.RLock()
+		have, known := s.records[strings.ToLower(ask.Name)]
+		for _, rr := range have {
+			if t := rr.Header().Rrtype; t == ask.Qtype || t == dns.TypeCNAME {
+				m.Answer = append(m.Answer, rr)
+			}
+		}
+		s.mu.RUnlock()
+		if !known {
+			m.Rcode = dns.RcodeNameError
+		}
+	}
+	_ = w.WriteMsg(m) // whoever asked asks again
+}
+
+// quoteText splits a text into strings of at most 255 bytes.
+func quoteText(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		n := min(len(s), 255)
+		part := strings.ReplaceAll(strings.ReplaceAll(s[:n], `\`, `\\`), `"`, `\"`)
+		fmt.Fprintf(&b, `"%s" `, part)
+		s = s[n:]
+	}
+	return b.String()
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "fmt"
+
+// row is a line of the table: what is done, and what Mailstead is to reach.
+type row struct{ id, work, reach string }
+
+// rows is the shape of the table, in the order in which it is printed.
+func rows() []row {
+	list := []row{{"setup", "**settings**", ""}}
+	api := map[int]string{1: "1,200/s", 16: "3,000/s", 64: "4,000/s"}
+	for _, accounts := range []int{1, 100} {
+		for _, conns := range apiConns {
+			reach := ""
+			if accounts == 100 {
+				reach = "≥ " + api[conns] + ", p99 < 40 ms"
+			}
+			list = append(list, row{fmt.Sprintf("api/%d/%d", accounts, conns),
+				fmt.Sprintf("API send accepted, 4 KiB text, %s, %s, no idempotency key, couriers running", plural(conns, "connection"), plural(accounts, "account")), reach})
+		}
+	}
+	submission := map[int]string{1: "1,500/s", 10: "3,000/s", 50: "4,000/s"}
+	for _, n := range sessions {
+		list = append(list, row{fmt.Sprintf("submission/%d", n),
+			fmt.Sprintf("submission accepted (587, TLS, AUTH once), 4 KiB, %s, couriers running", plural(n, "session")), "≥ " + submission[n] + ", p99 < 50 ms"})
+	}
+	mx := map[int]string{1: "1,000/s", 10: "2,500/s", 50: "4,000/s"}
+	for _, boxes := range []int{100, 1} {
+		for _, n := range sessions {
+			reach := "≥ " + mx[n]
+			if boxes == 1 {
+				reach = "≥ 2,000/s"
+			}
+			list = append(list, row{fmt.Sprintf("mx/%d/%d", boxes, n),
+				fmt.Sprintf("MX accepted (Mailstead: judged and filed), 4 KiB with DKIM signature, %s into %s", plural(n, "session"), plural(boxes, "mailbox")), reach})
+		}
+	}
+	for _, domains := range []int{1, 100} {
+		reach := "≥ 600/s"
+		if domains == 1 {
+			reach += ", ≤ 20 connections"
+		}
+		list = append(list, row{fmt.Sprintf("relay/%d", domains),
+			fmt.Sprintf("3,000 messages to a sink, end to end, %s (Mailstead: API, DKIM by RSA-2048 and Ed25519; Postfix: submission, no DKIM)", plural(domains, "domain")), reach})
+	}
+	list = append(list, imapRows()...)
+	return append(list,
+		row{"idle", "memory, idle after the first start", "≤ 40 MB"},
+		row{"conns", "memory of 1,000 idle IMAP connections (TLS, INBOX selected, IDLE)", "≤ 30 KiB each"},
+		row{"after", "memory after all of the work", "≤ 120 MB"},
+		row{"start", "start on the existing data until it greets", "≤ 150 ms"},
+		row{"binary", "size of the binary", "≤ 45 MB"},
+	)
+}
+
+func imapRows() []row {
+	const folder = "folder of 10,000 × 8 KiB: "
+	return []row{
+		{"imap/append1", "IMAP APPEND of 8 KiB, 1 connection", "≥ 2,000/s"},
+		{"imap/append4", "IMAP APPEND of 8 KiB, 4 connections into one folder", "≥ 5,000/s"},
+		{"imap/login", "LOGIN, p50", "≤ 0.5 ms"},
+		{"imap/select", folder + "SELECT, p50", "≤ 0.7 ms"},
+		{"imap/flags", folder + "FETCH 1:* FLAGS", "≤ 6 ms"},
+		{"imap/envelope", folder + "FETCH 1:* (UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE BODYSTRUCTURE)", "≤ 120 ms, first too"},
+		{"imap/bodies", folder + "FETCH 1:* BODY.PEEK[] (82 MB)", "≤ 220 ms"},
+		{"imap/body", folder + "FETCH of one body at random, p50", "≤ 0.10 ms"},
+		{"imap/subject", folder + "SEARCH SUBJECT (1 % match)", "≤ 5 ms"},
+		{"imap/text", folder + "SEARCH BODY (1 % match)", "≤ 20 ms once indexed"},
+		{"imap/unseen", folder + "SEARCH UNSEEN", "≤ 2.6 ms"},
+		{"imap/storeall", folder + "STORE 1:* +FLAGS, untagged answers included", "≤ 20 ms"},
+		{"imap/store", folder + "STORE of one, p50", "≤ 0.4 ms"},
+		{"imap/copy", "COPY 1,000", "≤ 15 ms"},
+		{"imap/move", "MOVE 1,000", "≤ 20 ms"},
+		{"imap/expunge", "EXPUNGE 1,000", "≤ 10 ms"},
+		{"imap/push", "IDLE: EXISTS after another session's APPEND was answered, p50", "≤ 0.5 ms"},
+		{"imap/big", "folder of 50,000: FETCH 1:* FLAGS; FETCH 1:* (UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE BODYSTRUCTURE); bodies", ""},
+	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if what == "mailbox" {
+		what += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

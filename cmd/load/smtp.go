@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/mailstead/mailstead/cmd/load/smtp"
+)
+
+// submissions measures what the submission door accepts, with TLS and AUTH
+// once per session, while the couriers carry it away.
+func (b *bench) submissions(ctx context.Context, s *system, _ int) error {
+	for _, n := range sessions {
+		out, err := s.submit(n, bound{b.options.count, b.options.limit}, s.outside)
+		if err != nil {
+			return err
+		}
+		waiting, err := s.backlog()
+		if err != nil {
+			return err
+		}
+		b.report.add(fmt.Sprintf("submission/%d", n), s.name, rate(out.rate()),
+			duration("p50", out.percentile(50)), duration("p99", out.percentile(99)), count("backlog", waiting))
+		if err := s.settle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submit sends 4 KiB messages over so many sessions, each as another mailbox.
+func (s *system) submit(n int, b bound, domains []string) (outcome, error) {
+	var workers []func() error
+	var next atomic.Int64
+	for i := range n {
+		me := s.boxes[i%mailboxes]
+		c, err := s.signIn(me)
+		if err != nil {
+			return outcome{}, err
+		}
+		defer func() { _ = c.Close() }()
+		message := plain(i, me.address, "someone@"+domains[0], 4<<10)
+		workers = append(workers, func() error {
+			k := int(next.Add(1))
+			err := c.Send(me.address, fmt.Sprintf("user%d@%s", k, domains[k%len(domains)]), message)
+			if err == nil {
+				s.sent.Add(1)
+			}
+			return err
+		})
+	}
+	return drive(b, workers)
+}
+
+func (s *system) signIn(me box) (*smtp.Client, error) {
+	c, err := smtp.Dial(s.submission)
+	if err != nil {
+		return nil, err
+	}
+	err = c.StartTLS(clientTLS())
+	if err == nil && !s.clear {
+		err = c.Auth(me.address, me.password)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// arrivals measures what the MX takes from a correspondent outside who signs
+// and whose SPF and DMARC pass.
+func (b *bench) arrivals(ctx context.Context, s *system, _ int) error {
+	for _, boxes := range []int{100, 1} {
+		for _, n := range sessions {
+			out, err := b.arrive(s, n, min(boxes, mailboxes))
+			if err != nil {
+				return err
+			}
+			figures := []figure{rate(out.rate()), duration("p50", out.percentile(50)), duration("p99", out.percentile(99))}
+			if s.queued != nil {
+				waiting, err := s.queued()
+				if err != nil {
+					return err
+				}
+				figures = append(figures, count("backlog", waiting))
+			}
+			b.report.add(fmt.Sprintf("mx/%d/%d", boxes, n), s.name, figures...)
+			if err := s.settle(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) arrive(s *system, n, boxes int) (outcome, error) {
+	var workers []func() error
+	var next atomic.Int64
+	for i := range n {
+		from := fmt.Sprintf("writer%d@bench-sink.net", i)
+		message, err := b.signer.sign(plain(i, from, s.boxes[0].address, 4<<10), "bench-sink.net")
+		if err != nil {
+			return outcome{}, err
+		}
+		c, err := smtp.Dial(s.mx)
+		if err != nil {
+			return outcome{}, err
+		}
+		defer func() { _ = c.Close() }()
+		workers = append(workers, func() error {
+			return c.Send(from, s.boxes[int(next.Add(1))%boxes].address, message)
+		})
+	}
+	return drive(bound{b.options.count, b.options.limit}, workers)
+}

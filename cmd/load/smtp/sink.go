@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Sink is an SMTP server that accepts every message and keeps none. It
+// announces PIPELINING, 8BITMIME and SIZE, and answers once per flight.
+type Sink struct {
+	Port int
+
+	messages    atomic.Int64
+	connections atomic.Int64
+	bytes       atomic.Int64
+	goal        atomic.Int64
+	reached     chan struct{}
+
+	listeners []net.Listener
+	mu        sync.Mutex
+	open      map[net.Conn]struct{}
+	closed    bool
+	serving   sync.WaitGroup
+}
+
+// Listen opens a sink on one free port of all the loopback addresses given.
+func Listen(addrs []string) (*Sink, error) {
+	s := &Sink{reached: make(chan struct{}, 1), open: map[net.Conn]struct{}{}}
+	for i, a := range addrs {
+		l, err := net.Listen("tcp", net.JoinHostPort(a, fmt.Sprint(s.Port)))
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		if i == 0 {
+			s.Port = l.Addr().(*net.TCPAddr).Port
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	for _, l := range s.listeners {
+		s.serving.Go(func() { s.accept(l) })
+	}
+	return s, nil
+}
+
+// Counts are what came so far.
+type Counts struct {
+	Messages, Connections, Bytes int64
+}
+
+// Counts returns the messages, connections and message bytes so far.
+func (s *Sink) Counts() Counts {
+	return Counts{s.messages.Load(), s.connections.Load(), s.bytes.Load()}
+}
+
+// Until waits until so many messages came since the sink was opened. One
+// caller at a time.
+func (s *Sink) Until(ctx context.Context, messages int64) error {
+	s.goal.Store(messages)
+	for s.messages.Load() < messages {
+		select {
+		case <-s.reached:
+		case <-ctx.Done():
+			return fmt.Errorf("the sink has %d of %d messages: %w", s.messages.Load(), messages, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// Close ends the sink and all its sessions.
+func (s *Sink) Close() error {
+	var errs []error
+	for _, l := range s.listeners {
+		errs = append(errs, l.Close())
+	}
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.open {
+		errs = append(errs, c.Close())
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Sink) accept(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			_ = conn.Close()
+			return
+		}
+		s.open[conn] = struct{}{}
+		s.mu.Unlock()
+		s.connections.Add(1)
+		s.serving.Go(func() {
+			s.session(conn)
+			s.mu.Lock()
+			if _, ok := s.open[conn]; ok && !s.closed {
+				_ = conn.Close()
+			}
+			delete(s.open, conn)
+			s.mu.Unlock()
+		})
+	}
+}
+
+// session serves one connection until it ends; replies to one flight of
+// commands leave together.
+func (s *Sink) session(conn net.Conn) {
+	r, w := bufio.NewReaderSize(conn, 32<<10), bufio.NewWriter(conn)
+	reply := func(text string) bool {
+		if _, err := w.WriteString(text); err != nil {
+			return false
+		}
+		return r.Buffered() > 0 || w.Flush() == nil
+	}
+	ok := reply("220 sink ESMTP\r\n")
+	for ok {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		switch verb := bytes.ToUpper(line[:min(4, len(line))]); string(verb) {
+		case "EHLO":
+			ok = reply("250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-ENHANCEDSTATUSCODES\r\n250 SIZE 104857600\r\n")
+		case "DATA":
+			if ok = reply("354 go on\r\n") && w.Flush() == nil && s.message(r); ok {
+				ok = reply("250 2.0.0 taken\r\n")
+			}
+		case "QUIT":
+			_ = reply("221 2.0.0 bye\r\n")
+			_ = w.Flush()
+			return
+		case "HELO", "MAIL", "RCPT", "RSET", "NOOP":
+			ok = reply("250 2.0.0 ok\r\n")
+		default:
+			ok = reply("500 5.5.2 not known\r\n")
+		}
+	}
+}
+
+// message reads up to the final dot and counts.
+func (s *Sink) message(r *bufio.Reader) bool {
+	var n int64
+	lineStart := true
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return false
+		}
+		if lineStart && string(line) == ".\r\n" {
+			break
+		}
+		lineStart = err == nil
+		n += int64(len(line))
+	}
+	s.bytes.Add(n)
+	if s.messages.Add(1) >= s.goal.Load() {
+		select {
+		case s.reached <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/mailstead/mailstead/cmd/load/smtp"
+)
+
+// system is a server under test: Mailstead on one engine, or a peer. What a
+// system does not have is empty, and its rows are left out.
+type system struct {
+	name string // the column
+
+	http       string // host:port of each door
+	mx         string
+	submission string
+	imap       string
+
+	senders []sender // one of each account, for the API
+	boxes   []box    // mailboxes; the last ones belong to the IMAP work
+	outside []string // domains whose mail goes to the sink
+	sink    *smtp.Sink
+	sent    atomic.Int64 // accepted for the sink, over all runs
+
+	process *process
+	restart func(ctx context.Context) (*process, error) // starts again on the same data
+	greets  string                                      // which door tells that it is up
+	queued  func() (int64, error)                       // what waits in a peer's queue
+	size    int64                                       // bytes of the binary; 0: many binaries
+	clear   bool                                        // submission without AUTH
+}
+
+// sender is an account that may send by API.
+type sender struct{ token, from string }
+
+// box is a mailbox's address and password.
+type box struct{ address, password string }
+
+// clientTLS trusts whatever certificate the server under test shows.
+func clientTLS() *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, ServerName: serviceHost} //nolint:gosec // our own server, on loopback
+}
+
+// backlog is what was accepted but has not left yet.
+func (s *system) backlog() (int64, error) {
+	if s.queued != nil {
+		return s.queued()
+	}
+	return max(0, s.sent.Load()-s.sink.Counts().Messages), nil
+}
+
+// settle waits until nothing waits any more, so that the next run begins
+// with idle couriers.
+func (s *system) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	if s.sink != nil {
+		if err := s.sink.Until(ctx, s.sent.Load()); err != nil {
+			return err
+		}
+	}
+	for {
+		n, err := s.backlog()
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d messages still wait in the queue", n)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// unit says how a figure is written.
+type unit int
+
+const (
+	perSecond unit = iota
+	milliseconds
+	number
+	kibibytes
+	megabytes
+)
+
+// figure is one number of a cell, such as "p99".
+type figure struct {
+	label string
+	value float64
+	unit  unit
+}
+
+func rate(v float64) figure                 { return figure{"", v, perSecond} }
+func rateOf(label string, v float64) figure { return figure{label, v, perSecond} }
+func duration(label string, d time.Duration) figure {
+	return figure{label, d.Seconds() * 1e3, milliseconds}
+}
+func count(label string, n int64) figure { return figure{label, float64(n), number} }
+
+func (f figure) String() string {
+	text := ""
+	switch f.unit {
+	case perSecond:
+		text = thousands(f.value) + "/s"
+	case milliseconds:
+		text = significant(f.value) + " ms"
+	case kibibytes:
+		text = significant(f.value) + " KiB"
+	case megabytes:
+		text = significant(f.value) + " MB"
+	default:
+		text = thousands(f.value)
+	}
+	return strings.TrimSpace(f.label + " " + text)
+}
+
+// significant writes about three digits.
+func significant(v float64) string {
+	switch {
+	case v >= 1000:
+		return thousands(v)
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func thousands(v float64) string {
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// report collects the figures of all runs; a cell shows their medians.
+type report struct {
+	systems []string
+	cells   map[[2]string]*cell // by row and system
+}
+
+type cell struct {
+	order   []figure
+	samples map[string][]float64
+	note    string
+}
+
+func newReport() *report { return &report{cells: map[[2]string]*cell{}} }
+
+func (r *report) at(row, system string) *cell {
+	if !slices.Contains(r.systems, system) {
+		r.systems = append(r.systems, system)
+	}
+	key := [2]string{row, system}
+	if r.cells[key] == nil {
+		r.cells[key] = &cell{samples: map[string][]float64{}}
+	}
+	return r.cells[key]
+}
+
+// add notes the figures of one run.
+func (r *report) add(row, system string, figures ...figure) {
+	c := r.at(row, system)
+	for _, f := range figures {
+		if _, known := c.samples[f.label]; !known {
+			c.order = append(c.order, f)
+		}
+		c.samples[f.label] = append(c.samples[f.label], f.value)
+	}
+}
+
+// note says in words why a cell has no figures.
+func (r *report) note(row, system, text string) { r.at(row, system).note = text }
+
+func (c *cell) String() string {
+	if c == nil {
+		return "–"
+	}
+	var parts []string
+	for _, f := range c.order {
+		f.value = median(c.samples[f.label])
+		parts = append(parts, f.String())
+	}
+	if c.note != "" {
+		parts = append(parts, c.note)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// print writes the rows that any system has something in, as Markdown.
+func (r *report) print(w io.Writer, rows []row) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| work | %s | to reach |\n|---|%s---|\n", strings.Join(r.systems, " | "), strings.Repeat("---|", len(r.systems)))
+	for _, row := range rows {
+		line, any := "| "+row.work, false
+		for _, s := range r.systems {
+			c := r.cells[[2]string{row.id, s}]
+			any = any || c != nil
+			line += " | " + c.String()
+		}
+		if any {
+			b.WriteString(line + " | " + row.reach + " |\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
