@@ -16,12 +16,12 @@ import (
 )
 
 type serveCommand struct {
-	Config kong.ConfigFlag `help:"TOML file with any of these settings." placeholder:"FILE"`
-	server.Config
+	File     kong.ConfigFlag `name:"config" help:"TOML file with any of these settings." placeholder:"FILE"`
+	Settings server.Config   `embed:""`
 }
 
 func (c *serveCommand) Run() error {
-	s, err := start(&c.Config)
+	s, err := start(&c.Settings)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
@@ -26,8 +27,12 @@ import (
 // Server is a running service with what tests need to talk to it.
 type Server struct {
 	*server.Server
-	t testing.TB
+	t    testing.TB
+	stop func() error
 }
+
+// Stop stops the service before the test's end.
+func (s *Server) Stop() error { return s.stop() }
 
 // Each runs f against a fresh service on each engine.
 func Each(t *testing.T, f func(t *testing.T, s *Server)) {
@@ -57,16 +62,23 @@ func Start(t testing.TB, options ...Option) *Server {
 	for _, o := range options {
 		o(&c)
 	}
-	s, err := server.Start(t.Context(), c, slog.New(slog.NewTextHandler(writer{t}, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	s, err := server.Start(t.Context(), c, Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	stop := sync.OnceValue(s.Shutdown)
 	t.Cleanup(func() {
-		if err := s.Shutdown(); err != nil {
+		http.DefaultClient.CloseIdleConnections()
+		if err := stop(); err != nil {
 			t.Errorf("shutting down: %v", err)
 		}
 	})
-	return &Server{s, t}
+	return &Server{s, t, stop}
+}
+
+// Log returns a log whose warnings show with the test.
+func Log(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(writer{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // writer logs to the test.
