@@ -34,6 +34,7 @@ type sink struct {
 	// answer, if set, gives the reply to a line, or to "greeting" and "final";
 	// "" is the usual one, and drop closes the connection.
 	answer func(session int, line string) string
+	forget bool // don't keep what is taken
 
 	mu       sync.Mutex
 	sessions int
@@ -195,7 +196,7 @@ func (t *talk) message() {
 		b.WriteString(strings.TrimPrefix(line, "."))
 	}
 	t.cur.data = b.String()
-	if t.say("final", "250 2.0.0 taken") {
+	if t.say("final", "250 2.0.0 taken") && !t.s.forget {
 		t.s.mu.Lock()
 		t.s.got = append(t.s.got, t.cur)
 		t.s.mu.Unlock()
