@@ -4,10 +4,12 @@ package folder
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // Upload is a message that a client puts into a folder.
@@ -22,6 +24,46 @@ type Upload struct {
 // Append puts messages into a folder in one commit, all of them or none, and
 // returns their UIDs in order. No such folder is a fault.NotFound, no room a
 // fault.OverQuota, bad keywords a fault.Invalid.
-func (s *Store) Append(ctx context.Context, mailbox db.ID, name string, messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
-	return 0, nil, errNotBuilt
+func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
+	to, err := s.byName(ctx, box, name)
+	if err != nil || len(messages) == 0 {
+		return to.UIDValidity, nil, err
+	}
+	filings := make([]*filing, len(messages))
+	var sum totals
+	for i, u := range messages {
+		f, err := s.newFiling(box, u)
+		if err != nil {
+			return 0, nil, err
+		}
+		filings[i] = f
+		sum.messages++
+		sum.unseen += f.unseen()
+		sum.bytes += f.size()
+	}
+	var first Filed
+	err = s.DB.Write(ctx, box, &db.Job{
+		Guard: func(b *db.Batch) {
+			b.Queue(addMessages.With(to.ID, box, to.Name, sum.messages, sum.unseen, sum.bytes)).
+				One(&first.UID, &first.ModSeq, &first.UIDValidity).Else(errStale)
+			b.Queue(mailbox.Claim(box, sum.bytes, sum.messages)).Else(mailbox.Full())
+		},
+		Apply: func(b *db.Batch) {
+			for i, f := range filings {
+				f.Folder, f.UID, f.ModSeq = to.ID, first.UID+uint32(i), first.ModSeq
+				f.insert(b)
+			}
+		},
+		AfterCommit: func() { s.wakeFolder(to.ID) },
+	})
+	if errors.Is(err, errStale) {
+		err = noFolder() // it was deleted or renamed just now
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, f := range filings {
+		uids = append(uids, f.UID)
+	}
+	return first.UIDValidity, uids, nil
 }

@@ -3,12 +3,32 @@
 package folder
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+var (
+	// fileInto takes a UID in the folder for a special use, else in INBOX.
+	fileInto = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1,
+			messages = messages + 1, unseen = unseen + $3, bytes = bytes + $4
+		WHERE id = COALESCE((SELECT id FROM folder WHERE mailbox = $1 AND special = $2 AND special <> ''),
+			(SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'))
+		RETURNING id, uidvalidity, uid_next - 1, modseq`)
+	insertMessage = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`)
+	insertRow = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
+	// decline is for what goes wrong while statements are queued.
+	decline = db.SQL(`SELECT 1`)
 )
 
 // Incoming is a message to be filed.
@@ -52,5 +72,127 @@ func (s *Store) Deliver(ctx context.Context, in Incoming) (Filed, error) {
 // DeliverAll files messages for several recipients in one commit: all of them
 // or none. The answers are in the order of ins.
 func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error) {
-	return nil, errNotBuilt
+	if len(ins) == 0 {
+		return nil, nil
+	}
+	filings := make([]*filing, len(ins))
+	seen := map[db.ID]bool{}
+	events := false
+	for i := range ins {
+		in := &ins[i]
+		f, err := s.newFiling(in.Mailbox, Upload{in.Blob, in.Description, in.Flags, in.Keywords, in.Date})
+		if err != nil {
+			return nil, err
+		}
+		// Each message has a blob row of its own, which goes with it.
+		if seen[in.Blob.ID] {
+			f.blob = s.Blobs.Prepend(in.Blob, nil)
+		}
+		seen[in.Blob.ID] = true
+		f.in, filings[i] = in, f
+		events = events || in.Event != nil
+	}
+	// Rows that others want too are taken in the order of their keys.
+	ordered := slices.Clone(filings)
+	slices.SortStableFunc(ordered, func(a, b *filing) int { return cmp.Compare(a.mailbox, b.mailbox) })
+	err := s.DB.Write(ctx, ordered[0].mailbox, &db.Job{
+		Guard: func(b *db.Batch) {
+			for _, f := range ordered {
+				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size())).
+					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(noFolder())
+			}
+		},
+		Apply: func(b *db.Batch) {
+			for _, f := range ordered {
+				b.Queue(mailbox.Deposit(f.mailbox, f.size(), 1))
+			}
+			for _, f := range filings {
+				f.insert(b)
+				s.also(b, f)
+			}
+		},
+		AfterCommit: func() {
+			for _, f := range filings {
+				s.wakeFolder(f.Folder)
+			}
+			if events {
+				s.Events.Wake()
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]Filed, len(filings))
+	for i, f := range filings {
+		answers[i] = f.Filed
+	}
+	return answers, nil
+}
+
+// also queues what the caller wants in the same commit.
+func (s *Store) also(b *db.Batch, f *filing) {
+	for _, also := range f.in.Also {
+		b.Queue(also)
+	}
+	if f.in.Event == nil {
+		return
+	}
+	recorded, err := s.Events.Prepare(f.in.Event(f.Filed))
+	if err != nil {
+		b.Queue(decline.With()).Each(func(db.Row) error { return err })
+		return
+	}
+	b.Queue(recorded)
+}
+
+// filing is a new message on its way into a folder.
+type filing struct {
+	Filed
+	Upload
+	blob     *blob.Blob
+	mailbox  db.ID
+	in       *Incoming // nil for Append
+	outbound db.ID
+	keywords string
+	date     int64
+	now      int64
+}
+
+func (s *Store) newFiling(mailbox db.ID, u Upload) (*filing, error) {
+	if u.Blob.Size > math.MaxUint32 {
+		return nil, fmt.Errorf("a message of %d bytes is beyond what IMAP can tell", u.Blob.Size)
+	}
+	keywords, err := keywordsText(u.Keywords)
+	if err != nil {
+		return nil, err
+	}
+	f := &filing{Upload: u, blob: u.Blob, mailbox: mailbox, keywords: keywords, now: db.Micros(s.Now())}
+	if f.date = db.Micros(u.Date); f.date == 0 {
+		f.date = f.now
+	}
+	f.Message = s.DB.NewID()
+	return f, nil
+}
+
+func (f *filing) size() int64 { return f.blob.Size }
+
+func (f *filing) unseen() int64 { return int64(f.Flags&Seen ^ Seen) }
+
+// insert queues the rows of a message that has its UID.
+func (f *filing) insert(b *db.Batch) {
+	outbound := db.ID(0)
+	if f.in != nil {
+		outbound = f.in.Outbound
+	}
+	b.Queue(f.blob.Insert())
+	b.Queue(insertMessage.With(f.Message, f.mailbox, f.blob.ID, f.size(), outbound, f.MessageID, notNil(f.Envelope), notNil(f.Structure)))
+	b.Queue(insertRow.With(f.Folder, f.UID, f.Message, int64(f.Flags&AllFlags), f.keywords, int64(f.ModSeq), f.size(), f.date, f.now))
+}
+
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
 }

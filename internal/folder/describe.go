@@ -4,13 +4,12 @@ package folder
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/message"
 )
-
-var errNotBuilt = errors.New("not built yet")
 
 // Description is what is stored of a message beside its bytes, so that lists
 // and searches need not read these.
@@ -22,10 +21,35 @@ type Description struct {
 
 // Describe scans a message. Its bytes must be final, head and all.
 func Describe(ctx context.Context, b *blob.Blob) (Description, error) {
-	return Description{}, errNotBuilt
+	r, err := b.Open(ctx)
+	if err != nil {
+		return Description{}, err
+	}
+	defer r.Close() //nolint:errcheck // nothing was written
+	ix, header, err := message.ScanReader(r.All())
+	if err != nil {
+		return Description{}, fmt.Errorf("scanning a message: %w", err)
+	}
+	return Described(header, ix)
 }
+
+// maxMessageID bounds what is kept of a Message-ID, in bytes: none that is
+// longer fits on a line (RFC 5322 §2.1.1).
+const maxMessageID = 998
 
 // Described makes the description of a message that was scanned already.
 func Described(h message.Header, ix *message.Index) (Description, error) {
-	return Description{}, errNotBuilt
+	structure, err := ix.MarshalBinary()
+	if err != nil {
+		return Description{}, fmt.Errorf("storing a message's structure: %w", err)
+	}
+	id := h.MessageID()
+	if len(id) > maxMessageID {
+		id = ""
+	}
+	return Description{
+		MessageID: strings.ReplaceAll(strings.ToValidUTF8(id, "\uFFFD"), "\x00", ""),
+		Envelope:  message.AppendEnvelope(nil, h),
+		Structure: structure,
+	}, nil
 }

@@ -4,6 +4,8 @@ package folder
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -23,7 +25,7 @@ const (
 	InText                  // Text: in header or body
 	DateBefore              // Time: the internal date is earlier
 	DateSince               // Time: it is that or later
-	SentBefore              // Time: the day in the Date header is earlier
+	SentBefore              // Time: the day in the Date header, in its own zone, is earlier
 	SentSince               // Time: the day is that or later
 	SavedBefore             // Time
 	SavedSince              // Time
@@ -33,7 +35,8 @@ const (
 )
 
 // Criterion is a node of a search program. Texts match whatever their case,
-// anywhere in the decoded text (RFC 3501 §6.4.4).
+// anywhere in the decoded text (RFC 3501 §6.4.4); the empty text is in every
+// text, so a header that is there has it.
 type Criterion struct {
 	Test   Test
 	Not    bool
@@ -46,9 +49,190 @@ type Criterion struct {
 	Num    uint64
 }
 
+// truth is what is known about a criterion as long as not all is read.
+type truth uint8
+
+const (
+	no truth = iota
+	maybe
+	yes
+)
+
+func is(b bool) truth {
+	if b {
+		return yes
+	}
+	return no
+}
+
+// criterion is a Criterion made ready.
+type criterion struct {
+	*Criterion
+	of     []criterion
+	words  map[uint32]bool // the sets of keywords with the one looked for
+	needle needle
+	place  int // of Header in an ENVELOPE; -1 if it isn't there in full
+}
+
+// candidate is a message with what was read of it so far.
+type candidate struct {
+	entry
+	recent bool
+	row    *Row   // nil as long as only the view was looked at
+	bytes  *texts // nil as long as the bytes were not
+}
+
 // Search returns the UIDs of the session's messages for which c holds, rising.
 // It reads no more than it needs: rows only if the view does not decide, bytes
 // only if the rows do not. It ends early with ctx.
 func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
-	return nil, errNotBuilt
+	ready := v.prepare(&c)
+	var hits, open []uint32
+	for _, e := range v.snap.all() {
+		switch ready.judge(&candidate{entry: e, recent: v.isRecent(e.uid)}) {
+		case yes:
+			hits = append(hits, e.uid)
+		case maybe:
+			open = append(open, e.uid)
+		}
+	}
+	if len(open) == 0 {
+		return hits, nil
+	}
+	buf := make([]byte, textBuffer)
+	err := v.Fetch(ctx, open, ready.wants(), func(r *Row) error {
+		e, _ := v.snap.find(r.UID)
+		m := candidate{entry: e, recent: r.Flags&Recent != 0, row: r}
+		found := ready.judge(&m)
+		if found == maybe {
+			var err error
+			if found, err = v.judgeBytes(ctx, &ready, &m, buf); err != nil {
+				return err
+			}
+		}
+		if found == yes {
+			hits = append(hits, r.UID)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(hits)
+	return hits, nil
+}
+
+func (v *View) prepare(c *Criterion) criterion {
+	ready := criterion{Criterion: c, place: -1}
+	for i := range c.Of {
+		ready.of = append(ready.of, v.prepare(&c.Of[i]))
+	}
+	switch c.Test {
+	case HasKeyword:
+		ready.words = v.shared.words.having(c.Text)
+	case HasHeader, InBody, InText:
+		ready.needle = newNeedle(c.Text)
+		if c.Test == HasHeader && c.Text != "" {
+			ready.place = envelopePlace(strings.ToLower(c.Header))
+		}
+	}
+	return ready
+}
+
+// wants returns what must be read of the messages that the view leaves open.
+func (c *criterion) wants() (want Want) {
+	switch c.Test {
+	case DateBefore, DateSince, SavedBefore, SavedSince:
+		want = WantDates
+	case SentBefore, SentSince:
+		want = WantEnvelope
+	case HasHeader:
+		if want = WantEnvelope; c.place < 0 {
+			want = WantBlob | WantStructure
+		}
+	case InBody, InText:
+		want = WantBlob | WantStructure
+	}
+	for i := range c.of {
+		want |= c.of[i].wants()
+	}
+	return want
+}
+
+// judge says whether the criterion holds, as far as what was read tells.
+func (c *criterion) judge(m *candidate) truth {
+	t := c.test(m)
+	if c.Not && t != maybe {
+		return yes - t
+	}
+	return t
+}
+
+func (c *criterion) test(m *candidate) truth {
+	switch c.Test {
+	case All:
+		return yes
+	case And:
+		all := yes
+		for i := range c.of {
+			if all = min(all, c.of[i].judge(m)); all == no {
+				break
+			}
+		}
+		return all
+	case Or:
+		any := no
+		for i := range c.of {
+			if any = max(any, c.of[i].judge(m)); any == yes {
+				break
+			}
+		}
+		return any
+	case InUIDs:
+		_, found := slices.BinarySearch(c.UIDs, m.uid)
+		return is(found)
+	case HasFlags:
+		flags := m.flags
+		if m.recent {
+			flags |= Recent
+		}
+		return is(flags&c.Flags == c.Flags)
+	case HasKeyword:
+		return is(c.words[m.words])
+	case Larger:
+		return is(uint64(m.size) > c.Num)
+	case Smaller:
+		return is(uint64(m.size) < c.Num)
+	case ModSeqFrom:
+		return is(m.modseq >= c.Num)
+	}
+	if m.row == nil {
+		return maybe
+	}
+	return c.testRow(m)
+}
+
+// testRow judges what takes the message's row, or its bytes.
+func (c *criterion) testRow(m *candidate) truth {
+	switch c.Test {
+	case DateBefore:
+		return is(m.row.Date.Before(c.Time))
+	case DateSince:
+		return is(!m.row.Date.Before(c.Time))
+	case SavedBefore:
+		return is(m.row.SavedAt.Before(c.Time))
+	case SavedSince:
+		return is(!m.row.SavedAt.Before(c.Time))
+	case SentBefore, SentSince:
+		day, ok := sentDay(m.row.Envelope)
+		return is(ok && day.Before(c.Time) == (c.Test == SentBefore))
+	case HasHeader:
+		if c.place >= 0 {
+			return is(c.needle.in(envelopeText(m.row.Envelope, c.place)))
+		}
+	}
+	if m.bytes == nil {
+		return maybe
+	}
+	return is(m.bytes.has(c))
 }

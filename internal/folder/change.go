@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// A command that changes messages reckons on the node's view what is to be
+// done, and has the database do it only if no other change came after the
+// ones that the view knows: one conditional update of the folder's row. Else it
+// catches up and begins anew. So it knows beforehand which messages it will
+// find, and needs to read none; arrivals don't disturb it. All that changes the
+// messages of a folder goes this way, so the row's lock orders it.
+
+var (
+	takeFolder = db.SQL(`UPDATE folder SET modseq = modseq + 1, changed = modseq + 1,
+			messages = messages - $3, unseen = unseen - $4, bytes = bytes - $5
+		WHERE id = $1 AND changed = $2 RETURNING modseq`)
+	insertChange = db.SQL(`INSERT INTO folder_change (folder, modseq, vanished, uids) VALUES ($1, $2, $3, $4)`)
+	pruneChanges = db.SQL(`DELETE FROM folder_change WHERE folder = $1 AND modseq <= $2`)
+	raiseFloor   = db.SQL(`UPDATE folder SET log_floor = $2 WHERE id = $1 AND log_floor < $2`)
+)
+
+// errStale declines a job that was reckoned on an old view.
+var errStale = errors.New("the folder has changed meanwhile")
+
+// maxTries bounds how often a command begins anew because other nodes change
+// the same folder.
+const maxTries = 200
+
+// totals are what messages add up to.
+type totals struct{ messages, unseen, bytes int64 }
+
+func (t *totals) add(e entry) {
+	t.messages++
+	t.bytes += int64(e.size)
+	if e.flags&Seen == 0 {
+		t.unseen++
+	}
+}
+
+// repeatedly calls try, which ends in errStale when it was reckoned on an old
+// view, until it succeeds.
+func (sh *shared) repeatedly(ctx context.Context, try func() error) error {
+	sh.write.Lock()
+	defer sh.write.Unlock()
+	for range maxTries {
+		err := try()
+		if !errors.Is(err, errStale) {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := sh.refresh(ctx, true); err != nil {
+			return err
+		}
+	}
+	return fault.New(fault.Unavailable, "folder_busy", "The folder is being changed by others all the time. Try again.")
+}
+
+// logChange queues the entry of the log, and now and then its pruning.
+func (sh *shared) logChange(b *db.Batch, modseq uint64, vanished bool, uids string) {
+	b.Queue(insertChange.With(sh.id, int64(modseq), vanished, uids))
+	if modseq%logPrune == 0 && modseq > logKeep {
+		b.Queue(pruneChanges.With(sh.id, int64(modseq-logKeep)))
+		b.Queue(raiseFloor.With(sh.id, int64(modseq-logKeep)))
+	}
+}

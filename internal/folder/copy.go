@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+var (
+	// holdFolder keeps others from changing the messages that are copied.
+	holdFolder = db.SQL(`SELECT changed FROM folder WHERE id = $1 AND changed = $2 {for_update}`)
+	// addMessages takes UIDs for messages that come in.
+	addMessages = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + 1,
+			messages = messages + $4, unseen = unseen + $5, bytes = bytes + $6
+		WHERE id = $1 AND mailbox = $2 AND name = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
+	// moveWithin is both at once, for a move to the folder itself.
+	moveWithin = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + 1, changed = modseq + 1
+		WHERE id = $1 AND name = $2 AND changed = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
+	copyRows = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+		SELECT CAST($4 AS BIGINT), CAST($5 AS BIGINT) - 1 + ROW_NUMBER() OVER (ORDER BY uid), message, flags, keywords,
+			CAST($6 AS BIGINT), size, internal_date, CAST($7 AS BIGINT)
+		FROM folder_message WHERE folder = $3 AND uid BETWEEN $1 AND $2`)
+	copyRowsList = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+		SELECT CAST($18 AS BIGINT), CAST($19 AS BIGINT) - 1 + ROW_NUMBER() OVER (ORDER BY uid), message, flags, keywords,
+			CAST($20 AS BIGINT), size, internal_date, CAST($21 AS BIGINT)
+		FROM folder_message WHERE folder = $17
+			AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+)
+
+// Copied tells the UIDs of copied messages: Dst[i] is the copy of Src[i].
+type Copied struct {
+	UIDValidity uint32 // of the destination
+	Src, Dst    []uint32
+}
+
+// transfer is a copy or a move on its way.
+type transfer struct {
+	*chosen
+	from, to  Folder
+	since     uint64
+	move      bool
+	first     uint32 // the UID of the first copy
+	dstSeq    uint64 // mod-sequences of the change in the two folders
+	srcSeq    uint64
+	validity  uint32
+	micros    int64
+	unchanged *shared // the source
+}
+
+// Copy copies messages to another folder of the mailbox, all in one commit. No
+// such folder is a fault.NotFound, no room a fault.OverQuota. Messages that
+// were expunged meanwhile are left out.
+func (v *View) Copy(ctx context.Context, uids []uint32, to string) (Copied, error) {
+	return v.transfer(ctx, uids, to, false)
+}
+
+// Move moves messages to another folder in one commit (RFC 6851); Sync tells
+// that they are gone from here.
+func (v *View) Move(ctx context.Context, uids []uint32, to string) (Copied, error) {
+	return v.transfer(ctx, uids, to, true)
+}
+
+func (v *View) transfer(ctx context.Context, uids []uint32, to string, move bool) (Copied, error) {
+	sh := v.shared
+	var t transfer
+	err := sh.repeatedly(ctx, func() error {
+		dst, err := v.store.byName(ctx, v.row.Mailbox, to)
+		if err != nil {
+			return err
+		}
+		snap, since := sh.state()
+		t = transfer{
+			chosen: &chosen{}, from: v.row, to: dst, since: since, move: move, micros: db.Micros(v.store.Now()), unchanged: sh,
+		}
+		for index, e := range snap.pick(uids) {
+			t.add(index, e)
+		}
+		if len(t.uids) == 0 {
+			t.validity = dst.UIDValidity
+			return nil
+		}
+		err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
+			Guard: t.guard,
+			Apply: t.apply,
+			AfterCommit: func() {
+				v.store.wakeFolder(dst.ID)
+				if move && dst.ID != sh.id {
+					v.store.wakeFolder(sh.id)
+				}
+			},
+		})
+		if err == nil && move {
+			sh.publish(since, t.srcSeq, nil, t.uids)
+		}
+		return err
+	})
+	if err != nil {
+		return Copied{}, err
+	}
+	c := Copied{UIDValidity: t.validity, Src: t.uids, Dst: make([]uint32, len(t.uids))}
+	for i := range c.Dst {
+		c.Dst[i] = t.first + uint32(i)
+	}
+	return c, nil
+}
+
+// guard takes the rows of both folders, in the order of their ids so that two
+// transfers in opposite directions don't wait for each other.
+func (t *transfer) guard(b *db.Batch) {
+	if t.move && t.from.ID == t.to.ID {
+		b.Queue(moveWithin.With(t.to.ID, t.to.Name, int64(t.since), t.messages)).One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
+		return
+	}
+	source := func() {
+		if t.move {
+			b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes)).One(&t.srcSeq).Else(errStale)
+		} else {
+			b.Queue(holdFolder.With(t.from.ID, int64(t.since))).One(new(int64)).Else(errStale)
+		}
+	}
+	if t.from.ID <= t.to.ID {
+		source()
+	}
+	b.Queue(addMessages.With(t.to.ID, t.to.Mailbox, t.to.Name, t.messages, t.unseen, t.bytes)).
+		One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
+	if t.from.ID > t.to.ID {
+		source()
+	}
+	if !t.move {
+		b.Queue(mailbox.Claim(t.from.Mailbox, t.bytes, t.messages)).Else(mailbox.Full())
+	}
+}
+
+func (t *transfer) apply(b *db.Batch) {
+	if t.from.ID == t.to.ID {
+		t.srcSeq = t.dstSeq
+	}
+	next := int64(t.first)
+	for p := range pieces(t.spans.list) {
+		b.Queue(p.with(copyRows, copyRowsList, t.from.ID, t.to.ID, next, int64(t.dstSeq), t.micros))
+		next += int64(p.n)
+	}
+	if !t.move {
+		return
+	}
+	for p := range pieces(t.spans.list) {
+		b.Queue(p.with(takeOut, takeOutList, t.from.ID))
+	}
+	t.unchanged.logChange(b, t.srcSeq, true, t.spans.text())
+}

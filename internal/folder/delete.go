@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+var (
+	deleteFolder  = db.SQL(`DELETE FROM folder WHERE id = $1 RETURNING uidvalidity, messages, bytes`)
+	insertDropped = db.SQL(`INSERT INTO dropped (folder, mailbox, uidvalidity) VALUES ($1, $2, $3)`)
+)
+
+// Delete deletes a folder and its messages, but not the folders below it: while
+// there are any, its name stays as one that can't be selected (RFC 3501
+// §6.3.4). Such a name, and INBOX, can't be deleted: fault.Invalid. No such
+// folder is a fault.NotFound. Deleting leaves the subscription.
+func (s *Store) Delete(ctx context.Context, box db.ID, name string) error {
+	name, err := cleanName(name)
+	if err != nil {
+		return noFolder()
+	}
+	if name == Inbox {
+		return fault.New(fault.Invalid, "inbox_stays", "INBOX can't be deleted.")
+	}
+	return s.changeTree(ctx, box, func(t *tree) error {
+		f := t.find(name)
+		if f == nil && t.hasBelow(name) {
+			return fault.New(fault.Invalid, "has_children", "There are folders below this one.")
+		}
+		if f == nil {
+			return noFolder()
+		}
+		return t.drop(ctx, f.ID)
+	})
+}
+
+func (t *tree) hasBelow(name string) bool {
+	return slices.ContainsFunc(t.folders, func(f Folder) bool { return strings.HasPrefix(f.Name, name+string(Separator)) })
+}
+
+// drop makes a folder disappear at once; its messages are taken out later,
+// piece by piece (see collect.go).
+func (t *tree) drop(ctx context.Context, id db.ID) error {
+	var validity, messages, bytes int64
+	if err := t.tx.One(ctx, deleteFolder.With(id), &validity, &messages, &bytes); err != nil {
+		return err
+	}
+	for _, statement := range []db.Statement{
+		insertDropped.With(id, t.mailbox, validity),
+		mailbox.Deposit(t.mailbox, -bytes, -messages),
+	} {
+		if _, err := t.tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	t.tx.AfterCommit(func() { t.store.wakeFolder(id) })
+	return nil
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+var (
+	// A message may be in the folder twice.
+	noteExpunged = db.SQL(`INSERT INTO expunged (message, at) SELECT DISTINCT message, CAST($4 AS BIGINT) FROM folder_message
+		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ON CONFLICT (message) DO UPDATE SET at = excluded.at`)
+	noteExpungedList = db.SQL(`INSERT INTO expunged (message, at) SELECT DISTINCT message, CAST($18 AS BIGINT) FROM folder_message
+		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		ON CONFLICT (message) DO UPDATE SET at = excluded.at`)
+	takeOut     = db.SQL(`DELETE FROM folder_message WHERE folder = $3 AND uid BETWEEN $1 AND $2`)
+	takeOutList = db.SQL(`DELETE FROM folder_message
+		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+)
+
+// chosen are messages that a command takes out or copies.
+type chosen struct {
+	totals
+	uids  []uint32
+	spans spans
+}
+
+func (c *chosen) add(index int, e entry) {
+	c.totals.add(e)
+	c.uids = append(c.uids, e.uid)
+	c.spans.add(index, e.uid)
+}
+
+// deleted chooses the messages with the Deleted flag.
+func deleted(snap *snapshot, only []uint32) (c chosen) {
+	for _, slot := range snap.slots {
+		for i, flags := range slot.flags {
+			if flags&Deleted == 0 {
+				continue
+			}
+			e := slot.entry(i)
+			if only != nil {
+				if _, wanted := slices.BinarySearch(only, e.uid); !wanted {
+					continue
+				}
+			}
+			c.add(slot.start+i, e)
+		}
+	}
+	return c
+}
+
+// Expunge removes the messages with the Deleted flag, if only is not nil only
+// those among these UIDs, which rise, and returns the UIDs of what it removed;
+// Sync tells that they are gone.
+func (v *View) Expunge(ctx context.Context, only []uint32) ([]uint32, error) {
+	sh := v.shared
+	var out chosen
+	// Other nodes may have set flags that this one has not seen.
+	if err := sh.refresh(ctx, false); err != nil {
+		return nil, err
+	}
+	err := sh.repeatedly(ctx, func() error {
+		snap, since := sh.state()
+		out = deleted(snap, only)
+		if len(out.uids) == 0 {
+			return nil
+		}
+		modseq, err := v.commitExpunge(ctx, &out, since)
+		if err == nil {
+			sh.publish(since, modseq, nil, out.uids)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.uids, nil
+}
+
+func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (modseq uint64, err error) {
+	sh := v.shared
+	now := db.Micros(v.store.Now())
+	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
+		Guard: func(b *db.Batch) {
+			b.Queue(takeFolder.With(sh.id, int64(since), out.messages, out.unseen, out.bytes)).One(&modseq).Else(errStale)
+		},
+		Apply: func(b *db.Batch) {
+			b.Queue(mailbox.Deposit(v.row.Mailbox, -out.bytes, -out.messages))
+			for p := range pieces(out.spans.list) {
+				b.Queue(p.with(noteExpunged, noteExpungedList, sh.id, now))
+				b.Queue(p.with(takeOut, takeOutList, sh.id))
+			}
+			sh.logChange(b, modseq, true, out.spans.text())
+		},
+		AfterCommit: func() { v.store.wakeFolder(sh.id) },
+	})
+	return modseq, err
+}

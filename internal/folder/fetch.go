@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Want says what Fetch has to read; UID, sequence number, flags, keywords,
+// mod-sequence and size come always and cost no SQL.
+type Want uint8
+
+// What rows may hold beside.
+const (
+	WantDates     Want = 1 << iota // Date and SavedAt
+	WantEnvelope                   // Envelope
+	WantStructure                  // Structure
+	WantBlob                       // Blob
+)
+
+// Row is a message as Fetch gives it.
+type Row struct {
+	FlagChange           // Seq, UID, Flags, Keywords, ModSeq as the session knows them
+	Size       uint32    // bytes
+	Message    db.ID     // with any Want
+	Date       time.Time // internal date
+	SavedAt    time.Time // when it came into this folder (RFC 8514)
+	Envelope   []byte
+	Structure  []byte
+	Blob       db.ID // for blob.Store.Load
+}
+
+// What is read of rows alone, and with the message's envelope, structure or
+// both.
+var (
+	readRows = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
+		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
+	readRowsList = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
+		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY uid`)
+	readBlobs = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
+	readBlobsList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
+	readEnvelopes = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
+	readEnvelopesList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
+	readStructures = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.structure
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
+	readStructuresList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.structure
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
+	readAll = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.structure
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
+	readAllList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.structure
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
+	findBlob = db.SQL(`SELECT blob FROM message WHERE id = $1`)
+)
+
+// Bounds of a page: a read transaction must be short, and a page fit in memory.
+const (
+	fetchPage  = 1_000   // messages
+	fetchBytes = 4 << 20 // of envelopes and structures
+)
+
+// columns returns the queries that read what is wanted, and adds the places to
+// scan it into.
+func (want Want) columns(row *Row, dst []any) (ranges, list *db.Query, _ []any) {
+	switch {
+	case want&(WantEnvelope|WantStructure) == WantEnvelope|WantStructure:
+		return readAll, readAllList, append(dst, &row.Blob, &row.Envelope, &row.Structure)
+	case want&WantStructure != 0:
+		return readStructures, readStructuresList, append(dst, &row.Blob, &row.Structure)
+	case want&WantEnvelope != 0:
+		return readEnvelopes, readEnvelopesList, append(dst, &row.Blob, &row.Envelope)
+	case want&WantBlob != 0:
+		return readBlobs, readBlobsList, append(dst, &row.Blob)
+	}
+	return readRows, readRowsList, dst
+}
+
+// Fetch calls f with each of the messages, which must be in rising order of
+// UID. No cursor and no lock is held while f runs, so that it may write to a
+// slow client; the Row is f's until it returns. A message that another session
+// expunged meanwhile is left out, if its row was needed; ones that the session
+// does not know always are.
+func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row) error) error {
+	if want == 0 {
+		for index, e := range v.snap.pick(uids) {
+			if err := f(v.row0(index, e)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for len(uids) > 0 {
+		page := uids[:min(len(uids), fetchPage)]
+		rows, more, err := v.readPage(ctx, page, want)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			if err := f(&rows[i]); err != nil {
+				return err
+			}
+		}
+		uids = uids[len(page)-more:]
+	}
+	return nil
+}
+
+func (v *View) row0(index int, e entry) *Row {
+	return &Row{FlagChange: v.flagChange(index, e), Size: e.size}
+}
+
+// errFull ends the reading of a page.
+var errFull = errors.New("the page is full")
+
+// readPage reads the rows of a page. left is how many of its UIDs, at its end,
+// it did not come to because the page was full.
+func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []Row, left int, err error) {
+	var runs spans
+	known := make([]Row, 0, len(uids))
+	for index, e := range v.snap.pick(uids) {
+		runs.add(index, e.uid)
+		known = append(known, Row{FlagChange: v.flagChange(index, e), Size: e.size})
+	}
+	rows = known[:0] // those that are found move to the front
+	var row Row
+	var date, saved int64
+	ranges, list, dst := want.columns(&row, []any{&row.UID, &row.Message, &date, &saved})
+	bytes := 0
+	for p := range pieces(runs.list) {
+		err := v.store.DB.Each(ctx, p.with(ranges, list, v.shared.id), func(r db.Row) error {
+			row.Envelope, row.Structure = nil, nil
+			if err := r.Scan(dst...); err != nil {
+				return err
+			}
+			for len(known) > 0 && known[0].UID < row.UID {
+				known = known[1:]
+			}
+			if len(known) == 0 || known[0].UID != row.UID {
+				return nil
+			}
+			row.FlagChange, row.Size = known[0].FlagChange, known[0].Size
+			row.Date, row.SavedAt = db.Time(date), db.Time(saved)
+			known = known[1:]
+			rows = append(rows, row)
+			if bytes += len(row.Envelope) + len(row.Structure); bytes > fetchBytes {
+				return errFull
+			}
+			return nil
+		})
+		if errors.Is(err, errFull) {
+			at, _ := slices.BinarySearch(uids, rows[len(rows)-1].UID)
+			return rows, len(uids) - at - 1, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return rows, 0, nil
+}
+
+// OpenMessage opens the bytes of a message, or returns a fault.NotFound when
+// they are gone. The caller must Close the reader.
+func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, error) {
+	gone := fault.New(fault.NotFound, "message_gone", "The message was expunged.")
+	var id db.ID
+	err := s.DB.One(ctx, findBlob.With(message), &id)
+	if errors.Is(err, db.ErrNoRow) {
+		return nil, gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.Blobs.Load(ctx, id)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.Open(ctx)
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// wordTable numbers the sets of keywords that messages of a folder have. A
+// keyword keeps the spelling that was seen first. Sets are never taken out: a
+// table lives as long as the view that it belongs to.
+type wordTable struct {
+	mu       sync.RWMutex
+	ids      map[string]uint32
+	sets     [][]string        // sorted; 0 is the empty set
+	texts    []string          // as they are stored
+	spelling map[string]string // by lower case
+}
+
+func newWordTable() *wordTable {
+	return &wordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
+}
+
+// id returns the number of a set as it is stored.
+func (t *wordTable) id(text string) uint32 {
+	if text == "" {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.idLocked(text)
+}
+
+func (t *wordTable) idLocked(text string) uint32 {
+	id, ok := t.ids[text]
+	if !ok {
+		id = uint32(len(t.sets))
+		text = strings.Clone(text)
+		set := strings.Split(text, " ")
+		t.ids[text], t.sets, t.texts = id, append(t.sets, set), append(t.texts, text)
+		for _, word := range set {
+			if _, known := t.spelling[strings.ToLower(word)]; !known {
+				t.spelling[strings.ToLower(word)] = word
+			}
+		}
+	}
+	return id
+}
+
+func (t *wordTable) set(id uint32) []string {
+	if id == 0 {
+		return nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.sets[id]
+}
+
+func (t *wordTable) text(id uint32) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.texts[id]
+}
+
+// all returns every keyword, sorted.
+func (t *wordTable) all() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	words := make([]string, 0, len(t.spelling))
+	for _, word := range t.spelling {
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return words
+}
+
+// having returns for which sets a keyword, in any case, is in them.
+func (t *wordTable) having(word string) map[uint32]bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	found := map[uint32]bool{}
+	for id, set := range t.sets {
+		if slices.ContainsFunc(set, func(w string) bool { return strings.EqualFold(w, word) }) {
+			found[uint32(id)] = true
+		}
+	}
+	return found
+}
+
+// change returns the set that an operation with words makes of another.
+func (t *wordTable) change(from uint32, op Op, words []string) (uint32, error) {
+	if len(words) == 0 && op != Replace || from == 0 && len(words) == 0 {
+		return from, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var set []string
+	if op != Replace {
+		set = slices.Clone(t.sets[from])
+	}
+	for _, word := range words {
+		same := func(w string) bool { return strings.EqualFold(w, word) }
+		switch {
+		case op == Remove:
+			set = slices.DeleteFunc(set, same)
+		case !slices.ContainsFunc(set, same):
+			if known, ok := t.spelling[strings.ToLower(word)]; ok {
+				word = known
+			}
+			set = append(set, word)
+		}
+	}
+	if len(set) > MaxKeywords {
+		return 0, tooManyKeywords()
+	}
+	slices.Sort(set)
+	return t.idLocked(strings.Join(set, " ")), nil
+}
+
+func tooManyKeywords() error {
+	return fault.New(fault.Invalid, "too_many_keywords", "A message can have at most %d keywords.", MaxKeywords)
+}
+
+// checkKeywords refuses what can't be a keyword (RFC 3501 §9, flag-keyword).
+func checkKeywords(words []string) error {
+	if len(words) > MaxKeywords {
+		return tooManyKeywords()
+	}
+	for _, word := range words {
+		bad := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`(){%*"\]`, r) }
+		if word == "" || len(word) > MaxKeywordBytes || strings.ContainsFunc(word, bad) {
+			return fault.New(fault.Invalid, "bad_keyword", "A keyword has 1 to %d ASCII letters, digits and signs.", MaxKeywordBytes)
+		}
+	}
+	return nil
+}
+
+// keywordsText is how the keywords of a new message are stored.
+func keywordsText(words []string) (string, error) {
+	if len(words) == 0 {
+		return "", nil
+	}
+	if err := checkKeywords(words); err != nil {
+		return "", err
+	}
+	set := slices.Clone(words)
+	slices.SortFunc(set, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
+	set = slices.CompactFunc(set, strings.EqualFold)
+	slices.Sort(set)
+	return strings.Join(set, " "), nil
+}

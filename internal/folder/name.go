@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Limits of names and folders.
+const (
+	MaxName    = 255   // bytes
+	MaxDepth   = 20    // levels
+	MaxFolders = 1_000 // of one mailbox
+)
+
+// cleanName returns a name in the form in which it is stored: NFC, INBOX in
+// capitals also as the first of several levels (RFC 3501 §5.1). What can't be a
+// name is a fault.Invalid.
+func cleanName(name string) (string, error) {
+	bad := func(what string) (string, error) {
+		return "", fault.New(fault.Invalid, "bad_folder_name", "%s", what)
+	}
+	if !utf8.ValidString(name) {
+		return bad("A folder's name must be UTF-8.")
+	}
+	name = norm.NFC.String(name)
+	if len(name) > MaxName {
+		return bad("A folder's name is too long.")
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }) {
+		return bad("A folder's name can't have control characters.")
+	}
+	levels := strings.Split(name, string(Separator))
+	if len(levels) > MaxDepth {
+		return bad("Folders can't be nested that deep.")
+	}
+	for _, level := range levels {
+		if level == "" {
+			return bad("Each level of a folder's name needs a name.")
+		}
+	}
+	if strings.EqualFold(levels[0], Inbox) {
+		name = Inbox + name[len(Inbox):]
+	}
+	return name, nil
+}
+
+// parents returns the names above a name, the highest first.
+func parents(name string) (above []string) {
+	for i := range len(name) {
+		if name[i] == Separator {
+			above = append(above, name[:i])
+		}
+	}
+	return above
+}

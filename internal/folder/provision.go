@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+var (
+	insertFolder = db.SQL(`INSERT INTO folder (id, mailbox, name, special, uidvalidity, uid_next, modseq, changed,
+			messages, unseen, bytes, recent_uid, log_floor)
+		VALUES ($1, $2, $3, $4, $5, 1, 1, 1, 0, 0, 0, 1, 0)`)
+	insertSubscription = db.SQL(`INSERT INTO subscription (mailbox, name) VALUES ($1, $2) ON CONFLICT (mailbox, name) DO NOTHING`)
+)
+
+// Provision makes the folders of a new mailbox, subscribed: INBOX and one for
+// each special use.
+func (s *Store) Provision(ctx context.Context, tx *db.Tx, mailbox db.ID) error {
+	validity := s.Now().Unix()
+	for i, f := range []struct{ name, special string }{
+		{Inbox, ""}, {"Sent", Sent}, {"Drafts", Drafts}, {"Junk", Junk}, {"Trash", Trash}, {"Archive", Archive},
+	} {
+		for _, statement := range []db.Statement{
+			insertFolder.With(s.DB.NewID(), mailbox, f.name, f.special, validity+int64(i)),
+			insertSubscription.With(mailbox, f.name),
+		} {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// appendUID adds uid, which is higher than all in ranges.
+func appendUID(ranges []Range, uid uint32) []Range {
+	if last := len(ranges) - 1; last >= 0 && ranges[last].Hi+1 == uid {
+		ranges[last].Hi = uid
+		return ranges
+	}
+	return append(ranges, Range{uid, uid})
+}
+
+// rangesText is how ranges stand in the log: 1:5,9.
+func rangesText(ranges []Range) string {
+	var b []byte
+	for i, r := range ranges {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(r.Lo), 10)
+		if r.Hi != r.Lo {
+			b = append(b, ':')
+			b = strconv.AppendUint(b, uint64(r.Hi), 10)
+		}
+	}
+	return string(b)
+}
+
+// parseRanges reads what rangesText wrote and adds it to ranges.
+func parseRanges(ranges []Range, text string) ([]Range, error) {
+	for part := range strings.SplitSeq(text, ",") {
+		lo, hi, isRange := strings.Cut(part, ":")
+		if !isRange {
+			hi = lo
+		}
+		a, errLo := strconv.ParseUint(lo, 10, 32)
+		b, errHi := strconv.ParseUint(hi, 10, 32)
+		if errLo != nil || errHi != nil || a > b {
+			return nil, fmt.Errorf("the change log holds %q, which is no UID set", part)
+		}
+		ranges = append(ranges, Range{uint32(a), uint32(b)})
+	}
+	return ranges, nil
+}
+
+// normal sorts ranges and joins those that overlap or touch. It changes them.
+func normal(ranges []Range) []Range {
+	for i, r := range ranges {
+		if r.Lo > r.Hi {
+			ranges[i] = Range{r.Hi, r.Lo}
+		}
+	}
+	slices.SortFunc(ranges, func(a, b Range) int { return int(int64(a.Lo) - int64(b.Lo)) })
+	var joined []Range
+	for _, r := range ranges {
+		if last := len(joined) - 1; last >= 0 && uint64(r.Lo) <= uint64(joined[last].Hi)+1 {
+			joined[last].Hi = max(joined[last].Hi, r.Hi)
+		} else {
+			joined = append(joined, r)
+		}
+	}
+	return joined
+}
+
+// without returns what is in ranges but not in gone; both are normal.
+func without(ranges, gone []Range) (left []Range) {
+	for _, r := range ranges {
+		lo := uint64(r.Lo)
+		for len(gone) > 0 && gone[0].Hi < r.Lo {
+			gone = gone[1:]
+		}
+		for i := 0; i < len(gone) && gone[i].Lo <= r.Hi; i++ {
+			if uint64(gone[i].Lo) > lo {
+				left = append(left, Range{uint32(lo), gone[i].Lo - 1})
+			}
+			lo = uint64(gone[i].Hi) + 1
+		}
+		if lo <= uint64(r.Hi) {
+			left = append(left, Range{uint32(lo), r.Hi})
+		}
+	}
+	return left
+}
+
+// common returns what is in both of two normal sets.
+func common(a, b []Range) (both []Range) {
+	for len(a) > 0 && len(b) > 0 {
+		if lo, hi := max(a[0].Lo, b[0].Lo), min(a[0].Hi, b[0].Hi); lo <= hi {
+			both = append(both, Range{lo, hi})
+		}
+		if a[0].Hi < b[0].Hi {
+			a = a[1:]
+		} else {
+			b = b[1:]
+		}
+	}
+	return both
+}
+
+func contains(ranges []Range, uid uint32) bool {
+	_, found := slices.BinarySearchFunc(ranges, uid, func(r Range, uid uint32) int {
+		switch {
+		case r.Hi < uid:
+			return -1
+		case r.Lo > uid:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// span is a run of messages that stand next to each other in a view: no other
+// message of the folder has a UID between lo and hi.
+type span struct {
+	Range
+	n int // how many messages
+}
+
+// listSize is how many UIDs the queries take that end in a list.
+const listSize = 16
+
+// piece is what one statement handles: a span, or a list of single messages.
+type piece struct {
+	span
+	list []any // listSize UIDs, the last of them repeated; nil for a span
+}
+
+// pieces cuts spans for statements, in order.
+func pieces(spans []span) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		for len(spans) > 0 {
+			singles := 0
+			for singles < min(len(spans), listSize) && spans[singles].n == 1 {
+				singles++
+			}
+			p := piece{span: spans[0]}
+			if singles > 1 {
+				p.n, p.Hi = singles, spans[singles-1].Hi
+				for i := range listSize {
+					p.list = append(p.list, int64(spans[min(i, singles-1)].Lo))
+				}
+			}
+			if !yield(p) {
+				return
+			}
+			spans = spans[max(singles, 1):]
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// A message is recent to the first session that is told of it (RFC 3501
+// §2.3.2). What came before a session is claimed in the database, what arrives
+// meanwhile only in the node's memory, and written down when the session ends:
+// no commit per session and message. Should the node die first, the next
+// session finds the message recent once more, as the RFC wants it in doubt.
+
+var (
+	claimRecent = db.SQL(`UPDATE folder SET recent_uid = $3 WHERE id = $1 AND recent_uid = $2`)
+	raiseRecent = db.SQL(`UPDATE folder SET recent_uid = $2 WHERE id = $1 AND recent_uid < $2`)
+)
+
+var errClaimed = errors.New("another session claimed the recent messages")
+
+// claimStored begins the session with what the folder has, and claims its
+// recent messages unless the session is read-only.
+func (v *View) claimStored(ctx context.Context) error {
+	sh := v.shared
+	for {
+		sh.mu.Lock()
+		v.snap, v.row = sh.snap, sh.row
+		from, to, stored := sh.recentFrom, sh.next, sh.row.recentFrom
+		if from >= to || v.readOnly || stored < from {
+			v.tellRecent(from, to)
+			sh.mu.Unlock()
+			return nil
+		}
+		sh.mu.Unlock()
+		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{Guard: func(b *db.Batch) {
+			b.Queue(claimRecent.With(sh.id, stored, to)).Else(errClaimed)
+		}})
+		if err == nil {
+			sh.mu.Lock()
+			sh.row.recentFrom = max(sh.row.recentFrom, to)
+			v.tellRecent(from, to)
+			sh.mu.Unlock()
+			return nil
+		}
+		if !errors.Is(err, errClaimed) {
+			return err
+		}
+		if err := sh.refresh(ctx, true); err != nil {
+			return err
+		}
+	}
+}
+
+// tellRecent makes the messages from a UID up to, but without, another recent
+// to this session, and, unless it is read-only, to no later one. sh.mu is held.
+func (v *View) tellRecent(from, to uint32) {
+	last := len(v.recent) - 1
+	if last >= 0 {
+		from = max(from, v.recent[last].Hi+1)
+	}
+	if from >= to {
+		return
+	}
+	if last >= 0 && v.recent[last].Hi+1 == from {
+		v.recent[last].Hi = to - 1
+	} else {
+		v.recent = append(v.recent, Range{from, to - 1})
+	}
+	if !v.readOnly {
+		v.shared.recentFrom = max(v.shared.recentFrom, to)
+	}
+}
+
+func (v *View) isRecent(uid uint32) bool { return len(v.recent) > 0 && contains(v.recent, uid) }
+
+// Recent returns how many of the session's messages are recent to it.
+func (v *View) Recent() uint32 {
+	n := 0
+	for _, r := range v.recent {
+		lo, _ := v.snap.index(r.Lo)
+		hi, there := v.snap.index(r.Hi)
+		if n += hi - lo; there {
+			n++
+		}
+	}
+	return uint32(n)
+}
+
+// saveRecent writes down what was claimed in memory.
+func (v *View) saveRecent() {
+	sh := v.shared
+	sh.mu.Lock()
+	from, stored, mailbox := sh.recentFrom, sh.row.recentFrom, sh.row.Mailbox
+	sh.mu.Unlock()
+	if v.readOnly || v.snap == nil || from <= stored {
+		return
+	}
+	err := v.store.DB.Write(context.Background(), mailbox, &db.Job{
+		Apply: func(b *db.Batch) { b.Queue(raiseRecent.With(sh.id, from)) },
+		AfterCommit: func() {
+			sh.mu.Lock()
+			sh.row.recentFrom = max(sh.row.recentFrom, from)
+			sh.mu.Unlock()
+		},
+	})
+	if err != nil && !errors.Is(err, db.ErrClosed) {
+		v.store.Log.Warn("noting which messages are no longer recent", "folder", sh.id, "error", err)
+	}
+}
+
+// wakeFolder tells sessions, here and on other nodes, of a change.
+func (s *Store) wakeFolder(id db.ID) { s.Hub.Wake(signal.Key{Kind: signal.Folder, ID: int64(id)}) }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+var renameFolder = db.SQL(`UPDATE folder SET name = $2 WHERE id = $1`)
+
+// Rename renames a folder and all below it, and makes the folders above the
+// new name that do not exist. UIDs and UIDVALIDITY stay; so do subscriptions,
+// which are the client's (RFC 3501 §6.3.9). Renaming INBOX moves its messages
+// to a new folder of that name and leaves INBOX, empty, and what is below it
+// (§6.3.5). Errors are those of Create, and fault.NotFound.
+func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) error {
+	from, err := cleanName(from)
+	if err != nil {
+		return noFolder()
+	}
+	if to, err = cleanName(to); err != nil {
+		return err
+	}
+	if from == Inbox {
+		return s.renameInbox(ctx, mailbox, to)
+	}
+	if strings.HasPrefix(to, from+string(Separator)) {
+		return fault.New(fault.Invalid, "below_itself", "A folder can't be moved below itself.")
+	}
+	return s.changeTree(ctx, mailbox, func(t *tree) error {
+		if t.find(from) == nil && !t.hasBelow(from) {
+			return noFolder()
+		}
+		if t.find(to) != nil || t.hasBelow(to) {
+			return folderExists()
+		}
+		for i := range t.folders {
+			f := &t.folders[i]
+			rest, below := strings.CutPrefix(f.Name, from+string(Separator))
+			name := to
+			if below {
+				name += string(Separator) + rest
+			} else if f.Name != from {
+				continue
+			}
+			if _, err := cleanName(name); err != nil { // too long or too deep now
+				return err
+			}
+			f.Name = name
+			if _, err := t.tx.Exec(ctx, renameFolder.With(f.ID, name)); err != nil {
+				return err
+			}
+			t.tx.AfterCommit(func() { t.store.wakeFolder(f.ID) })
+		}
+		return t.createAbove(ctx, to)
+	})
+}
+
+// renameInbox moves the messages rather than the folder, so that sessions that
+// have INBOX open see it become empty.
+func (s *Store) renameInbox(ctx context.Context, mailbox db.ID, to string) error {
+	if _, err := s.Create(ctx, mailbox, to); err != nil {
+		return err
+	}
+	v, err := s.Open(ctx, mailbox, Inbox, true)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	_, err = v.Move(ctx, v.snap.uids(), to)
+	return err
+}

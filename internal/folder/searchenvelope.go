@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// envelopePlace returns where in an ENVELOPE (RFC 3501 §7.4.2) a field stands,
+// whose name is in lower case; -1 if what stands there is not all there is to
+// find in the field. Sender and Reply-To are From where the message has none.
+func envelopePlace(field string) int {
+	switch field {
+	case "date":
+		return 0
+	case "subject":
+		return 1
+	case "from":
+		return 2
+	case "to":
+		return 5
+	case "cc":
+		return 6
+	case "bcc":
+		return 7
+	case "in-reply-to":
+		return 8
+	case "message-id":
+		return 9
+	}
+	return -1
+}
+
+// sentDay returns the day that the Date field names, in its own zone, as
+// midnight in UTC.
+func sentDay(envelope []byte) (time.Time, bool) {
+	sent, ok := message.ParseDate(envelopeText(envelope, 0))
+	if !ok {
+		return sent, false
+	}
+	y, m, d := sent.Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC), true
+}
+
+// envelopeText returns a field of a stored ENVELOPE as UTF-8; addresses as
+// Name <local@host> with a comma between them.
+func envelopeText(envelope []byte, place int) string {
+	r := wireReader{envelope}
+	r.accept('(')
+	for range place {
+		r.skip()
+	}
+	if place < 2 || place > 7 {
+		return message.DecodeWords(string(r.text()))
+	}
+	var b strings.Builder
+	if !r.accept('(') {
+		return ""
+	}
+	for r.accept('(') {
+		name, _, local, host := r.text(), r.text(), r.text(), r.text()
+		r.accept(')')
+		if len(local)+len(host) == 0 { // the end of a group
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		if len(name) > 0 {
+			b.WriteString(message.DecodeWords(string(name)))
+			b.WriteByte(' ')
+		}
+		b.WriteByte('<')
+		b.Write(local)
+		if len(host) > 0 {
+			b.WriteByte('@')
+			b.Write(host)
+		}
+		b.WriteByte('>')
+	}
+	return b.String()
+}
+
+// wireReader reads what message.AppendEnvelope wrote. Of anything else it makes
+// empty texts.
+type wireReader struct{ b []byte }
+
+func (r *wireReader) accept(c byte) bool {
+	r.b = bytes.TrimLeft(r.b, " ")
+	if len(r.b) == 0 || r.b[0] != c {
+		return false
+	}
+	r.b = r.b[1:]
+	return true
+}
+
+// skip passes over a string, NIL or a list.
+func (r *wireReader) skip() {
+	if !r.accept('(') {
+		r.text()
+		return
+	}
+	for depth := 1; depth > 0 && len(r.b) > 0; {
+		switch {
+		case r.accept('('):
+			depth++
+		case r.accept(')'):
+			depth--
+		default:
+			r.text()
+		}
+	}
+}
+
+// text takes a string; nothing for NIL.
+func (r *wireReader) text() []byte {
+	switch {
+	case r.accept('"'):
+		return r.quoted()
+	case r.accept('{'):
+		head, rest, _ := bytes.Cut(r.b, []byte("}\r\n"))
+		n, err := strconv.Atoi(string(head))
+		if err != nil || n < 0 || n > len(rest) {
+			r.b = nil
+			return nil
+		}
+		r.b = rest[n:]
+		return rest[:n]
+	}
+	if rest, isNil := bytes.CutPrefix(r.b, []byte("NIL")); isNil {
+		r.b = rest
+	} else {
+		r.b = nil
+	}
+	return nil
+}
+
+func (r *wireReader) quoted() []byte {
+	end := bytes.IndexAny(r.b, `"\`)
+	if end >= 0 && r.b[end] == '"' {
+		s := r.b[:end]
+		r.b = r.b[end+1:]
+		return s
+	}
+	var s []byte
+	for i := 0; i < len(r.b); i++ {
+		switch c := r.b[i]; {
+		case c == '"':
+			r.b = r.b[i+1:]
+			return s
+		case c == '\\' && i+1 < len(r.b):
+			i++
+			s = append(s, r.b[i])
+		default:
+			s = append(s, c)
+		}
+	}
+	r.b = nil
+	return s
+}

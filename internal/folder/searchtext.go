@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// needle is a text to look for, whatever its case.
+type needle []byte
+
+func newNeedle(text string) needle { return needle(fold(text)) }
+
+// fold makes texts that differ in case only the same.
+func fold(text string) string {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return strings.ToLower(strings.ToUpper(text))
+		}
+	}
+	return strings.ToLower(text)
+}
+
+func (n needle) in(text string) bool { return strings.Contains(fold(text), string(n)) }
+
+// textBuffer is how much of a text is looked at at once.
+const textBuffer = 32 << 10
+
+// inReader reports whether the UTF-8 text at r contains the needle. buf is what
+// it reads into; it needs little more memory, however long the text.
+func (n needle) inReader(r io.Reader, buf []byte) (bool, error) {
+	if len(n) == 0 {
+		return true, nil
+	}
+	var window []byte // folded: the end of what was read before, and the new
+	held := 0         // bytes at the start of buf that begin a rune
+	for {
+		m, err := r.Read(buf[held:])
+		read := buf[:held+m]
+		whole := len(read)
+		if err == nil {
+			whole = wholeRunes(read)
+		}
+		window = append(window, fold(string(read[:whole]))...)
+		if bytes.Contains(window, n) {
+			return true, nil
+		}
+		if keep := len(n) - 1; len(window) > keep {
+			window = append(window[:0], window[len(window)-keep:]...)
+		}
+		held = copy(buf, read[whole:])
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// wholeRunes returns how much of b comes before a rune that is cut off at its
+// end.
+func wholeRunes(b []byte) int {
+	for back := 1; back <= min(len(b), utf8.UTFMax-1); back++ {
+		if at := len(b) - back; utf8.RuneStart(b[at]) {
+			if !utf8.FullRune(b[at:]) {
+				return at
+			}
+			break
+		}
+	}
+	return len(b)
+}
+
+// texts is a message whose bytes are looked through.
+type texts struct {
+	r   io.ReaderAt
+	ix  *message.Index
+	buf []byte
+	err error // the first one of reading
+}
+
+// judgeBytes judges a message whose row left it open.
+func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf []byte) (truth, error) {
+	b, err := v.store.Blobs.Load(ctx, m.row.Blob)
+	if errors.Is(err, blob.ErrNotExist) {
+		return no, nil // expunged, and collected meanwhile
+	}
+	if err != nil {
+		return no, err
+	}
+	r, err := b.Open(ctx)
+	if err != nil {
+		return no, err
+	}
+	defer r.Close() //nolint:errcheck // nothing was written
+	m.bytes = &texts{r: r, buf: buf, ix: &message.Index{}}
+	if m.bytes.ix.UnmarshalBinary(m.row.Structure) != nil {
+		if m.bytes.ix, _, err = message.ScanReader(r.All()); err != nil {
+			return no, fmt.Errorf("scanning message %s: %w", m.row.Message, err)
+		}
+	}
+	found := c.judge(m)
+	return found, m.bytes.err
+}
+
+func (t *texts) section(s message.Span) io.Reader { return io.NewSectionReader(t.r, s.Start, s.Len) }
+
+func (t *texts) has(c *criterion) bool {
+	switch c.Test {
+	case HasHeader:
+		for _, f := range t.header(&t.ix.Parts[0]).All(c.Header) {
+			if c.needle.in(f.Decoded()) {
+				return true
+			}
+		}
+		return false
+	case InText:
+		if t.inHeader(&t.ix.Parts[0], c.needle) {
+			return true
+		}
+	}
+	return t.inBody(c.needle)
+}
+
+// header reads the header of a part, up to message.MaxHeader bytes.
+func (t *texts) header(p *message.Part) message.Header {
+	b, err := io.ReadAll(io.LimitReader(t.section(p.Header), message.MaxHeader))
+	t.fail(err)
+	return b
+}
+
+func (t *texts) inHeader(p *message.Part, n needle) bool {
+	for f := range t.header(p).Fields() {
+		if n.in(string(f.Name) + ": " + f.Decoded()) {
+			return true
+		}
+	}
+	return false
+}
+
+// inBody looks through the texts of a message, with their transfer encoding
+// undone and as UTF-8, and through the headers of messages within it. Other
+// files are no text.
+func (t *texts) inBody(n needle) bool {
+	for i := range t.ix.Parts {
+		p := &t.ix.Parts[i]
+		if p.Parent >= 0 && t.ix.Parts[p.Parent].Kind == message.Embedded && t.inHeader(p, n) {
+			return true
+		}
+		if typ, _ := p.MediaType(); p.Kind != message.Leaf || typ != "text" && typ != "message" {
+			continue
+		}
+		found, err := n.inReader(p.Text(t.section(p.Body), math.MaxInt64), t.buf)
+		t.fail(err)
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *texts) fail(err error) {
+	if t.err == nil && err != nil {
+		t.err = fmt.Errorf("searching a message: %w", err)
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// shared is what the node knows of an open folder. Its sessions have it in
+// common.
+type shared struct {
+	store *Store
+	id    db.ID
+	sub   *signal.Sub
+	refs  int // sessions; guarded by store.mu
+
+	// write is held by a command that changes messages. The database would
+	// decline all but one of several at once.
+	write sync.Mutex
+	// look is held while the folder is read or a change is taken over.
+	look    sync.Mutex
+	checked time.Time
+
+	mu     sync.Mutex // guards what follows
+	row    Folder     // as last read
+	loaded bool
+	words  *wordTable
+	snap   *snapshot
+	next   uint32 // messages below are in snap, or gone
+	// changed is the mod-sequence up to which changes are in snap. The
+	// database carries out a change only if nobody else's came after this.
+	changed uint64
+	// recentFrom: messages from here on no session was told of.
+	recentFrom uint32
+}
+
+// acquire returns the shared view of a folder for one more session.
+func (s *Store) acquire(id db.ID) *shared {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sh := s.open[id]
+	if sh == nil {
+		sh = &shared{
+			store: s, id: id, words: newWordTable(), snap: &snapshot{}, next: 1,
+			sub: s.Hub.Subscribe(signal.Key{Kind: signal.Folder, ID: int64(id)}),
+		}
+		s.open[id] = sh
+	}
+	if sh.refs == 0 {
+		if at := slices.Index(s.idle, sh); at >= 0 {
+			s.idle = slices.Delete(s.idle, at, at+1)
+		}
+	}
+	sh.refs++
+	return sh
+}
+
+// release gives the view back. Without sessions it stays for a while, as the
+// same client tends to come back; the longest idle ones go first.
+func (s *Store) release(sh *shared) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sh.refs--; sh.refs > 0 {
+		return
+	}
+	s.idle = append(s.idle, sh)
+	kept := 0
+	for _, sh := range s.idle {
+		kept += sh.weight()
+	}
+	for len(s.idle) > 0 && kept > s.Keep {
+		kept -= s.idle[0].weight()
+		s.forget(s.idle[0])
+		s.idle = slices.Delete(s.idle, 0, 1)
+	}
+}
+
+// forget drops a view that no session has; s.mu is held.
+func (s *Store) forget(sh *shared) {
+	sh.sub.Close()
+	delete(s.open, sh.id)
+}
+
+// forgetIdle drops the views that no session has had for a time, so that
+// memory comes back when everybody has gone home.
+func (s *Store) forgetIdle(before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = slices.DeleteFunc(s.idle, func(sh *shared) bool {
+		sh.look.Lock()
+		old := sh.checked.Before(before)
+		sh.look.Unlock()
+		if old {
+			s.forget(sh)
+		}
+		return old
+	})
+}
+
+// claimed returns from which UID on messages of a folder are recent, as far as
+// this node's sessions know; 0 if none has it open.
+func (s *Store) claimed(id db.ID) uint32 {
+	s.mu.Lock()
+	sh := s.open[id]
+	s.mu.Unlock()
+	if sh == nil {
+		return 0
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.recentFrom
+}
+
+// weight is how many messages a view counts for; even an empty one holds
+// something.
+func (sh *shared) weight() int {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.snap.n + 100
+}
+
+// state returns what a command starts from.
+func (sh *shared) state() (snap *snapshot, changed uint64) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.snap, sh.changed
+}
+
+// publish takes over a change that this node has committed with mod-sequence
+// modseq, on top of the state of which changed was the last. It returns the
+// snapshot that has it.
+func (sh *shared) publish(changed, modseq uint64, put []entry, drop []uint32) *snapshot {
+	// A refresh in progress may have read before the commit; it has to be
+	// through before the change is put on top.
+	sh.look.Lock()
+	defer sh.look.Unlock()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.changed == changed {
+		sh.snap = sh.snap.with(put, drop)
+		sh.changed = modseq
+	}
+	// Otherwise a refresh has read it from the log already.
+	return sh.snap
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"iter"
+	"slices"
+	"sort"
+)
+
+// entry is a message in a snapshot.
+type entry struct {
+	uid    uint32
+	size   uint32
+	words  uint32 // its keywords, in the folder's table
+	flags  Flags
+	modseq uint64
+}
+
+// snapshot is all messages of a folder at a moment, in the order of their UIDs.
+// It never changes: a new one is made that shares most chunks with it. A chunk
+// holds the messages of a fixed range of UIDs, so that two snapshots can be
+// compared chunk by chunk, mostly by looking at pointers.
+type snapshot struct {
+	slots []slot
+	n     int
+}
+
+// slot is a chunk in its place; there are none that are empty.
+type slot struct {
+	key   uint32 // UID >> chunkBits
+	start int    // how many messages stand before it
+	*chunk
+}
+
+const (
+	chunkBits = 10
+	chunkMask = 1<<chunkBits - 1
+)
+
+// chunk has its messages in columns: 15 bytes each, 19 with keywords.
+type chunk struct {
+	low    []uint16 // UID & chunkMask, rising
+	flags  []Flags
+	size   []uint32
+	modseq []uint64
+	words  []uint32 // nil if no message has keywords
+}
+
+func (c *chunk) len() int { return len(c.low) }
+
+func (s slot) uid(i int) uint32 { return s.key<<chunkBits | uint32(s.low[i]) }
+
+func (s slot) entry(i int) entry {
+	e := entry{uid: s.uid(i), size: s.size[i], flags: s.flags[i], modseq: s.modseq[i]}
+	if s.words != nil {
+		e.words = s.words[i]
+	}
+	return e
+}
+
+// add appends a message to a chunk that is being made.
+func (c *chunk) add(e entry) {
+	c.low = append(c.low, uint16(e.uid&chunkMask))
+	c.flags = append(c.flags, e.flags)
+	c.size = append(c.size, e.size)
+	c.modseq = append(c.modseq, e.modseq)
+	if e.words != 0 && c.words == nil {
+		c.words = make([]uint32, len(c.low)-1, cap(c.low))
+	}
+	if c.words != nil {
+		c.words = append(c.words, e.words)
+	}
+}
+
+// add appends a chunk to a snapshot that is being made, unless it is empty.
+func (s *snapshot) add(key uint32, c *chunk) {
+	if c.len() > 0 {
+		s.slots = append(s.slots, slot{key, s.n, c})
+		s.n += c.len()
+	}
+}
+
+// slotOf returns the place of the first slot with this key or a higher one.
+func (s *snapshot) slotOf(key uint32) int {
+	return sort.Search(len(s.slots), func(i int) bool { return s.slots[i].key >= key })
+}
+
+// index returns how many messages have a lower UID, and whether uid is there.
+func (s *snapshot) index(uid uint32) (int, bool) {
+	at := s.slotOf(uid >> chunkBits)
+	if at == len(s.slots) {
+		return s.n, false
+	}
+	slot := s.slots[at]
+	if slot.key != uid>>chunkBits {
+		return slot.start, false
+	}
+	i, found := slices.BinarySearch(slot.low, uint16(uid&chunkMask))
+	return slot.start + i, found
+}
+
+// at returns the message with i others before it.
+func (s *snapshot) at(i int) entry {
+	at := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].start > i }) - 1
+	return s.slots[at].entry(i - s.slots[at].start)
+}
+
+// find returns the message with a UID.
+func (s *snapshot) find(uid uint32) (entry, bool) {
+	at := s.slotOf(uid >> chunkBits)
+	if at == len(s.slots) || s.slots[at].key != uid>>chunkBits {
+		return entry{}, false
+	}
+	i, found := slices.BinarySearch(s.slots[at].low, uint16(uid&chunkMask))
+	if !found {
+		return entry{}, false
+	}
+	return s.slots[at].entry(i), true
+}
+
+// last returns the highest UID, 0 if there are no messages.
+func (s *snapshot) last() uint32 {
+	if s.n == 0 {
+		return 0
+	}
+	slot := s.slots[len(s.slots)-1]
+	return slot.uid(slot.len() - 1)
+}
+
+// all gives every message with its index.
+func (s *snapshot) all() iter.Seq2[int, entry] { return s.between(0, s.n) }
+
+// between gives the messages from index lo up to, but without, hi.
+func (s *snapshot) between(lo, hi int) iter.Seq2[int, entry] {
+	return func(yield func(int, entry) bool) {
+		at := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].start > lo }) - 1
+		for ; at < len(s.slots) && lo < hi; at++ {
+			slot := s.slots[at]
+			for ; lo < min(hi, slot.start+slot.len()); lo++ {
+				if !yield(lo, slot.entry(lo-slot.start)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// pick gives those of uids, which rise, that are there, with their index.
+func (s *snapshot) pick(uids []uint32) iter.Seq2[int, entry] {
+	return func(yield func(int, entry) bool) {
+		at, i := 0, 0
+		for _, uid := range uids {
+			if key := uid >> chunkBits; at == len(s.slots) || s.slots[at].key != key {
+				if at, i = s.slotOf(key), 0; at == len(s.slots) {
+					return
+				} else if s.slots[at].key != key {
+					continue
+				}
+			}
+			slot, low := s.slots[at], uint16(uid&chunkMask)
+			// Mostly the next one is meant.
+			if i < slot.len() && slot.low[i] < low {
+				n, _ := slices.BinarySearch(slot.low[i:], low)
+				i += n
+			}
+			if i < slot.len() && slot.low[i] == low {
+				if !yield(slot.start+i, slot.entry(i)) {
+					return
+				}
+				i++
+			}
+		}
+	}
+}
+
+// uids returns the UIDs of all messages.
+func (s *snapshot) uids() []uint32 {
+	all := make([]uint32, 0, s.n)
+	for _, slot := range s.slots {
+		for i := range slot.low {
+			all = append(all, slot.uid(i))
+		}
+	}
+	return all
+}
+
+// with returns the snapshot with the messages of put added or replaced and
+// those of drop taken out. Both rise and have no UID in common.
+func (s *snapshot) with(put []entry, drop []uint32) *snapshot {
+	if len(put) == 0 && len(drop) == 0 {
+		return s
+	}
+	made := &snapshot{slots: make([]slot, 0, len(s.slots)+1)}
+	at := 0
+	for len(put) > 0 || len(drop) > 0 {
+		key := uint32(1<<(32-chunkBits) - 1)
+		if len(put) > 0 {
+			key = min(key, put[0].uid>>chunkBits)
+		}
+		if len(drop) > 0 {
+			key = min(key, drop[0]>>chunkBits)
+		}
+		for ; at < len(s.slots) && s.slots[at].key < key; at++ {
+			made.add(s.slots[at].key, s.slots[at].chunk)
+		}
+		var old slot
+		if at < len(s.slots) && s.slots[at].key == key {
+			old = s.slots[at]
+			at++
+		}
+		puts := sort.Search(len(put), func(i int) bool { return put[i].uid>>chunkBits > key })
+		drops := sort.Search(len(drop), func(i int) bool { return drop[i]>>chunkBits > key })
+		made.add(key, merge(old, put[:puts], drop[:drops]))
+		put, drop = put[puts:], drop[drops:]
+	}
+	for ; at < len(s.slots); at++ {
+		made.add(s.slots[at].key, s.slots[at].chunk)
+	}
+	return made
+}
+
+func merge(old slot, put []entry, drop []uint32) *chunk {
+	n := len(put)
+	if old.chunk != nil {
+		n += old.len()
+	}
+	c := &chunk{
+		low: make([]uint16, 0, n), flags: make([]Flags, 0, n), size: make([]uint32, 0, n), modseq: make([]uint64, 0, n),
+	}
+	if old.chunk != nil {
+		for i := range old.low {
+			e := old.entry(i)
+			for len(put) > 0 && put[0].uid < e.uid {
+				c.add(put[0])
+				put = put[1:]
+			}
+			for len(drop) > 0 && drop[0] < e.uid {
+				drop = drop[1:]
+			}
+			switch {
+			case len(put) > 0 && put[0].uid == e.uid:
+				c.add(put[0])
+				put = put[1:]
+			case len(drop) == 0 || drop[0] != e.uid:
+				c.add(e)
+			}
+		}
+	}
+	for _, e := range put {
+		c.add(e)
+	}
+	return c
+}
+
+// difference is what happened from one snapshot to a later one.
+type difference struct {
+	gone    []entry // of the earlier
+	changed []entry // of the later
+	arrived int
+}
+
+func differ(before, after *snapshot) (d difference) {
+	if before == after {
+		return d
+	}
+	for a, b := before.slots, after.slots; len(a) > 0 || len(b) > 0; {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].key < b[0].key:
+			for i := range a[0].low {
+				d.gone = append(d.gone, a[0].entry(i))
+			}
+			a = a[1:]
+		case len(a) == 0 || b[0].key < a[0].key:
+			d.arrived += b[0].len()
+			b = b[1:]
+		default:
+			if a[0].chunk != b[0].chunk {
+				d.compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+	return d
+}
+
+func (d *difference) compare(a, b slot) {
+	i, k := 0, 0
+	for i < a.len() || k < b.len() {
+		switch {
+		case k == b.len() || i < a.len() && a.low[i] < b.low[k]:
+			d.gone = append(d.gone, a.entry(i))
+			i++
+		case i == a.len() || b.low[k] < a.low[i]:
+			d.arrived++
+			k++
+		default:
+			if a.modseq[i] != b.modseq[k] {
+				d.changed = append(d.changed, b.entry(k))
+			}
+			i, k = i+1, k+1
+		}
+	}
+}
+
+// spans groups messages, given by index and UID in rising order, into runs.
+type spans struct {
+	list []span
+	next int
+}
+
+func (s *spans) add(index int, uid uint32) {
+	if last := len(s.list) - 1; last >= 0 && s.next == index {
+		s.list[last].Hi = uid
+		s.list[last].n++
+	} else {
+		s.list = append(s.list, span{Range{uid, uid}, 1})
+	}
+	s.next = index + 1
+}
+
+func (s *spans) text() string {
+	ranges := make([]Range, len(s.list))
+	for i, r := range s.list {
+		ranges[i] = r.Range
+	}
+	return rangesText(ranges)
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+var (
+	deleteSubscription = db.SQL(`DELETE FROM subscription WHERE mailbox = $1 AND name = $2`)
+	listSubscriptions  = db.SQL(`SELECT name FROM subscription WHERE mailbox = $1 ORDER BY name`)
+	countSubscriptions = db.SQL(`SELECT COUNT(*) FROM subscription WHERE mailbox = $1`)
+)
+
+// maxSubscriptions is more than there can be folders: names that don't exist
+// may be among them.
+const maxSubscriptions = 2 * MaxFolders
+
+// Subscribe adds a name, which need not exist (RFC 3501 §6.3.6), to the
+// subscriptions. Too many are a fault.Limited.
+func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error {
+	name, err := cleanName(name)
+	if err != nil {
+		return err
+	}
+	return s.DB.Tx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, insertSubscription.With(mailbox, name)); err != nil {
+			return err
+		}
+		var n int
+		if err := tx.One(ctx, countSubscriptions.With(mailbox), &n); err != nil {
+			return err
+		}
+		if n > maxSubscriptions {
+			return fault.New(fault.Limited, "too_many_subscriptions", "There are too many subscriptions.")
+		}
+		return nil
+	})
+}
+
+// Unsubscribe takes a name away from the subscriptions, if it is there.
+func (s *Store) Unsubscribe(ctx context.Context, mailbox db.ID, name string) error {
+	name, err := cleanName(name)
+	if err != nil {
+		return err
+	}
+	return s.DB.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, deleteSubscription.With(mailbox, name))
+		return err
+	})
+}
+
+// Subscriptions returns the names subscribed to, in order.
+func (s *Store) Subscriptions(ctx context.Context, mailbox db.ID) ([]string, error) {
+	return db.All(ctx, s.DB, listSubscriptions.With(mailbox), func(r db.Row) (name string, err error) {
+		err = r.Scan(&name)
+		return name, err
+	})
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"slices"
+)
+
+// Changes are what a client has to be told, in this order.
+type Changes struct {
+	// Expunged are sequence numbers, each as of the time when those before
+	// it are gone.
+	Expunged []uint32
+	Vanished []uint32 // the same messages as rising UIDs
+	Arrived  bool     // Exists has grown since
+	Exists   uint32
+	Recent   uint32
+	Flags    []FlagChange // with the sequence numbers after Expunged
+}
+
+// Sync brings the session up to date with what others did and returns what to
+// tell its client. Messages vanish only if expunge is true (RFC 3501 §7.4.1);
+// until then they keep their sequence numbers. A folder that was deleted is a
+// fault.NotFound.
+func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
+	select {
+	case <-v.sub.C:
+	default:
+	}
+	sh := v.shared
+	if err := sh.refresh(ctx, false); err != nil {
+		return Changes{}, err
+	}
+	before := v.snap
+	sh.mu.Lock()
+	now := sh.snap
+	v.row = sh.row
+	if now.last() > before.last() {
+		v.tellRecent(max(sh.recentFrom, before.last()+1), now.last()+1)
+	}
+	sh.mu.Unlock()
+	var c Changes
+	if now != before {
+		d := differ(before, now)
+		if c.Arrived = d.arrived > 0; !expunge {
+			// What is gone stays in the session's numbering.
+			now = now.with(d.gone, nil)
+		} else if len(d.gone) > 0 {
+			c.Expunged, c.Vanished = gone(before, d.gone)
+		}
+		v.snap = now
+		c.Flags = make([]FlagChange, 0, len(d.changed))
+		for _, e := range d.changed {
+			index, _ := now.index(e.uid)
+			c.Flags = append(c.Flags, v.flagChange(index, e))
+		}
+	}
+	c.Exists, c.Recent = uint32(v.snap.n), v.Recent()
+	return c, nil
+}
+
+// gone returns the sequence numbers of what is gone, from the highest on, so
+// that none changes by those before it, and the UIDs.
+func gone(before *snapshot, entries []entry) (seqs, uids []uint32) {
+	for _, e := range entries {
+		index, _ := before.index(e.uid)
+		seqs = append(seqs, uint32(index+1))
+		uids = append(uids, e.uid)
+	}
+	slices.Reverse(seqs)
+	return seqs, uids
+}
+
+// Wait returns a channel that receives when there may be something to Sync.
+func (v *View) Wait() <-chan struct{} { return v.sub.C }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+func TestTwoSessions(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 5)
+		a, b := h.view(Inbox), h.view(Inbox)
+		h.expect("a", a.show(), "1:1 2:2 3:3 4:4 5:5")
+		if a.Recent() != 5 || b.Recent() != 0 {
+			t.Errorf("recent to a %d, to b %d", a.Recent(), b.Recent())
+		}
+
+		changed, failed, err := a.Store(h.ctx(), numbers(2, 4), StoreFlags{Op: Add, Flags: Seen | Deleted, Keywords: []string{"work"}})
+		h.must(err)
+		if len(changed) != 2 || len(failed) != 0 || changed[1].Seq != 4 || changed[1].Flags != Seen|Deleted|Recent {
+			t.Errorf("changed %+v, failed %v", changed, failed)
+		}
+		if c := h.sync(a, false); len(c.Flags) > 0 {
+			t.Errorf("a is told of its own change: %+v", c.Flags)
+		}
+		if c := h.sync(b, false); len(c.Flags) != 2 || c.Flags[0].UID != 2 || c.Flags[0].Keywords[0] != "work" {
+			t.Errorf("b is told %+v", c.Flags)
+		}
+
+		uids, err := a.Expunge(h.ctx(), nil)
+		h.must(err)
+		h.expect("expunged", fmt.Sprint(uids), "[2 4]")
+		h.deliver("new")
+		c := h.sync(b, false)
+		if len(c.Expunged) > 0 || !c.Arrived || c.Exists != 6 || c.Recent != 1 {
+			t.Errorf("without expunges b is told %+v", c)
+		}
+		h.expect("b", b.show(), "1:1 2:2SD[work] 3:3 4:4SD[work] 5:5 6:6")
+		c = h.sync(b, true)
+		if fmt.Sprint(c.Expunged) != "[4 2]" || c.Arrived || c.Exists != 4 {
+			t.Errorf("with expunges b is told %+v", c)
+		}
+		h.expect("b", b.show(), "1:1 2:3 3:5 4:6")
+		if c := h.sync(a, true); c.Exists != 4 || c.Recent != 3 {
+			t.Errorf("a is told %+v", c)
+		}
+		h.checkCounts()
+	})
+}
+
+// A session whose own silent change meets one that it was not told of, must
+// still be told.
+func TestStoreOverUnseenChange(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 2)
+		a, b := h.view(Inbox), h.view(Inbox)
+		_, _, err := a.Store(h.ctx(), numbers(1, 2), StoreFlags{Op: Add, Flags: Flagged})
+		h.must(err)
+		changed, _, err := b.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Seen})
+		h.must(err)
+		if changed[0].Flags != Seen|Flagged {
+			t.Errorf("changed %+v", changed)
+		}
+		c := h.sync(b, false)
+		if len(c.Flags) != 2 || c.Flags[0].Flags != Seen|Flagged || c.Flags[1].Flags != Flagged {
+			t.Errorf("b is told %+v", c.Flags)
+		}
+		changed, _, err = b.Store(h.ctx(), numbers(1), StoreFlags{Op: Replace, Flags: Draft})
+		h.must(err)
+		if c := h.sync(b, false); len(c.Flags) != 0 || changed[0].Flags != Draft {
+			t.Errorf("b stored %+v and is told %+v", changed, c.Flags)
+		}
+	})
+}
+
+func TestUnchangedSince(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 3)
+		v := h.view(Inbox)
+		first, _, err := v.Store(h.ctx(), numbers(2), StoreFlags{Op: Add, Flags: Seen})
+		h.must(err)
+		since := v.snap.at(0).modseq
+		changed, failed, err := v.Store(h.ctx(), numbers(1, 2, 3),
+			StoreFlags{Op: Add, Flags: Flagged, Conditional: true, UnchangedSince: since})
+		h.must(err)
+		if len(changed) != 2 || fmt.Sprint(failed) != "[2]" || changed[0].ModSeq <= first[0].ModSeq {
+			t.Errorf("changed %+v, failed %v", changed, failed)
+		}
+		h.expect("after", v.show(), "1:1F 2:2S 3:3F")
+		// What changes nothing keeps its mod-sequence.
+		same, _, err := v.Store(h.ctx(), numbers(1, 2, 3), StoreFlags{Op: Remove, Flags: Draft})
+		h.must(err)
+		if len(same) != 3 || same[0].ModSeq != changed[0].ModSeq {
+			t.Errorf("changed %+v", same)
+		}
+		if got := v.ChangedSince(numbers(1, 2, 3), first[0].ModSeq); fmt.Sprint(got) != "[1 3]" {
+			t.Errorf("changed since %d: %v", first[0].ModSeq, got)
+		}
+	})
+}
+
+func TestKeywords(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 3)
+		v := h.view(Inbox)
+		store := func(op Op, uids []uint32, words ...string) {
+			t.Helper()
+			_, _, err := v.Store(h.ctx(), uids, StoreFlags{Op: op, Keywords: words})
+			h.must(err)
+		}
+		store(Add, numbers(1, 2), "Work", "$Forwarded")
+		store(Add, numbers(2, 3), "WORK", "home")
+		store(Remove, numbers(1), "work")
+		h.expect("after", v.show(), "1:1[$Forwarded] 2:2[$Forwarded Work home] 3:3[Work home]")
+		h.expect("all", fmt.Sprint(v.Keywords()), "[$Forwarded Work home]")
+		store(Replace, numbers(2, 3), "home")
+		h.expect("after", v.show(), "1:1[$Forwarded] 2:2[home] 3:3[home]")
+		for _, bad := range []string{"", "two words", `\Seen`, "a\x00", "ü", "x]"} {
+			if _, _, err := v.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Keywords: []string{bad}}); !fault.Is(err, fault.Invalid) {
+				t.Errorf("keyword %q: %v", bad, err)
+			}
+		}
+		// Another store reads the same from the rows.
+		other := h.newStore(h.db, nil, Options{})
+		w, err := other.Open(h.ctx(), h.box, Inbox, true)
+		h.must(err)
+		defer w.Close()
+		h.expect("read", w.show(), v.show())
+	})
+}
+
+func TestRecent(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 2)
+		examined, err := h.Open(h.ctx(), h.box, Inbox, true)
+		h.must(err)
+		if n := examined.Recent(); n != 2 {
+			t.Errorf("EXAMINE shows %d recent", n)
+		}
+		if f := h.status(Inbox); f.Recent != 2 {
+			t.Errorf("STATUS shows %d recent", f.Recent)
+		}
+		a, err := h.Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		if n := a.Recent(); n != 2 {
+			t.Errorf("SELECT shows %d recent", n)
+		}
+		h.deliver("new")
+		if c := h.sync(examined, true); c.Recent != 3 {
+			t.Errorf("EXAMINE shows %d recent", c.Recent)
+		}
+		if c := h.sync(a, true); c.Recent != 3 {
+			t.Errorf("the session is told of %d recent", c.Recent)
+		}
+		a.Close()
+		examined.Close()
+		b := h.view(Inbox)
+		if n, f := b.Recent(), h.status(Inbox); n != 0 || f.Recent != 0 || f.recentFrom != 4 {
+			t.Errorf("the next session finds %d recent, STATUS %+v", n, f)
+		}
+	})
+}
+
+func TestResolve(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 9)
+		v := h.view(Inbox)
+		_, _, err := v.Store(h.ctx(), numbers(2, 3, 9), StoreFlags{Op: Add, Flags: Deleted})
+		h.must(err)
+		_, err = v.Expunge(h.ctx(), numbers(2, 3, 4))
+		h.must(err)
+		h.sync(v, true) // 1 4 5 6 7 8 9
+		for _, c := range []struct {
+			set   []Range
+			byUID bool
+			want  string
+		}{
+			{[]Range{{1, Star}}, false, "[1 4 5 6 7 8 9]"},
+			{[]Range{{3, 2}, {2, 2}}, false, "[4 5]"},
+			{[]Range{{6, 20}}, false, "[8 9]"},
+			{[]Range{{8, 20}}, false, "[]"},
+			{[]Range{{Star, Star}}, false, "[9]"},
+			{[]Range{{1, 4}}, true, "[1 4]"},
+			{[]Range{{2, 3}}, true, "[]"},
+			{[]Range{{100, Star}}, true, "[9]"},
+			{[]Range{{8, Star}, {1, 5}}, true, "[1 4 5 8 9]"},
+		} {
+			if got := fmt.Sprint(v.Resolve(c.set, c.byUID)); got != c.want {
+				t.Errorf("%v by UID %v: %s, want %s", c.set, c.byUID, got, c.want)
+			}
+		}
+		if v.UID(2) != 4 || v.UID(8) != 0 || v.UID(0) != 0 || v.Seq(4) != 2 || v.Seq(2) != 0 || v.FirstUnseen() != 1 {
+			t.Error("sequence numbers and UIDs do not match")
+		}
+	})
+}
+
+func TestWaitWakes(t *testing.T) {
+	each(t, func(h *house) {
+		v := h.view(Inbox)
+		h.sync(v, true)
+		h.deliver("new")
+		<-v.Wait()
+		if c := h.sync(v, true); c.Exists != 1 {
+			t.Errorf("told %+v", c)
+		}
+		h.must(h.Delete(h.ctx(), h.box, "Archive"))
+		w := h.view("Junk")
+		h.must(h.Delete(h.ctx(), h.box, "Junk"))
+		<-w.Wait()
+		if _, err := w.Sync(h.ctx(), true); !fault.Is(err, fault.NotFound) {
+			t.Errorf("a deleted folder gives %v", err)
+		}
+	})
+}
