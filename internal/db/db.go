@@ -86,6 +86,8 @@ type Options struct {
 	// Now is the clock for ids and, with its monotonic reading, for how
 	// long the node's lease is safe.
 	Now func() time.Time
+
+	wal walLimits // of SQLite; zero for the default
 }
 
 // Open opens the database and brings its schema up to date.

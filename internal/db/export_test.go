@@ -41,3 +41,9 @@ func (n *Node) Renew(ctx context.Context) error { return n.renew(ctx) }
 
 // Reads says whether a query is taken to change nothing.
 func (q *Query) Reads() bool { return q.reads }
+
+// WithWAL sets other limits of the write-ahead log, in pages.
+func (o Options) WithWAL(copy, hold, alarm int) Options {
+	o.wal = walLimits{copy: copy, hold: hold, alarm: alarm}
+	return o
+}

@@ -27,6 +27,7 @@ type sqliteEngine struct {
 	pool    *sql.DB  // of the writer, for migrations
 	log     *slog.Logger
 	fatal   func(error)
+	limits  walLimits
 
 	dirty   chan struct{} // something was committed
 	closing context.Context
@@ -34,16 +35,25 @@ type sqliteEngine struct {
 	ended   chan struct{} // checkpoints are over
 }
 
+// busyPatience is how long to wait for another process that has the database
+// locked.
+const busyPatience = 10 * time.Second
+
 func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, error) {
-	dsn := func(extra ...string) string {
+	limits := o.wal
+	if limits == (walLimits{}) {
+		limits = defaultWAL()
+	}
+	dsn := func(patience time.Duration, extra ...string) string {
 		v := url.Values{"_pragma": {
-			"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)",
-			"foreign_keys(1)", "wal_autocheckpoint(0)", "temp_store(2)", walSizeLimit,
+			fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)",
+			"foreign_keys(1)", "wal_autocheckpoint(0)", "temp_store(2)",
+			fmt.Sprintf("journal_size_limit(%d)", limits.hold*4096),
 		}}
 		v["_pragma"] = append(v["_pragma"], extra...)
 		return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + v.Encode()
 	}
-	w, err := sql.Open("sqlite", dsn("cache_size(-16000)"))
+	w, err := sql.Open("sqlite", dsn(busyPatience, "cache_size(-16000)"))
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
@@ -55,7 +65,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), w.Close())
 	}
-	r, err := sql.Open("sqlite", dsn("query_only(1)", "cache_size(-4000)"))
+	r, err := sql.Open("sqlite", dsn(busyPatience, "query_only(1)", "cache_size(-4000)"))
 	if err != nil {
 		return nil, errors.Join(err, conn.Close(), w.Close())
 	}
@@ -65,12 +75,12 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	e := &sqliteEngine{
 		writer:  &sqliteConn{conn: conn, stmts: map[*Query]*sql.Stmt{}},
 		turn:    make(chan struct{}, 1),
-		readers: r, pool: w, log: o.Log, fatal: o.Fatal,
+		readers: r, pool: w, log: o.Log, fatal: o.Fatal, limits: limits,
 		dirty: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	e.closing, e.end = context.WithCancel(context.Background())
 	e.turn <- struct{}{}
-	go e.checkpoints(dsn("cache_size(-1000)", checkpointPatience))
+	go e.checkpoints(dsn(holdFor, "cache_size(-1000)"))
 	return e, nil
 }
 

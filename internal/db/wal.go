@@ -8,21 +8,26 @@ import (
 	"time"
 )
 
+// walLimits are sizes of the write-ahead log, in pages of 4 KiB.
+type walLimits struct {
+	copy int // once so many wait for it, they are copied back into the database
+	// hold is from when on the writer is held up until the readers have let
+	// go of the WAL: where they follow each other without a gap, the next
+	// commit would never find it free to begin anew. A file that had to grow
+	// further is cut back to this when it does.
+	hold  int
+	alarm int // is told to the operator
+}
+
+func defaultWAL() walLimits {
+	return walLimits{copy: 16 << 20 / 4096, hold: 64 << 20 / 4096, alarm: 256 << 20 / 4096}
+}
+
 const (
-	// The WAL is copied back into the database once this many pages
-	// (16 MiB) wait for it, and is an alarm at 256 MiB.
-	walPages      = 16 << 20 / 4096
-	walAlarmPages = 256 << 20 / 4096
-	// From here on (64 MiB) the writer is held up until the readers have
-	// let go of the WAL. Where they follow each other without a gap, the
-	// next commit would never find it free to begin anew.
-	walHoldPages = 64 << 20 / 4096
-	// A WAL file that had to grow is cut back to 64 MiB when it begins anew.
-	walSizeLimit = "journal_size_limit(67108864)"
-	// checkpointPatience bounds how long the writer is held up at a time,
-	// holdEvery how often.
-	checkpointPatience = "busy_timeout(250)"
-	holdEvery          = 3 * time.Second
+	// holdFor bounds how long the writer is held up at a time, holdEvery
+	// how often.
+	holdFor   = 250 * time.Millisecond
+	holdEvery = 3 * time.Second
 	// checkpointEvery is how often the WAL is looked at while there are commits.
 	checkpointEvery = 200 * time.Millisecond
 )
@@ -82,8 +87,8 @@ func (k *walKeeper) look(ctx context.Context) {
 	if err != nil {
 		k.log.Warn("copying the write-ahead log back failed", "error", k.check(err))
 	}
-	k.unfinished = err != nil || w.pages-w.copied >= walPages
-	switch over := w.pages >= walAlarmPages; {
+	k.unfinished = err != nil || w.pages-w.copied >= k.limits.copy
+	switch over := w.pages >= k.limits.alarm; {
 	case over && !k.alarmed:
 		k.log.Warn("the write-ahead log is over its limit: something holds a read transaction open", "pages", w.pages)
 	case err == nil && !over && k.alarmed:
@@ -97,7 +102,7 @@ func (k *walKeeper) look(ctx context.Context) {
 // tend looks at the WAL and copies it back if it has grown.
 func (k *walKeeper) tend(ctx context.Context) (wal, error) {
 	w, err := k.checkpoint(ctx, "NOOP")
-	if err != nil || w.pages < walPages {
+	if err != nil || w.pages < k.limits.copy {
 		return w, err
 	}
 	if w.copied < w.pages {
@@ -106,7 +111,7 @@ func (k *walKeeper) tend(ctx context.Context) (wal, error) {
 		}
 	}
 	mode := "PASSIVE"
-	if w.pages >= walHoldPages && time.Since(k.heldUp) > holdEvery {
+	if w.pages >= k.limits.hold && time.Since(k.heldUp) > holdEvery {
 		mode, k.heldUp = "RESTART", time.Now()
 	}
 	if err := k.takeTurn(ctx); err != nil {

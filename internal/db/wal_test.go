@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+const page = 4096
+
+var someBlobs = db.SQL(`SELECT id, size FROM blob WHERE id > $1 ORDER BY id LIMIT 100`)
+
+// walTest is a database with a small write-ahead log and what it logs.
+type walTest struct {
+	*db.DB
+	t    *testing.T
+	file string
+	said chan string
+}
+
+// Handle, Enabled, WithAttrs and WithGroup make it the database's log.
+func (w *walTest) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case w.said <- r.Message:
+	default:
+		w.t.Errorf("said too often: %s", r.Message)
+	}
+	return nil
+}
+
+func (w *walTest) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+func (w *walTest) WithAttrs([]slog.Attr) slog.Handler           { return w }
+func (w *walTest) WithGroup(string) slog.Handler                { return w }
+
+func openWAL(t *testing.T, limits func(db.Options) db.Options) *walTest {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "mailstead.db")
+	w := &walTest{t: t, file: file + "-wal", said: make(chan string, 8)}
+	d, err := db.Open(t.Context(), limits(db.Options{URL: "sqlite:" + file, Log: slog.New(w)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.DB = d
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *walTest) size() int64 {
+	w.t.Helper()
+	info, err := os.Stat(w.file)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// write commits a little more than so many pages.
+func (w *walTest) write(pages int) {
+	w.t.Helper()
+	body := bytes.Repeat([]byte("x"), 16*page)
+	for range pages / 16 {
+		id := w.NewID()
+		if err := w.Write(w.t.Context(), id, &db.Job{Apply: func(b *db.Batch) { b.Queue(benchBlob.With(id, len(body), 0, body)) }}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// However much is written, the WAL begins anew, even when at every moment
+// some reader is in the middle of it.
+func TestWALBounded(t *testing.T) {
+	w := openWAL(t, func(o db.Options) db.Options { return o.WithWAL(64, 256, 1<<20) })
+	w.write(32)
+	ctx, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	// Each reader ends only after the other one has begun anew.
+	began := [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
+	for i := range 2 {
+		mine, others := began[i], began[1-i]
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				first := true
+				err := w.Each(t.Context(), someBlobs.With(0), func(db.Row) error {
+					if !first {
+						return nil
+					}
+					first = false
+					select {
+					case <-others: // from before
+					default:
+					}
+					select {
+					case mine <- struct{}{}:
+					default:
+					}
+					select {
+					case <-others:
+					case <-ctx.Done():
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	// The file only shrinks when the WAL begins anew.
+	w.write(2048)
+	for large := w.size(); w.size() >= large; {
+		w.write(64)
+		if w.size() > 256<<20 {
+			t.Error("the WAL grows without end")
+			break
+		}
+	}
+	stop()
+	readers.Wait()
+}
+
+// A reader that stays too long makes the WAL grow, which is said once; when
+// it is gone all is well again, without a restart.
+func TestWALSlowReader(t *testing.T) {
+	w := openWAL(t, func(o db.Options) db.Options { return o.WithWAL(64, 256, 512) })
+	w.write(64)
+	alarms := 0
+	err := w.Each(t.Context(), someBlobs.With(0), func(db.Row) error {
+		if alarms > 0 {
+			return nil // the second row
+		}
+		for alarms == 0 {
+			w.write(64)
+			select {
+			case said := <-w.said:
+				if !strings.Contains(said, "over its limit") {
+					t.Errorf("said %q", said)
+				}
+				alarms++
+			default:
+			}
+		}
+		w.write(1024)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := w.size()
+	for recovered := false; !recovered; {
+		w.write(16)
+		select {
+		case said := <-w.said:
+			if strings.Contains(said, "within its limit") {
+				recovered = true
+			} else if !strings.Contains(said, "held its transaction too long") {
+				t.Errorf("said %q", said)
+			}
+		default:
+		}
+	}
+	if now := w.size(); now >= large {
+		t.Errorf("the WAL has %d bytes, as %d before", now, large)
+	}
+}
+
+// Closing leaves no WAL for the next start to read.
+func TestWALAfterClose(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mailstead.db")
+	d, err := db.Open(t.Context(), db.Options{URL: "sqlite:" + file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := d.NewID()
+	if err := d.Write(t.Context(), id, &db.Job{Apply: add(id)}); err != nil {
+		t.Fatal(err)
+	}
+	if !stored(t, d, id) { // a reader was open
+		t.Fatal("not stored")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file + "-wal"); !os.IsNotExist(err) {
+		t.Errorf("there is a WAL: %v", err)
+	}
+}
