@@ -39,16 +39,14 @@ func (s *system) send(conns int, b bound, from []sender, domains []string) (outc
 	if err != nil {
 		return outcome{}, err
 	}
-	var workers []func() error
 	var n atomic.Int64
-	for range conns {
+	return together(conns, b, func(int) (func() error, func() error, error) {
 		c, err := dialHTTP(s.http)
 		if err != nil {
-			return outcome{}, err
+			return nil, nil, err
 		}
-		defer func() { _ = c.close() }()
 		var body []byte
-		workers = append(workers, func() error {
+		return func() error {
 			i := int(n.Add(1))
 			who := from[i%len(from)]
 			body = fmt.Appendf(body[:0], `{"from_email":%q,"to":["user%d@%s"],"subject":"Message %d","text":%s}`, who.from, i, domains[i%len(domains)], i, text)
@@ -61,7 +59,6 @@ func (s *system) send(conns int, b bound, from []sender, domains []string) (outc
 			}
 			s.sent.Add(1)
 			return nil
-		})
-	}
-	return drive(b, workers)
+		}, c.close, nil
+	})
 }

@@ -90,6 +90,7 @@ func startDovecot(ctx context.Context, b *bench, format string) (*system, error)
 		sys.boxes = append(sys.boxes, box{fmt.Sprintf("box%d@dovecot-home.net", i), fmt.Sprintf("Bench-%d", i)})
 		fmt.Fprintf(&users, "%[1]s:%[2]s\nbox%[3]d@postfix-home.net:%[2]s\n", sys.boxes[i].address, sys.boxes[i].password, i)
 	}
+	sys.boxes, sys.private = sys.boxes[:mailboxes], sys.boxes[mailboxes:]
 	location := map[string]string{"maildir": "maildir:~/Maildir", "mdbox": "mdbox:~/mdbox"}[format]
 	config := fmt.Sprintf(dovecotConfig, dir, b.certFile, b.keyFile, location, base+993)
 	file := filepath.Join(dir, "dovecot.conf")

@@ -78,6 +78,31 @@ func drive(b bound, workers []func() error) (outcome, error) {
 	return out, nil
 }
 
+// session opens one of the connections of a run: its work, and how it ends.
+type session func(i int) (work func() error, end func() error, err error)
+
+// together opens n sessions at the same time, drives them and closes them.
+// Opening is not in the figures.
+func together(n int, b bound, open session) (outcome, error) {
+	workers, ends, failed := make([]func() error, n), make([]func() error, n), make([]error, n)
+	var opening sync.WaitGroup
+	for i := range n {
+		opening.Go(func() { workers[i], ends[i], failed[i] = open(i) })
+	}
+	opening.Wait()
+	defer func() {
+		for _, end := range ends {
+			if end != nil {
+				_ = end() // what counts has been answered
+			}
+		}
+	}()
+	if err := errors.Join(failed...); err != nil {
+		return outcome{}, err
+	}
+	return drive(b, workers)
+}
+
 // repeat times the same work n times and returns the median.
 func repeat(n int, work func() error) (time.Duration, error) {
 	var took []time.Duration

@@ -110,7 +110,7 @@ func idler(s *system, i int) (*imap.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	me := s.boxes[i%mailboxes]
+	me := s.boxes[i%len(s.boxes)]
 	if err = c.Login(me.address, me.password); err == nil {
 		if _, err = c.Command("SELECT INBOX"); err == nil {
 			err = c.Idle()

@@ -26,7 +26,7 @@ type imapRun struct {
 
 // imapWork fills a folder and does to it what mail programs do.
 func (b *bench) imapWork(_ context.Context, s *system, round int) error {
-	r := &imapRun{b: b, s: s, me: s.boxes[mailboxes+round], all: len(b.letters)}
+	r := &imapRun{b: b, s: s, me: s.private[round], all: len(b.letters)}
 	var err error
 	if r.c, err = r.session(); err != nil {
 		return err
@@ -39,11 +39,9 @@ func (b *bench) imapWork(_ context.Context, s *system, round int) error {
 		}
 	}
 	for _, part := range []func() error{r.fill, r.login, r.open, r.read, r.search, r.flags, r.push, r.big, r.carry} {
-		if err := part(); err != nil {
-			return err
-		}
+		err = errors.Join(err, part()) // the other parts have their figures all the same
 	}
-	return nil
+	return err
 }
 
 func (r *imapRun) add(row string, figures ...figure) {
@@ -87,19 +85,16 @@ func (r *imapRun) fill() error {
 		conns int
 		until int
 	}{{"append1", 1, r.all / 5}, {"append4", 4, r.all}} {
-		var workers []func() error
-		for range step.conns {
+		out, err := together(step.conns, bound{step.until - int(next.Load()), 10 * time.Minute}, func(int) (func() error, func() error, error) {
 			c, err := r.session()
 			if err != nil {
-				return err
+				return nil, nil, err
 			}
-			defer func() { _ = c.Close() }()
-			workers = append(workers, func() error {
+			return func() error {
 				_, err := c.Append("Bench", r.b.letters[next.Add(1)-1])
 				return err
-			})
-		}
-		out, err := drive(bound{step.until - int(next.Load()), 10 * time.Minute}, workers)
+			}, c.Close, nil
+		})
 		if err != nil {
 			return err
 		}

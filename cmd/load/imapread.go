@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -62,6 +63,7 @@ func (r *imapRun) bodies() error {
 // search looks for words that 1 % of the messages have. The first search of
 // a text is told apart, as the first fetch is.
 func (r *imapRun) search() error {
+	var wrong error
 	for _, s := range []struct {
 		row, keys string
 		found     int
@@ -69,7 +71,9 @@ func (r *imapRun) search() error {
 		once := func() error { return r.find(s.keys, s.found) }
 		first, err := timed(once)
 		if err != nil {
-			return err
+			wrong = errors.Join(wrong, err)
+			r.b.report.note("imap/"+s.row, r.s.name, "wrong answer")
+			continue
 		}
 		later, err := repeat(5, once)
 		if err != nil {
@@ -77,7 +81,7 @@ func (r *imapRun) search() error {
 		}
 		r.add(s.row, duration("first", first), duration("later", later))
 	}
-	return nil
+	return wrong
 }
 
 // find searches and checks how many were found.

@@ -37,7 +37,7 @@ func (r *imapRun) flags() error {
 
 // carry copies, expunges and moves a thousand messages.
 func (r *imapRun) carry() error {
-	const n = 1000
+	n := min(1000, r.all/2)
 	var copied, moved, expunged []time.Duration
 	for range 3 {
 		for _, step := range []struct {

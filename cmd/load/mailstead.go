@@ -64,7 +64,7 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 	if err := b.idleMemory(ctx, m.sys); err != nil {
 		return nil, err
 	}
-	return m.sys, m.furnish(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, mailboxes+b.options.rounds)
+	return m.sys, m.furnish(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds)
 }
 
 func (m *mailstead) start(ctx context.Context) (*process, error) {
@@ -94,7 +94,7 @@ func outsideDomains(n *names.Server, label string) (addrs, domains []string, err
 
 // furnish makes the accounts with a verified domain each, and the mailboxes
 // under the first one.
-func (m *mailstead) furnish(ctx context.Context, suffix string, accounts, boxes int) error {
+func (m *mailstead) furnish(ctx context.Context, suffix string, accounts, private int) error {
 	api, err := dialHTTP(m.sys.http)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (m *mailstead) furnish(ctx context.Context, suffix string, accounts, boxes 
 		}
 		m.sys.senders = append(m.sys.senders, sender{token, "sender@" + name})
 	}
-	for i := range boxes {
+	for i := range mailboxes + private {
 		password := fmt.Sprintf("Bench-%d-Passw0rd!", i)
 		var made struct {
 			Address string `json:"address"`
@@ -129,6 +129,7 @@ func (m *mailstead) furnish(ctx context.Context, suffix string, accounts, boxes 
 		}
 		m.sys.boxes = append(m.sys.boxes, box{made.Address, password})
 	}
+	m.sys.boxes, m.sys.private = m.sys.boxes[:mailboxes], m.sys.boxes[mailboxes:]
 	return nil
 }
 

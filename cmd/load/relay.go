@@ -19,9 +19,9 @@ func (b *bench) relays(ctx context.Context, s *system, _ int) error {
 		before, begin := s.sink.Counts(), time.Now()
 		var err error
 		if s.http != "" {
-			_, err = s.send(10, bound{b.options.relay, forever}, s.senders[:1], s.outside[:domains])
+			_, err = s.send(10, bound{b.options.relay, forever}, s.senders[:1], s.outside[:min(domains, len(s.outside))])
 		} else {
-			_, err = s.submit(10, bound{b.options.relay, forever}, s.outside[:domains])
+			_, err = s.submit(10, bound{b.options.relay, forever}, s.outside[:min(domains, len(s.outside))])
 		}
 		if err == nil {
 			waiting, cancel := context.WithTimeout(ctx, 5*time.Minute)

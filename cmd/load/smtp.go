@@ -34,26 +34,23 @@ func (b *bench) submissions(ctx context.Context, s *system, _ int) error {
 
 // submit sends 4 KiB messages over so many sessions, each as another mailbox.
 func (s *system) submit(n int, b bound, domains []string) (outcome, error) {
-	var workers []func() error
 	var next atomic.Int64
-	for i := range n {
-		me := s.boxes[i%mailboxes]
+	return together(n, b, func(i int) (func() error, func() error, error) {
+		me := s.boxes[i%len(s.boxes)]
 		c, err := s.signIn(me)
 		if err != nil {
-			return outcome{}, err
+			return nil, nil, err
 		}
-		defer func() { _ = c.Close() }()
 		message := plain(i, me.address, "someone@"+domains[0], 4<<10)
-		workers = append(workers, func() error {
+		return func() error {
 			k := int(next.Add(1))
 			err := c.Send(me.address, fmt.Sprintf("user%d@%s", k, domains[k%len(domains)]), message)
 			if err == nil {
 				s.sent.Add(1)
 			}
 			return err
-		})
-	}
-	return drive(b, workers)
+		}, c.Close, nil
+	})
 }
 
 func (s *system) signIn(me box) (*smtp.Client, error) {
@@ -76,7 +73,7 @@ func (s *system) signIn(me box) (*smtp.Client, error) {
 func (b *bench) arrivals(ctx context.Context, s *system, _ int) error {
 	for _, boxes := range []int{100, 1} {
 		for _, n := range sessions {
-			out, err := b.arrive(s, n, min(boxes, mailboxes))
+			out, err := b.arrive(s, n, min(boxes, len(s.boxes)))
 			if err != nil {
 				return err
 			}
@@ -98,22 +95,19 @@ func (b *bench) arrivals(ctx context.Context, s *system, _ int) error {
 }
 
 func (b *bench) arrive(s *system, n, boxes int) (outcome, error) {
-	var workers []func() error
 	var next atomic.Int64
-	for i := range n {
+	return together(n, bound{b.options.count, b.options.limit}, func(i int) (func() error, func() error, error) {
 		from := fmt.Sprintf("writer%d@bench-sink.net", i)
 		message, err := b.signer.sign(plain(i, from, s.boxes[0].address, 4<<10), "bench-sink.net")
 		if err != nil {
-			return outcome{}, err
+			return nil, nil, err
 		}
 		c, err := smtp.Dial(s.mx)
 		if err != nil {
-			return outcome{}, err
+			return nil, nil, err
 		}
-		defer func() { _ = c.Close() }()
-		workers = append(workers, func() error {
+		return func() error {
 			return c.Send(from, s.boxes[int(next.Add(1))%boxes].address, message)
-		})
-	}
-	return drive(bound{b.options.count, b.options.limit}, workers)
+		}, c.Close, nil
+	})
 }

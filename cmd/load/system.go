@@ -23,7 +23,8 @@ type system struct {
 	imap       string
 
 	senders []sender // one of each account, for the API
-	boxes   []box    // mailboxes; the last ones belong to the IMAP work
+	boxes   []box    // mailboxes, for submission and MX
+	private []box    // mailboxes for the IMAP work, one for each round
 	outside []string // domains whose mail goes to the sink
 	sink    *smtp.Sink
 	sent    atomic.Int64 // accepted for the sink, over all runs

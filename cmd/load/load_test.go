@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/cmd/load/smtp"
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// TestAgainstTheService does a little of each work against the real service:
+// what the load program says and expects is what the service says.
+func TestAgainstTheService(t *testing.T) {
+	sink, err := smtp.Listen([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sink.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	live := servertest.Start(t, func(c *server.Config) { c.Relay = fmt.Sprintf("smtp://127.0.0.1:%d", sink.Port) })
+	var boxes []box
+	for _, m := range live.Dev.Mailboxes {
+		boxes = append(boxes, box{m.Address, m.Password})
+	}
+	s := &system{
+		name: "service", http: live.Addr("http"), mx: live.Addr("smtp"), submission: live.Addr("submission"), imap: live.Addr("imaps"),
+		senders: []sender{{live.Dev.APIKey, boxes[0].address}}, boxes: boxes, private: boxes[1:], sink: sink,
+		outside: []string{"one.bench-sink.net", "two.bench-sink.net"},
+	}
+	signer, err := newSigner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{
+		options: &options{rounds: 1, count: 100, limit: time.Minute, relay: 50, big: 1},
+		report:  newReport(), letters: letters(400, 8<<10), signer: signer,
+	}
+	for _, w := range works() {
+		t.Run(w.name, func(t *testing.T) {
+			if err := w.do(b, t.Context(), s, 0); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	missing := map[string]bool{}
+	for _, r := range rows() {
+		_, measured := b.report.cells[[2]string{r.id, s.name}]
+		missing[r.id] = !measured
+	}
+	for id, m := range missing {
+		if m && strings.Contains(id, "/") {
+			t.Errorf("no figures for %s", id)
+		}
+	}
+}
