@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -35,6 +34,9 @@ func (n needle) in(text string) bool { return strings.Contains(fold(text), strin
 
 // textBuffer is how much of a text is looked at at once.
 const textBuffer = 32 << 10
+
+// maxText is more than any message has.
+const maxText = 1 << 40
 
 // inReader reports whether the UTF-8 text at r contains the needle. buf is what
 // it reads into; it needs little more memory, however long the text.
@@ -161,7 +163,7 @@ func (t *texts) inBody(n needle) bool {
 		if typ, _ := p.MediaType(); p.Kind != message.Leaf || typ != "text" && typ != "message" {
 			continue
 		}
-		found, err := n.inReader(p.Text(t.section(p.Body), math.MaxInt64), t.buf)
+		found, err := n.inReader(p.Text(t.section(p.Body), maxText), t.buf)
 		t.fail(err)
 		if found {
 			return true

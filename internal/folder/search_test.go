@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSearch(t *testing.T) {
+	each(t, func(h *house) {
+		day := func(d int) time.Time { return time.Date(2026, 3, d, 0, 0, 0, 0, time.UTC) }
+		texts := []string{
+			"From: =?utf-8?q?J=C3=BCrgen?= <j@example.com>\r\nTo: Bob <bob@demo.test>, group: c@example.com;\r\nSubject: =?utf-8?b?R3LDvMOfZQ==?=\r\n" +
+				"Date: Mon, 2 Mar 2026 23:30:00 -0500\r\nX-Odd: some \"thing\"\r\n\r\nplain body\r\n",
+			"Subject: two\r\nReply-To: list@example.com\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" +
+				"--b\r\nContent-Type: text/plain; charset=iso-8859-1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
+				"STRA=DFE and a soft=\r\nbreak\r\n--b\r\nContent-Type: application/octet-stream\r\n\r\nhidden\r\n" +
+				"--b\r\nContent-Type: message/rfc822\r\n\r\nSubject: inner\r\n\r\ninmost\r\n--b--\r\n",
+			"Subject: \r\n\r\n" + strings.Repeat("x", 40_000) + "needle at the buffer's end" + strings.Repeat("x", 100_000),
+			"no header at all",
+		}
+		for i, text := range texts {
+			u := h.upload(text, 0)
+			u.Date = day(i + 1).Add(12 * time.Hour)
+			_, _, err := h.Append(h.ctx(), h.box, Inbox, u)
+			h.must(err)
+		}
+		v := h.view(Inbox)
+		_, _, err := v.Store(h.ctx(), numbers(2, 3), StoreFlags{Op: Add, Flags: Seen, Keywords: []string{"Work"}})
+		h.must(err)
+		since := v.snap.at(1).modseq
+		not := func(c Criterion) Criterion { c.Not = !c.Not; return c }
+		text := func(test Test, s string) Criterion { return Criterion{Test: test, Text: s} }
+		header := func(name, s string) Criterion { return Criterion{Test: HasHeader, Header: name, Text: s} }
+		date := func(test Test, d int) Criterion { return Criterion{Test: test, Time: day(d)} }
+		for i, c := range []struct {
+			c    Criterion
+			want string
+		}{
+			{Criterion{}, "[1 2 3 4]"},
+			{not(Criterion{}), "[]"},
+			{Criterion{Test: HasFlags, Flags: Seen}, "[2 3]"},
+			{Criterion{Test: HasFlags, Flags: Seen | Recent}, "[2 3]"},
+			{not(Criterion{Test: HasFlags, Flags: Seen}), "[1 4]"},
+			{text(HasKeyword, "WORK"), "[2 3]"},
+			{text(HasKeyword, "none"), "[]"},
+			{Criterion{Test: InUIDs, UIDs: numbers(1, 4, 9)}, "[1 4]"},
+			{Criterion{Test: Larger, Num: 1000}, "[3]"},
+			{Criterion{Test: Smaller, Num: 17}, "[4]"},
+			{Criterion{Test: ModSeqFrom, Num: since}, "[2 3]"},
+			{date(DateBefore, 3), "[1 2]"},
+			{date(DateSince, 3), "[3 4]"},
+			{Criterion{Test: SavedSince, Time: time.Now().Add(-time.Hour)}, "[1 2 3 4]"},
+			{date(SentSince, 2), "[1]"},
+			{date(SentSince, 3), "[]"},
+			{date(SentBefore, 3), "[1]"},
+			{header("from", "jürgen"), "[1]"},
+			{header("From", "JÜRGEN <j@"), "[1]"},
+			{header("to", "c@example"), "[1]"},
+			{header("subject", "GRÜSSE"), "[]"},
+			{header("subject", "grüße"), "[1]"},
+			{header("x-odd", "\"thing"), "[1]"},
+			{header("reply-to", "list"), "[2]"},
+			{header("subject", ""), "[1 2 3]"},
+			{text(InBody, "straße"), "[2]"},
+			{text(InBody, "softBREAK"), "[2]"},
+			{text(InBody, "hidden"), "[]"},
+			{text(InBody, "inner"), "[2]"},
+			{text(InBody, "inmost"), "[2]"},
+			{text(InBody, "two"), "[]"},
+			{text(InText, "two"), "[2]"},
+			{text(InText, "subject: grü"), "[1]"},
+			{text(InBody, "needle at the buffer's END"), "[3]"},
+			{not(text(InBody, "needle")), "[1 2 4]"},
+			{Criterion{Test: Or, Of: []Criterion{text(InBody, "needle"), {Test: Smaller, Num: 17}}}, "[3 4]"},
+			{Criterion{Test: And, Of: []Criterion{not(text(InBody, "needle")), {Test: HasFlags, Flags: Seen}, header("subject", "two")}}, "[2]"},
+			{not(Criterion{Test: Or, Of: []Criterion{header("subject", "two"), date(SentSince, 2)}}), "[3 4]"},
+		} {
+			got, err := v.Search(h.ctx(), c.c)
+			if err != nil || fmt.Sprint(got) != c.want {
+				t.Errorf("search %d %+v: %v, %v; want %s", i, c.c, got, err, c.want)
+			}
+		}
+	})
+}
+
+func FuzzEnvelopeText(f *testing.F) {
+	f.Add([]byte(`("Mon, 2 Mar 2026" "a \"b\"" (("n" NIL "l" "h")("n2" NIL NIL NIL)) NIL NIL ((NIL NIL "x" "y")) NIL NIL NIL "<i@d>")`), 2)
+	f.Add([]byte("(NIL {3}\r\na\"b NIL"), 1)
+	f.Add([]byte("((((((((("), 5)
+	f.Fuzz(func(t *testing.T, envelope []byte, place int) {
+		if place < 0 || place > 9 {
+			return
+		}
+		envelopeText(envelope, place)
+		sentDay(envelope)
+	})
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+func TestDeliver(t *testing.T) {
+	each(t, func(h *house) {
+		other := h.newMailbox(1 << 30)
+		u := h.upload(mail("one", strings.Repeat("x", 100_000)), 0)
+		subscribe := func(name string) db.Statement { return insertSubscription.With(other, name) }
+		filed, err := h.DeliverAll(h.ctx(), []Incoming{
+			{Mailbox: other, Special: Junk, Blob: u.Blob, Description: u.Description, Also: []db.Statement{subscribe("also")}},
+			{Mailbox: h.box, Blob: u.Blob, Description: u.Description, Flags: Seen, Keywords: []string{"b", "a", "B"},
+				Event: func(f Filed) event.New {
+					return event.New{Account: 1, Kind: event.InboundEmail, Data: map[string]any{"uid": f.UID}}
+				}},
+			{Mailbox: h.box, Special: Sent, Blob: u.Blob, Description: u.Description},
+		})
+		h.must(err)
+		if filed[0].UID != 1 || filed[1].Folder != h.status(Inbox).ID || filed[2].Folder != h.status("Sent").ID {
+			t.Errorf("filed %+v", filed)
+		}
+		h.expect("INBOX", h.view(Inbox).show(), "1:1S[a b]")
+		var data string
+		h.must(h.db.One(h.ctx(), readEvents.With(), &data))
+		h.expect("event", data, `{"uid":1}`)
+		names, err := h.Subscriptions(h.ctx(), other)
+		h.must(err)
+		if !slices.Contains(names, "also") {
+			t.Errorf("subscribed to %v", names)
+		}
+		for _, f := range filed {
+			r, err := h.OpenMessage(h.ctx(), f.Message)
+			h.must(err)
+			if r.Size() != u.Blob.Size {
+				t.Errorf("%d bytes", r.Size())
+			}
+			h.must(r.Close())
+		}
+		h.checkCounts()
+
+		// One recipient without folders, and nobody gets it.
+		_, err = h.DeliverAll(h.ctx(), []Incoming{
+			{Mailbox: h.box, Blob: u.Blob, Description: u.Description},
+			{Mailbox: 77, Blob: u.Blob, Description: u.Description},
+		})
+		if !fault.Is(err, fault.NotFound) {
+			t.Errorf("a recipient without folders: %v", err)
+		}
+		_, err = h.Deliver(h.ctx(), Incoming{Mailbox: h.box, Blob: h.upload(mail("two", ""), 0).Blob,
+			Event: func(Filed) event.New { return event.New{Kind: event.Bounce, Data: func() {}} }})
+		if err == nil {
+			t.Error("an event that can't be written was")
+		}
+		h.checkCounts()
+		if f := h.status(Inbox); f.Messages != 1 || f.UIDNext != 2 {
+			t.Errorf("INBOX is %+v", f)
+		}
+		// Without the special folder, INBOX.
+		h.must(h.Delete(h.ctx(), h.box, "Junk"))
+		f, err := h.Deliver(h.ctx(), Incoming{Mailbox: h.box, Special: Junk, Blob: h.upload(mail("three", ""), 0).Blob})
+		h.must(err)
+		if f.Folder != h.status(Inbox).ID {
+			t.Error("Junk went elsewhere than to INBOX")
+		}
+	})
+}
+
+func TestAppendAndQuota(t *testing.T) {
+	each(t, func(h *house) {
+		size := int64(len(mail("1", "Hello.")))
+		h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
+			_, err := tx.Exec(h.ctx(), setQuota.With(h.box, 3*size))
+			return err
+		}))
+		uids := h.fill("Drafts", 2)
+		full := func(err error) {
+			t.Helper()
+			if !fault.Is(err, fault.OverQuota) {
+				t.Errorf("over quota: %v", err)
+			}
+			h.checkCounts()
+		}
+		_, _, err := h.Append(h.ctx(), h.box, "Drafts", h.upload(mail("3", "Hello."), 0), h.upload(mail("4", "Hello."), 0))
+		full(err)
+		v := h.view("Drafts")
+		_, err = v.Copy(h.ctx(), uids, "Archive")
+		full(err)
+		c, err := v.Copy(h.ctx(), uids[:1], "archive")
+		if !fault.Is(err, fault.NotFound) {
+			t.Errorf("copied to no folder: %+v, %v", c, err)
+		}
+		c, err = v.Copy(h.ctx(), uids[:1], "Archive")
+		h.must(err)
+		_, err = v.Move(h.ctx(), uids, "Trash")
+		h.must(err)
+		full(func() error { _, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload("x\r\n\r\n", 0)); return err }())
+		h.deliver("overrun") // what RCPT accepted is filed
+		h.checkCounts()
+		if _, _, err := h.Append(h.ctx(), h.box, "None", h.upload("x", 0)); !fault.Is(err, fault.NotFound) {
+			t.Errorf("appended to no folder: %v", err)
+		}
+		if c.UIDValidity != h.status("Archive").UIDValidity {
+			t.Errorf("copied %+v", c)
+		}
+	})
+}
+
+func TestCopyAndMove(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 40)
+		h.fill("Archive", 3)
+		v, dst := h.view(Inbox), h.view("Archive")
+		_, _, err := v.Store(h.ctx(), numbers(2, 3), StoreFlags{Op: Add, Flags: Seen, Keywords: []string{"k"}})
+		h.must(err)
+		// Runs and single ones, some gone already.
+		set := numbers(1, 2, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 36, 37, 39, 99)
+		c, err := v.Copy(h.ctx(), set, "Archive")
+		h.must(err)
+		if !equal(c.Src, set[:22]) || c.Dst[0] != 4 || c.Dst[21] != 25 || c.UIDValidity != dst.Folder().UIDValidity {
+			t.Errorf("copied %+v", c)
+		}
+		if got := h.sync(dst, true); got.Exists != 25 || got.Recent != 25 {
+			t.Errorf("the destination shows %+v", got)
+		}
+		h.expect("copies", h.subjects(dst, numbers(4, 5, 6, 7, 24, 25)), "40 39S[k] 38S[k] 36 4 2")
+
+		c, err = v.Move(h.ctx(), numbers(1, 2, 40), "Archive")
+		h.must(err)
+		if !equal(c.Dst, numbers(26, 27, 28)) {
+			t.Errorf("moved %+v", c)
+		}
+		if got := h.sync(v, true); fmt.Sprint(got.Expunged) != "[40 2 1]" || got.Exists != 37 {
+			t.Errorf("the source shows %+v", got)
+		}
+		h.sync(dst, true)
+		h.expect("moved", h.subjects(dst, numbers(26, 27, 28)), "40 39S[k] 1")
+		h.checkCounts()
+
+		// Within one folder, the messages get new UIDs.
+		c, err = v.Move(h.ctx(), numbers(3, 4), Inbox)
+		h.must(err)
+		h.expect("moved within", fmt.Sprint(c.Src, c.Dst), "[3 4] [41 42]")
+		c, err = v.Copy(h.ctx(), numbers(5), Inbox)
+		h.must(err)
+		h.expect("copied within", fmt.Sprint(c.Src, c.Dst), "[5] [43]")
+		if got := h.sync(v, true); fmt.Sprint(got.Vanished) != "[3 4]" || got.Exists != 38 {
+			t.Errorf("the folder shows %+v", got)
+		}
+		h.checkCounts()
+	})
+}
+
+// subjects shows messages by their subjects.
+func (h *house) subjects(v *View, uids []uint32) string {
+	h.Helper()
+	var all []string
+	h.must(v.Fetch(h.ctx(), uids, WantEnvelope, func(r *Row) error {
+		s := envelopeText(r.Envelope, 1)
+		if r.Flags&Seen != 0 {
+			s += "S"
+		}
+		if len(r.Keywords) > 0 {
+			s += fmt.Sprint(r.Keywords)
+		}
+		all = append(all, s)
+		return nil
+	}))
+	return strings.Join(all, " ")
+}
+
+func TestFetch(t *testing.T) {
+	each(t, func(h *house) {
+		uids := h.fill(Inbox, 1_100)
+		v := h.view(Inbox)
+		sparse := []uint32{}
+		for i := 0; i < len(uids); i += 3 {
+			sparse = append(sparse, uids[i])
+		}
+		for _, set := range [][]uint32{uids, sparse, nil, uids[7:8], {5_000}} {
+			for want := range Want(16) {
+				var got []uint32
+				h.must(v.Fetch(h.ctx(), set, want, func(r *Row) error {
+					got = append(got, r.UID)
+					switch {
+					case r.Seq != v.Seq(r.UID), r.Size == 0,
+						want != 0 && (r.Message == 0 || r.Date.IsZero() || r.SavedAt.IsZero()),
+						(want&WantEnvelope != 0) != (r.Envelope != nil), (want&WantStructure != 0) != (r.Structure != nil),
+						want&WantBlob != 0 && r.Blob == 0:
+						t.Fatalf("wanted %b, got %+v", want, r)
+					}
+					return nil
+				}))
+				if expected := v.Resolve([]Range{{1, Star}}, true); len(set) > 1 {
+					expected = set
+					if !equal(got, expected) {
+						t.Errorf("wanted %b of %d, got %d", want, len(set), len(got))
+					}
+				}
+			}
+		}
+		stop := errors.New("stop")
+		if err := v.Fetch(h.ctx(), uids, WantDates, func(*Row) error { return stop }); !errors.Is(err, stop) {
+			t.Errorf("the reader's error became %v", err)
+		}
+		// While f runs nothing is held: it may write.
+		n := 0
+		h.must(v.Fetch(h.ctx(), uids[:3], WantEnvelope, func(*Row) error {
+			n++
+			_, err := v.Expunge(h.ctx(), nil)
+			h.deliver("meanwhile")
+			return err
+		}))
+		// Another session takes out what this one still numbers.
+		other := h.view(Inbox)
+		_, _, err := other.Store(h.ctx(), numbers(2), StoreFlags{Op: Add, Flags: Deleted})
+		h.must(err)
+		_, err = other.Expunge(h.ctx(), nil)
+		h.must(err)
+		h.expect("rows", h.subjects(v, numbers(1, 2, 3)), "1100 1098")
+		flags := 0
+		h.must(v.Fetch(h.ctx(), numbers(1, 2, 3), 0, func(*Row) error { flags++; return nil }))
+		if n != 3 || flags != 3 {
+			t.Errorf("%d rows, %d flags", n, flags)
+		}
+	})
+}
+
+func TestVanishedSince(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 20)
+		v := h.view(Inbox)
+		expunge := func(uids ...uint32) uint64 {
+			_, _, err := v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Deleted})
+			h.must(err)
+			_, err = v.Expunge(h.ctx(), nil)
+			h.must(err)
+			h.sync(v, true)
+			return v.Folder().ModSeq
+		}
+		expunge(1, 2)
+		since := expunge(4)
+		expunge(6, 7, 8, 20)
+		check := func(modseq uint64, known []Range, want string) {
+			t.Helper()
+			got, err := v.VanishedSince(h.ctx(), modseq, known)
+			h.must(err)
+			h.expect("vanished", rangesText(got), want)
+		}
+		check(since, nil, "6:8,20")
+		check(since, []Range{{7, 30}, {1, 3}}, "7:8,20")
+		check(1, nil, "1:2,4,6:8,20")
+		check(v.Folder().ModSeq, nil, "")
+		v.row.logFloor = since + 1
+		check(since, nil, "1:2,4,6:8,20")
+		check(since, []Range{{1, 5}}, "1:2,4")
+	})
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+func (h *house) names() string {
+	h.Helper()
+	folders, err := h.Folders(h.ctx(), h.box)
+	h.must(err)
+	var names []string
+	for _, f := range folders {
+		names = append(names, f.Name+f.Special)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestTree(t *testing.T) {
+	each(t, func(h *house) {
+		const standard = `Archive\Archive Drafts\Drafts INBOX Junk\Junk Sent\Sent Trash\Trash`
+		h.expect("provisioned", h.names(), standard)
+		create := func(name string, want fault.Kind) {
+			t.Helper()
+			_, err := h.Create(h.ctx(), h.box, name)
+			if want == 0 && err != nil || want != 0 && !fault.Is(err, want) {
+				t.Errorf("creating %.20q: %v", name, err)
+			}
+		}
+		create("a/b/c", 0)
+		create("a/b", fault.Conflict)
+		create("iNboX", fault.Conflict)
+		create("inbox/x", 0)
+		create("Cafe\u0301", 0)
+		create("Caf\u00e9", fault.Conflict)
+		for _, bad := range []string{"", "/", "a/", "/a", "a//b", "a\x00b", "a\nb", "a\xffb", strings.Repeat("x", 256), strings.Repeat("x/", 20) + "x"} {
+			create(bad, fault.Invalid)
+		}
+		h.expect("created", h.names(), `Archive\Archive Café Drafts\Drafts INBOX INBOX/x Junk\Junk Sent\Sent Trash\Trash a a/b a/b/c`)
+
+		h.must(h.Delete(h.ctx(), h.box, "a/b"))
+		for _, name := range []string{"INBOX", "inbox", "a/b"} {
+			if err := h.Delete(h.ctx(), h.box, name); !fault.Is(err, fault.Invalid) {
+				t.Errorf("deleting %s: %v", name, err)
+			}
+		}
+		if err := h.Delete(h.ctx(), h.box, "none"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("deleting none: %v", err)
+		}
+		rename := func(from, to string, want fault.Kind) {
+			t.Helper()
+			if err := h.Rename(h.ctx(), h.box, from, to); want == 0 && err != nil || want != 0 && !fault.Is(err, want) {
+				t.Errorf("renaming %s to %.20s: %v", from, to, err)
+			}
+		}
+		rename("a", "a/d", fault.Invalid)
+		rename("none", "x", fault.NotFound)
+		rename("a", "Junk", fault.Conflict)
+		rename("a", strings.Repeat("x", 254), fault.Invalid)
+		rename("a", "d/e", 0)
+		rename("d/e/b", "f", 0) // has only children
+		rename("Junk", "Spam", 0)
+		h.expect("renamed", h.names(), `Archive\Archive Café Drafts\Drafts INBOX INBOX/x Sent\Sent Spam\Junk Trash\Trash d d/e f/c`)
+		if _, err := h.CreateSpecial(h.ctx(), h.box, "Junk", Junk); !fault.Is(err, fault.Conflict) {
+			t.Errorf("a second Junk: %v", err)
+		}
+		h.must(h.Delete(h.ctx(), h.box, "Spam"))
+		if f, err := h.CreateSpecial(h.ctx(), h.box, "Junk", Junk); err != nil || f.Special != Junk {
+			t.Errorf("a new Junk: %+v, %v", f, err)
+		}
+	})
+}
+
+func TestRenameInbox(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 4)
+		v := h.view(Inbox)
+		h.must(h.Rename(h.ctx(), h.box, "inbox", "old/mail"))
+		if c := h.sync(v, true); c.Exists != 0 || len(c.Expunged) != 4 {
+			t.Errorf("INBOX shows %+v", c)
+		}
+		h.expect("moved", h.subjects(h.view("old/mail"), numbers(1, 2, 3, 4)), "4 3 2 1")
+		h.deliver("new")
+		if c := h.sync(v, true); c.Exists != 1 {
+			t.Errorf("INBOX shows %+v", c)
+		}
+		h.checkCounts()
+	})
+}
+
+// Names may come back, UIDVALIDITY never, not even when the clock stands.
+func TestUIDValidity(t *testing.T) {
+	each(t, func(h *house) {
+		seen := map[uint32]bool{}
+		last := uint32(0)
+		for i := range 10 {
+			f, err := h.Create(h.ctx(), h.box, "x")
+			h.must(err)
+			if seen[f.UIDValidity] || f.UIDValidity <= last {
+				t.Errorf("UIDVALIDITY %d after %d", f.UIDValidity, last)
+			}
+			seen[f.UIDValidity], last = true, f.UIDValidity
+			if i%2 == 0 {
+				h.must(h.Rename(h.ctx(), h.box, "x", fmt.Sprint("y", i)))
+				h.must(h.Delete(h.ctx(), h.box, fmt.Sprint("y", i)))
+			} else {
+				h.must(h.Delete(h.ctx(), h.box, "x"))
+			}
+			_, err = h.Collect(h.ctx())
+			h.must(err)
+		}
+	})
+}
+
+func TestSubscriptions(t *testing.T) {
+	each(t, func(h *house) {
+		list := func() string {
+			names, err := h.Subscriptions(h.ctx(), h.box)
+			h.must(err)
+			return strings.Join(names, " ")
+		}
+		h.expect("provisioned", list(), "Archive Drafts INBOX Junk Sent Trash")
+		for _, name := range []string{"none/x", "none/x", "inbox"} {
+			h.must(h.Subscribe(h.ctx(), h.box, name))
+		}
+		for _, name := range []string{"Junk", "Junk", "Trash"} {
+			h.must(h.Unsubscribe(h.ctx(), h.box, name))
+		}
+		h.expect("changed", list(), "Archive Drafts INBOX Sent none/x")
+	})
+}
+
+func (h *house) stored() (messages, blobs, expunged int) {
+	h.Helper()
+	h.must(h.db.One(h.ctx(), countBlobs.With(), &messages, &blobs, &expunged))
+	return messages, blobs, expunged
+}
+
+func TestCollect(t *testing.T) {
+	each(t, func(h *house) {
+		uids := h.fill(Inbox, 150)
+		v := h.view(Inbox)
+		_, err := v.Copy(h.ctx(), uids[:10], "Archive")
+		h.must(err)
+		_, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Deleted})
+		h.must(err)
+		_, err = v.Expunge(h.ctx(), nil)
+		h.must(err)
+		collect := func(deleted, messages, blobs, expunged int) {
+			t.Helper()
+			n, err := h.Collect(h.ctx())
+			h.must(err)
+			m, b, e := h.stored()
+			if n != deleted || m != messages || b != blobs || e != expunged {
+				t.Errorf("collected %d, left %d messages, %d blobs, %d expunged", n, m, b, e)
+			}
+		}
+		collect(0, 150, 150, 150)
+		h.clock.Add(3601)
+		collect(140, 10, 10, 0)
+		// The last folder that shows a message is deleted.
+		h.must(h.Delete(h.ctx(), h.box, "Archive"))
+		h.checkCounts()
+		collect(0, 10, 10, 10)
+		h.clock.Add(3601)
+		collect(10, 0, 0, 0)
+		collect(0, 0, 0, 0)
+
+		h.fill(Inbox, 3)
+		h.must(h.Empty(h.ctx(), h.box))
+		h.must(h.Empty(h.ctx(), h.box))
+		h.expect("after Empty", h.names(), "")
+		h.clock.Add(3601)
+		collect(3, 0, 0, 0)
+		left := 0
+		h.must(h.db.Each(h.ctx(), nextDropped.With(0), func(db.Row) error { left++; return nil }))
+		if left != 0 {
+			t.Errorf("%d deleted folders are left", left)
+		}
+	})
+}
+
+func TestLogIsPruned(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 2)
+		v := h.view(Inbox)
+		h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
+			_, err := tx.Exec(h.ctx(), skipAhead.With(v.Folder().ID, logKeep*2-1))
+			return err
+		}))
+		_, _, err := v.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Seen})
+		h.must(err)
+		if f := h.status(Inbox); f.logFloor != logKeep || f.ModSeq != logKeep*2 {
+			t.Errorf("the folder is %+v", f)
+		}
+		// A view that is behind reads all anew.
+		other := h.newStore(h.db, nil, Options{Poll: -1})
+		w, err := other.Open(h.ctx(), h.box, Inbox, true)
+		h.must(err)
+		defer w.Close()
+		w.shared.changed, w.shared.snap = 1, w.shared.snap.with(nil, numbers(1))
+		_, _, err = v.Store(h.ctx(), numbers(2), StoreFlags{Op: Add, Flags: Flagged})
+		h.must(err)
+		h.sync(w, true)
+		h.expect("read anew", w.show(), "1:1S 2:2F")
+	})
+}
+
+var skipAhead = db.SQL(`UPDATE folder SET modseq = $2 WHERE id = $1`)
