@@ -130,7 +130,7 @@ func (f *Folder) Each(ctx context.Context, before time.Time, do func(db.ID) erro
 		}
 		id, err := strconv.ParseInt(e.Name(), 16, 64)
 		if err != nil || path != f.path(db.ID(id)) {
-			return nil // not ours
+			return nil //nolint:nilerr // not ours
 		}
 		return do(db.ID(id))
 	})

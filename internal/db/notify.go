@@ -39,7 +39,7 @@ func (d *DB) Listen(ctx context.Context, heard func(payload string), missed func
 	for {
 		err := e.listen(ctx, heard, missed)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		}
 		e.log.Warn("the connection that listens to other nodes was lost", "error", err)
 		wait(ctx, time.Second)

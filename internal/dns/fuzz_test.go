@@ -38,8 +38,8 @@ func seed(f *testing.F, add func(raw []byte)) {
 }
 
 func FuzzResponse(f *testing.F) {
-	seed(f, func(raw []byte) { f.Add(raw, "a.test.", uint16(wire.TypeTXT)) })
-	seed(f, func(raw []byte) { f.Add(raw, "a.test.", uint16(wire.TypeMX)) })
+	seed(f, func(raw []byte) { f.Add(raw, "a.test.", wire.TypeTXT) })
+	seed(f, func(raw []byte) { f.Add(raw, "a.test.", wire.TypeMX) })
 	f.Fuzz(func(t *testing.T, raw []byte, name string, qtype uint16) {
 		if len(raw) < 2 {
 			return

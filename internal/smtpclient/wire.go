@@ -51,7 +51,7 @@ func (w *wire) use(ctx context.Context) (release func()) {
 	stop := context.AfterFunc(ctx, func() { _ = w.tcp.SetDeadline(past) })
 	return func() {
 		if !stop() {
-			w.fail(context.Cause(ctx))
+			_ = w.fail(context.Cause(ctx)) // noted for who asks next
 		}
 		w.ctx = context.Background()
 		w.end = time.Time{}

@@ -2,8 +2,9 @@
 
 package wire
 
-// The commands without arguments (RFC 9051 §6; CHECK and the plain EXPUNGE as
+// Commands without arguments (RFC 9051 §6; CHECK and the plain EXPUNGE as
 // in RFC 3501; UNAUTHENTICATE RFC 8437).
+
 type (
 	Capability     struct{}
 	Noop           struct{}

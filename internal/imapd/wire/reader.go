@@ -59,9 +59,13 @@ func (r *Reader) Reset(br *bufio.Reader) {
 // have been received: a pipelining client's answers may wait for one flush.
 func (r *Reader) Buffered() int { return r.br.Buffered() }
 
-// Await waits until the client has sent something. It takes none of it, so
-// that nothing is lost when the stream's read is interrupted: after an error
-// of the stream it may be called again.
+// Skip gets past what the last command left unread, as ReadCommand does
+// before it reads the next.
+func (r *Reader) Skip() error { return r.finish() }
+
+// Await waits, after Skip, until the client has sent something. It takes none
+// of it, so that nothing is lost when the stream's read is interrupted: after
+// an error of the stream it may be called again.
 func (r *Reader) Await() error {
 	_, err := r.br.Peek(1)
 	return err
