@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+)
+
+// copies is how often each subject is in each mailbox.
+type copies map[string]map[string]int
+
+// read reads all mailboxes over IMAP, and checks that each is sound in itself:
+// as many messages as SELECT says, with rising UIDs below UIDNEXT.
+func (s *service) read() copies {
+	s.t.Helper()
+	found := copies{}
+	for i, box := range s.dev.Mailboxes {
+		found[box.Address] = s.readOne(i)
+	}
+	return found
+}
+
+func (s *service) readOne(i int) map[string]int {
+	s.t.Helper()
+	box := s.dev.Mailboxes[i]
+	c, err := imapclient.DialTLS(s.addr("imaps"), &imapclient.Options{TLSConfig: s.tls()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // only read
+	if err := c.Login(box.Address, box.Password).Wait(); err != nil {
+		s.t.Fatal(err)
+	}
+	in, err := c.Select("INBOX", &imap.SelectOptions{ReadOnly: true}).Wait()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	subjects := map[string]int{}
+	if in.NumMessages == 0 {
+		return subjects
+	}
+	all, err := c.Fetch(imap.UIDSet{{Start: 1, Stop: 0}}, &imap.FetchOptions{UID: true, Envelope: true}).Collect()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(all) < int(in.NumMessages) {
+		s.t.Errorf("%s: SELECT tells of %d messages, FETCH of %d", box.Address, in.NumMessages, len(all))
+	}
+	var last imap.UID
+	for n, m := range all {
+		// More may have come since SELECT, and have higher UIDs.
+		if m.UID <= last || (n < int(in.NumMessages)) != (m.UID < in.UIDNext) {
+			s.t.Errorf("%s: message %d of %d has UID %d, after %d and with UIDNEXT %d", box.Address, n+1, in.NumMessages, m.UID, last, in.UIDNext)
+		}
+		last = m.UID
+		subjects[m.Envelope.Subject]++
+	}
+	return subjects
+}
+
+// misplaced tells what is not where it belongs. What came from outside was
+// filed before its 250; what the API and submission took may still be on its
+// way, unless arrived says that its time is over.
+func (l *ledger) misplaced(found copies, arrived bool) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var bad []string
+	known := map[string]*letter{}
+	for _, m := range l.letters {
+		known[m.subject] = m
+		for _, to := range m.to {
+			n := found[to][m.subject]
+			switch {
+			case n > 1:
+				bad = append(bad, fmt.Sprintf("%s is in %s %d times", m.subject, to, n))
+			case n == 0 && m.acked && (arrived || m.door == "smtp"):
+				bad = append(bad, fmt.Sprintf("%s, acknowledged at the %s door at %s, is not in %s", m.subject, m.door, m.accepted.Format("15:04:05.000"), to))
+			}
+		}
+	}
+	for box, subjects := range found {
+		for subject := range subjects {
+			if m := known[subject]; m == nil || !strings.Contains(strings.Join(m.to, " "), box) {
+				bad = append(bad, fmt.Sprintf("%s has %q, which was not sent to it", box, subject))
+			}
+		}
+	}
+	if len(bad) > 10 {
+		bad = append(bad[:10], fmt.Sprintf("and %d more", len(bad)-10))
+	}
+	return strings.Join(bad, "\n")
+}
+
+// settle waits until all acknowledged mail has arrived, and checks that its
+// deliveries are told as they are.
+func (s *service) settle(l *ledger) {
+	s.t.Helper()
+	eventually(s.t, func() string { return l.misplaced(s.read(), true) })
+	for _, m := range l.letters {
+		if m.id == "" {
+			continue
+		}
+		eventually(s.t, func() string { return s.untold(m) })
+	}
+}
+
+// untold compares a message's deliveries, as the API shows them, with what was
+// asked for: all delivered.
+func (s *service) untold(m *letter) string {
+	s.t.Helper()
+	var shown struct {
+		Status     string
+		Recipients []struct{ Email, Status string }
+	}
+	s.get("/outbound/messages/"+m.id, &shown)
+	if len(shown.Recipients) != len(m.recipients()) {
+		return fmt.Sprintf("%s has %d recipients, not %d", m.subject, len(shown.Recipients), len(m.recipients()))
+	}
+	for _, r := range shown.Recipients {
+		if r.Status != "delivered" {
+			return fmt.Sprintf("%s to %s is %s", m.subject, r.Email, r.Status)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite" // to check the file
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
+
+// setting reads a number from the environment: MAILSTEAD_CRASH_ROUNDS for long
+// runs (make soak), MAILSTEAD_CRASH_SEED to repeat one.
+func setting(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// The process is killed at random moments under load, and started again. Every
+// message that was acknowledged is then exactly once where it belongs; one
+// that was not is there once or not at all.
+func TestKill(t *testing.T) {
+	rounds, seed := setting(t, "MAILSTEAD_CRASH_ROUNDS", 5), setting(t, "MAILSTEAD_CRASH_SEED", rand.Uint64())
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		t.Logf("MAILSTEAD_CRASH_SEED=%d", seed)
+		r := rand.New(rand.NewPCG(seed, 0))
+		// What a check costs grows with what there is: long runs begin anew.
+		const most = 20
+		for left := rounds; left > 0 && !t.Failed(); left -= min(left, most) {
+			if left != rounds && strings.HasPrefix(url, "postgres") {
+				url = dbtest.Postgres(t)
+			}
+			campaign(t, newService(t, t.TempDir(), url), min(left, most), r)
+		}
+	})
+}
+
+func campaign(t *testing.T, s *service, rounds uint64, r *rand.Rand) {
+	l := newLedger()
+	s.start()
+	for round := range rounds {
+		s.loadAndKill(l, fmt.Sprint(round), r)
+		s.start()
+		if what := l.misplaced(s.read(), false); what != "" {
+			t.Fatalf("round %d, at once after the start:\n%s", round, what)
+		}
+		// Every other time the next blow falls while the former one is still
+		// being mended.
+		if round%2 == 1 || round == rounds-1 {
+			s.settle(l)
+		}
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	s.told(l)
+	s.stop()
+	s.sound()
+	t.Logf("%d rounds, %d messages acknowledged, %d not", rounds, l.acks, len(l.letters)-l.acks)
+}
+
+// loadAndKill kills the service after so many acknowledgements and a moment.
+func (s *service) loadAndKill(l *ledger, round string, r *rand.Rand) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	until := l.count() + 1 + r.IntN(150)
+	moment := time.Duration(r.IntN(20_000)) * time.Microsecond
+	wait := s.load(ctx, l, "r"+round, r.Uint64(), 12)
+	late := time.After(patience)
+	for l.count() < until {
+		select {
+		case <-l.onAck:
+		case err := <-s.ended:
+			s.t.Fatalf("the service ended under load: %v", err)
+		case <-late:
+			s.t.Fatalf("of %d messages only %d were acknowledged within %v", until, l.count(), patience)
+		}
+	}
+	<-time.After(moment)
+	s.kill()
+	cancel()
+	wait()
+	for _, refused := range l.refused {
+		s.t.Errorf("refused at the %s door: %d %s", refused.door, refused.status, refused.text)
+	}
+}
+
+// told checks the events: each delivery of an acknowledged message is told to
+// be delivered once.
+func (s *service) told(l *ledger) {
+	s.t.Helper()
+	// Events are numbered in the background; wait for those of the last round.
+	eventually(s.t, func() string {
+		seen := s.events()
+		var bad []string
+		for _, m := range l.letters {
+			if m.id == "" {
+				continue
+			}
+			for _, to := range m.recipients() {
+				if n := seen[m.id+" "+to]; n != 1 {
+					bad = append(bad, fmt.Sprintf("that %s to %s was delivered is told %d times", m.subject, to, n))
+				}
+			}
+		}
+		return strings.Join(bad[:min(len(bad), 10)], "\n")
+	})
+}
+
+// events counts the events that tell of a delivery, by message and recipient.
+func (s *service) events() map[string]int {
+	s.t.Helper()
+	seen := map[string]int{}
+	for after := ""; ; {
+		var page struct {
+			Data []struct {
+				Data json.RawMessage
+			}
+			NextCursor *string `json:"next_cursor"`
+		}
+		s.get("/events?type=delivery_status&limit=100"+after, &page)
+		for _, e := range page.Data {
+			var d struct{ ID, Recipient, Status string }
+			if err := json.Unmarshal(e.Data, &d); err != nil {
+				s.t.Fatal(err)
+			}
+			if d.Status == "delivered" {
+				seen[d.ID+" "+d.Recipient]++
+			}
+		}
+		if page.NextCursor == nil {
+			return seen
+		}
+		after = "&after=" + *page.NextCursor
+	}
+}
+
+// sound checks the database file itself.
+func (s *service) sound() {
+	s.t.Helper()
+	if s.database != "sqlite" {
+		return
+	}
+	d, err := sql.Open("sqlite", filepath.Join(s.data, "mailstead.db"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // only read
+	var verdict string
+	if err := d.QueryRowContext(s.t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		s.t.Errorf("the database file: %s, %v", verdict, err)
+	}
+	rows, err := d.QueryContext(s.t.Context(), "PRAGMA foreign_key_check")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		s.t.Error("the database file has a row that refers to nothing")
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package interop lets other people's programs talk to the running service:
+// mail clients by their own rules, a real Postfix as the outside world, an
+// independent judge of our signatures, and the README's tour.
+package interop
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// patience is how long anything may take on a slow machine that is shared.
+const patience = 60 * time.Second
+
+// program runs a program with an empty home and returns what it printed, on
+// both streams, and whether it ended well.
+type program struct {
+	t    testing.TB
+	home string
+	env  []string
+}
+
+func newProgram(t testing.TB, env ...string) *program {
+	t.Helper()
+	return &program{t: t, home: t.TempDir(), env: env}
+}
+
+func (p *program) run(stdin string, name string, args ...string) (output string, err error) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = p.home
+	cmd.Env = append([]string{"HOME=" + p.home, "PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TERM=dumb"}, p.env...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		p.t.Fatalf("%s did not end within %v:\n%s", name, patience, out)
+	}
+	return string(out), err
+}
+
+// must runs a program that has to end well.
+func (p *program) must(stdin string, name string, args ...string) string {
+	p.t.Helper()
+	out, err := p.run(stdin, name, args...)
+	if err != nil {
+		p.t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return out
+}
+
+// write writes a file below the program's home and returns its path.
+func (p *program) write(name, text string) string {
+	p.t.Helper()
+	path := filepath.Join(p.home, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+// contains fails the test unless each of the words is in the text, in order.
+func contains(t testing.TB, text string, words ...string) {
+	t.Helper()
+	rest := text
+	for _, w := range words {
+		_, after, found := strings.Cut(rest, w)
+		if !found {
+			t.Fatalf("%q is not where it should be in:\n%s", w, text)
+		}
+		rest = after
+	}
+}
+
+// eventually asks again and again until there is nothing left to complain of:
+// for what another program does there is no signal to wait for.
+func eventually(t testing.TB, complaint func() string) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for {
+		what := complaint()
+		if what == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("after %v still: %s", patience, what)
+		}
+	}
+}
+
+// login opens an IMAP session for mailbox i: 0 is alice's, 1 bob's.
+func login(t testing.TB, s *servertest.Server, i int, o *imapclient.Options) *imapclient.Client {
+	t.Helper()
+	if o == nil {
+		o = &imapclient.Options{}
+	}
+	o.TLSConfig = s.TLS()
+	c, err := imapclient.DialTLS(s.Addr("imaps"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	box := s.Dev.Mailboxes[i]
+	if err := c.Login(box.Address, box.Password).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// arrived waits for the message with a subject in a folder, and returns it as
+// it was sent, headers and all.
+func arrived(t testing.TB, s *servertest.Server, i int, folder, subject string) string {
+	t.Helper()
+	c := login(t, s, i, nil)
+	var text string
+	eventually(t, func() string {
+		found := search(t, c, folder, subject)
+		if len(found) == 0 {
+			return fmt.Sprintf("%s has no %q in %s", s.Dev.Mailboxes[i].Address, subject, folder)
+		}
+		if len(found) > 1 {
+			t.Fatalf("%s has %q %d times", s.Dev.Mailboxes[i].Address, subject, len(found))
+		}
+		whole := &imap.FetchItemBodySection{Peek: true}
+		all, err := c.Fetch(imap.UIDSetNum(found...), &imap.FetchOptions{BodySection: []*imap.FetchItemBodySection{whole}}).Collect()
+		if err != nil || len(all) != 1 {
+			t.Fatalf("fetching %q: %d messages, %v", subject, len(all), err)
+		}
+		text = string(all[0].FindBodySection(whole))
+		return ""
+	})
+	return text
+}
+
+func search(t testing.TB, c *imapclient.Client, folder, subject string) []imap.UID {
+	t.Helper()
+	if _, err := c.Select(folder, nil).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := c.UIDSearch(&imap.SearchCriteria{
+		Header: []imap.SearchCriteriaHeaderField{{Key: "Subject", Value: subject}},
+	}, nil).Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.AllUIDs()
+}
+
+// absent fails the test if a mailbox has a message with a subject.
+func absent(t testing.TB, s *servertest.Server, i int, subject string) {
+	t.Helper()
+	if found := search(t, login(t, s, i, nil), "INBOX", subject); len(found) > 0 {
+		t.Errorf("%s has %q", s.Dev.Mailboxes[i].Address, subject)
+	}
+}
+
+// file puts a message into a mailbox's folder over IMAP.
+func file(t testing.TB, s *servertest.Server, i int, folder, text string, flags ...imap.Flag) {
+	t.Helper()
+	c := login(t, s, i, nil)
+	text = strings.ReplaceAll(text, "\n", "\r\n")
+	a := c.Append(folder, int64(len(text)), &imap.AppendOptions{Flags: flags})
+	if _, err := io.Copy(a, bytes.NewBufferString(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// message is a small message with a subject.
+func message(from, to, subject, text string) string {
+	return fmt.Sprintf("From: %s\nTo: %s\nSubject: %s\nDate: Thu, 01 Jan 2026 12:00:00 +0000\nMessage-ID: <%s@example.net>\n\n%s\n",
+		from, to, subject, strings.ReplaceAll(subject, " ", "-"), text)
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// The README's tour, pasted command by command into one shell, as a reader
+// does who waits for each to finish. Only ports and paths differ.
+func TestTour(t *testing.T) {
+	s := servertest.Start(t)
+	p := newProgram(t)
+	replace := strings.NewReplacer(
+		"~/.cache/mailstead-dev/dev.json", filepath.Join(s.Config.Data, "dev.json"),
+		"localhost:10993", fmt.Sprintf("localhost:%d", s.Dev.Ports["imaps"]),
+		"localhost:10587", fmt.Sprintf("localhost:%d", s.Dev.Ports["submission"]),
+		"/tmp/", p.home+"/",
+	)
+	// What a command must print; each of these is found in the tour once.
+	promised := []struct {
+		command string
+		prints  []string
+	}{
+		{"/outbound/send", []string{`"id":"`, `"message_id":"`, `"email":"bob@demo.test"`, `"metadata":{"order":42}`}},
+		{`--user "bob@demo.test:$bob"`, []string{"a=rsa-sha256", "a=ed25519-sha256", "From: Alice <alice@demo.test>", "Subject: Hello from the API", "It works."}},
+		{"--upload-file", nil},
+		{`--user "alice@demo.test:$alice"`, []string{"Subject: Re: Hello", "It does."}},
+		{"/outbound/messages", []string{`"status":"delivered"`, `"alice@demo.test"`, `"status":"delivered"`, `"bob@demo.test"`}},
+		{"/events", []string{`"type":"delivery_status"`, `"status":"delivered"`}},
+		{`"$api/domains"`, []string{`"name":"shop.test"`, `"kind":"OWNERSHIP"`, `"kind":"MX"`, `"kind":"DKIM"`}},
+	}
+	sh := newShell(t, p)
+	done := 0
+	for _, command := range tour(t) {
+		command = replace.Replace(command)
+		out := sh.run(command)
+		t.Logf("$ %s\n%s", command, out)
+		if done < len(promised) && strings.Contains(command, promised[done].command) {
+			for _, words := range promised[done].prints {
+				if !strings.Contains(out, words) {
+					t.Errorf("this does not print %s:\n%s\n%s", words, command, out)
+				}
+			}
+			done++
+		}
+		quiet(t, s)
+	}
+	if done < len(promised) {
+		t.Errorf("the tour has no command with %q, or not in this order", promised[done].command)
+	}
+}
+
+// quiet waits until nothing is on its way any more.
+func quiet(t *testing.T, s *servertest.Server) {
+	t.Helper()
+	eventually(t, func() string {
+		var l struct{ Data []struct{ Status string } }
+		s.API("GET", "/outbound/messages", nil).Into(t, &l)
+		for _, m := range l.Data {
+			if m.Status != "delivered" {
+				return fmt.Sprint("the messages are ", l.Data)
+			}
+		}
+		return ""
+	})
+}
+
+// tour returns the commands of the README's tour.
+func tour(t *testing.T) (commands []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## A tour")
+	if !found {
+		t.Fatal("the README has no tour")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for n, block := range strings.Split(section, "```") {
+		code, shell := strings.CutPrefix(block, "sh\n")
+		if n%2 == 0 || !shell {
+			continue
+		}
+		command := ""
+		for line := range strings.Lines(code) {
+			command += line
+			if !strings.HasSuffix(line, "\\\n") && exec.Command("bash", "-n", "-c", command).Run() == nil {
+				commands = append(commands, strings.TrimSuffix(command, "\n"))
+				command = ""
+			}
+		}
+		if command != "" {
+			t.Fatalf("this is no shell command:\n%s", command)
+		}
+	}
+	return commands
+}
+
+// shell is a bash that is fed command by command.
+type shell struct {
+	t   testing.TB
+	in  io.Writer
+	out *bufio.Scanner
+}
+
+func newShell(t testing.TB, p *program) *shell {
+	t.Helper()
+	cmd := exec.Command("bash")
+	cmd.Dir = p.home
+	cmd.Env = []string{"HOME=" + p.home, "PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the shell: %v", err)
+		}
+	})
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	return &shell{t, in, lines}
+}
+
+// run runs a command, which must succeed, and returns what it prints.
+func (s *shell) run(command string) string {
+	s.t.Helper()
+	const mark = "-- the command ended with "
+	if _, err := fmt.Fprintf(s.in, "%s\nprintf '\\n%s%%d\\n' $?\n", command, mark); err != nil {
+		s.t.Fatal(err)
+	}
+	var out strings.Builder
+	for s.out.Scan() {
+		if status, end := strings.CutPrefix(s.out.Text(), mark); end {
+			if status != "0" {
+				s.t.Errorf("ended with %s: %s\n%s", status, command, out.String())
+			}
+			return out.String()
+		}
+		out.WriteString(s.out.Text() + "\n")
+	}
+	s.t.Fatalf("the shell ended with: %s\n%s", command, out.String())
+	return ""
+}
