@@ -39,6 +39,9 @@ type shift struct {
 	broken  int    // conversations in a row that ended in the middle
 	fallen  *job   // the last of too many such; all its outcomes are deferred
 	buf     []byte // for reading messages
+
+	company bool           // a host refused us while it talks with other runs
+	woken   netip.AddrPort // where one of those has made room for us
 }
 
 // Carry sends what waits for a destination to the best host that takes it.
@@ -87,11 +90,13 @@ func (s *shift) unroutable(err error) {
 
 // work tries one way after the other until nothing waits.
 func (s *shift) work() {
-	var last queue.Outcome
-	for s.at < len(s.ways) {
-		if !s.more() {
-			return
+	defer func() {
+		if s.woken.IsValid() {
+			s.c.hosts.pass(s.woken)
 		}
+	}()
+	var last queue.Outcome
+	for s.at < len(s.ways) && s.more() {
 		w := &s.ways[s.at]
 		err := s.try(w)
 		var dial *smtpclient.DialError
@@ -115,25 +120,67 @@ func (s *shift) work() {
 			last = s.pending[0].last
 			s.at++
 		}
+		if s.at == len(s.ways) && s.yield(last) {
+			s.at = 0
+		}
 	}
-	s.giveUp(last)
+	if s.at == len(s.ways) {
+		s.giveUp(last)
+	}
 }
 
 // try sends what waits to one way, unless that failed a moment ago.
 func (s *shift) try(w *way) error {
-	if err := s.c.hosts.shunned(w.addr); err != nil {
-		s.note("* not tried again so soon; a moment ago:\n" + err.Transcript)
+	v, err := s.c.hosts.enter(s.ctx, w.addr)
+	var dial *smtpclient.DialError
+	if errors.As(err, &dial) {
+		s.note("* not tried again so soon; a moment ago:\n" + dial.Transcript)
+	}
+	if err != nil {
 		return err
 	}
-	err := s.send(w)
-	var dial *smtpclient.DialError
+	err = s.send(w, v)
+	var down *smtpclient.DialError
 	if errors.As(err, &dial) && s.ctx.Err() == nil {
 		s.note(dial.Transcript)
 		if dial.Class != smtpclient.InClear {
-			s.c.hosts.down(w.addr, dial)
+			down = dial
 		}
 	}
+	if v.leave(down) && down != nil {
+		s.company = true
+	}
 	return err
+}
+
+// yield is for a host that takes no more connections while it talks with other
+// runs: those send what this one had, and this one waits until one of them has
+// ended. It reports whether to try again.
+func (s *shift) yield(o queue.Outcome) bool {
+	if !s.company {
+		return false
+	}
+	s.company = false
+	o.State = queue.Queued
+	s.pending = slices.DeleteFunc(s.pending, func(j *job) bool {
+		if j.partial() {
+			return false
+		}
+		o.Transcript = j.trail.String()
+		s.run.Done(j.c, o)
+		return true
+	})
+	for _, w := range s.ways {
+		if ended := s.c.hosts.ended(w.addr); ended != nil {
+			select {
+			case <-ended:
+				s.woken = w.addr
+			case <-s.ctx.Done():
+			}
+			break
+		}
+	}
+	return true
 }
 
 // more reports whether there is anything to send.
@@ -159,7 +206,7 @@ func (s *shift) take() *job {
 
 // send sends what waits over connections to one way. An error says why no
 // connection was to be had.
-func (s *shift) send(w *way) error {
+func (s *shift) send(w *way, v *visit) error {
 	o := smtpclient.Options{
 		Addr: w.addr, Host: w.host.Name, LocalName: s.c.o.LocalName, LocalIP: s.c.o.LocalIP,
 		TLS: w.host.TLS, Verify: w.host.Verify, Auth: w.host.Auth, Timeouts: s.c.o.Timeouts, Now: s.c.o.Now,
@@ -169,6 +216,8 @@ func (s *shift) send(w *way) error {
 	}
 	under := make(map[*smtpclient.Message]*job, 2)
 	return s.c.o.Pool.Each(s.ctx, o, func() *smtpclient.Message {
+		v.talk()
+		s.woken = netip.AddrPort{}
 		j := s.next()
 		if j == nil {
 			return nil
@@ -180,7 +229,7 @@ func (s *shift) send(w *way) error {
 		j := under[m]
 		delete(under, m)
 		j.close()
-		s.report(w, j, r)
+		s.report(j, r)
 	})
 }
 
@@ -198,7 +247,7 @@ func (s *shift) next() *job {
 }
 
 // report takes the result of one transaction.
-func (s *shift) report(w *way, j *job, r *smtpclient.Result) {
+func (s *shift) report(j *job, r *smtpclient.Result) {
 	if s.ctx.Err() != nil && r.Err != nil {
 		return // the queue defers what is not reported
 	}
@@ -206,7 +255,6 @@ func (s *shift) report(w *way, j *job, r *smtpclient.Result) {
 		s.pending = append(s.pending, j)
 		return
 	}
-	s.c.hosts.up(w.addr)
 	if r.Err != nil && untouched(r) {
 		s.again(j, r)
 		return
@@ -279,7 +327,9 @@ func (s *shift) giveUp(o queue.Outcome) {
 		case first == nil:
 			first = j
 		default:
-			s.run.Done(j.c, queue.Outcome{State: queue.Queued})
+			back := o
+			back.State, back.Transcript = queue.Queued, j.trail.String()
+			s.run.Done(j.c, back)
 		}
 	}
 	if first == nil {

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"context"
 	"net/netip"
 	"sync"
 	"time"
@@ -17,17 +18,18 @@ const (
 	// dead host then don't each wait for it. It is shorter than the queue's
 	// first pause of a destination, so that each later try is a real one.
 	shun = 30 * time.Second
-	// maxHosts bounds the memory; past it everything old is forgotten.
-	maxHosts = 10_000
+	// maxFailed bounds the memory of failures.
+	maxFailed = 10_000
 )
 
-// hosts remembers addresses that could not be spoken to, whichever
-// destination led to them.
+// hosts knows of each address that mail goes to what all runs learned of it,
+// whichever destination led them there.
 type hosts struct {
 	now func() time.Time
 
 	mu     sync.Mutex
 	failed map[netip.AddrPort]failure
+	live   map[netip.AddrPort]*live
 }
 
 type failure struct {
@@ -35,42 +37,155 @@ type failure struct {
 	err *smtpclient.DialError
 }
 
-func newHosts(now func() time.Time) *hosts {
-	return &hosts{now: now, failed: map[netip.AddrPort]failure{}}
+// live is an address that runs are at.
+type live struct {
+	talking int             // runs that have a conversation
+	trying  chan struct{}   // a run finds out whether there is one to be had; closed then
+	waiting []chan struct{} // runs that wait for one of those talking to end
 }
 
-// down notes that there is no conversation to be had at an address.
-func (h *hosts) down(a netip.AddrPort, err *smtpclient.DialError) {
+func newHosts(now func() time.Time) *hosts {
+	return &hosts{now: now, failed: map[netip.AddrPort]failure{}, live: map[netip.AddrPort]*live{}}
+}
+
+// visit is a run's time at an address.
+type visit struct {
+	h       *hosts
+	a       netip.AddrPort
+	first   chan struct{} // this run is the one that finds out
+	talking bool
+}
+
+// enter lets a run try an address. Where nobody has a conversation, one run
+// tries and the others wait for what it finds: a dead host is dialled once, and
+// not by all. It returns why the address is not to be dialled now, or the
+// context's error.
+func (h *hosts) enter(ctx context.Context, a netip.AddrPort) (*visit, error) {
+	for {
+		h.mu.Lock()
+		if f, ok := h.failed[a]; ok && h.now().Sub(f.at) < shun {
+			h.mu.Unlock()
+			return nil, f.err
+		}
+		l := h.live[a]
+		if l == nil {
+			l = &live{}
+			h.live[a] = l
+		}
+		v := &visit{h: h, a: a}
+		if l.talking == 0 && l.trying == nil {
+			v.first = make(chan struct{})
+			l.trying = v.first
+		}
+		wait := l.trying
+		if l.talking > 0 || v.first != nil {
+			wait = nil
+		}
+		h.mu.Unlock()
+		if wait == nil {
+			return v, nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// talk notes that the run has a conversation.
+func (v *visit) talk() {
+	if v.talking {
+		return
+	}
+	v.talking = true
+	v.h.mu.Lock()
+	defer v.h.mu.Unlock()
+	delete(v.h.failed, v.a)
+	l := v.h.live[v.a]
+	l.talking++
+	v.found(l)
+}
+
+// found tells those who wait for what the first run found.
+func (v *visit) found(l *live) {
+	if v.first != nil {
+		close(v.first)
+		v.first, l.trying = nil, nil
+	}
+}
+
+// leave ends the run's time at the address; err, if not nil, says why no
+// conversation was to be had. It reports whether others have one.
+func (v *visit) leave(err *smtpclient.DialError) (company bool) {
+	h := v.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	l := h.live[v.a]
+	if v.talking {
+		l.talking--
+		l.wake()
+	}
+	company = l.talking > 0
+	if err != nil && !company {
+		h.down(v.a, err)
+	}
+	v.found(l)
+	h.tidy(v.a, l)
+	return company
+}
+
+func (l *live) wake() {
+	if len(l.waiting) > 0 {
+		close(l.waiting[0])
+		l.waiting = l.waiting[1:]
+	}
+}
+
+func (h *hosts) tidy(a netip.AddrPort, l *live) {
+	if l.talking == 0 && l.trying == nil {
+		for len(l.waiting) > 0 {
+			l.wake()
+		}
+		delete(h.live, a)
+	}
+}
+
+func (h *hosts) down(a netip.AddrPort, err *smtpclient.DialError) {
 	now := h.now()
-	if len(h.failed) >= maxHosts {
+	if len(h.failed) >= maxFailed {
 		for k, f := range h.failed {
 			if now.Sub(f.at) >= shun {
 				delete(h.failed, k)
 			}
 		}
 	}
-	if len(h.failed) < maxHosts {
+	if len(h.failed) < maxFailed {
 		h.failed[a] = failure{now, err}
 	}
 }
 
-// up notes that an address works.
-func (h *hosts) up(a netip.AddrPort) {
+// ended returns a channel that is closed when a conversation at the address
+// has ended; nil if there is none.
+func (h *hosts) ended(a netip.AddrPort) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.failed, a)
+	l := h.live[a]
+	if l == nil || l.talking == 0 {
+		return nil
+	}
+	c := make(chan struct{})
+	l.waiting = append(l.waiting, c)
+	return c
 }
 
-// shunned returns why an address is not to be dialled now; nil if it may be.
-func (h *hosts) shunned(a netip.AddrPort) *smtpclient.DialError {
+// pass hands on the end of a conversation by a run that has no use for it.
+func (h *hosts) pass(a netip.AddrPort) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if f, ok := h.failed[a]; ok && h.now().Sub(f.at) < shun {
-		return f.err
+	if l := h.live[a]; l != nil {
+		l.wake()
 	}
-	return nil
 }
 
 // avoided reports whether others are to be tried before an address.

@@ -16,7 +16,6 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
-	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -162,6 +161,34 @@ func TestNextHost(t *testing.T) {
 			}
 			if a != nil && !strings.Contains(all.Transcript, "connected to a.d.test") {
 				t.Errorf("the transcript does not tell of the first host:\n%s", all.Transcript)
+			}
+		})
+	}
+}
+
+// A host that says nothing is given up after a time, and the next one asked.
+func TestSilentHost(t *testing.T) {
+	for _, at := range []string{"greeting", "EHLO", "MAIL", "DATA"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			release := make(chan struct{})
+			b := listen(t, "127.0.0.2", 0, &sink{})
+			listen(t, "127.0.0.1", b.addr.Port(), &sink{answer: func(_ int, line string) string {
+				if strings.HasPrefix(line, at) {
+					<-release
+					return drop
+				}
+				return ""
+			}})
+			short := time.Second
+			h := newHouse(t, b.addr.Port(), func(o *relay.Options) {
+				o.Timeouts = smtpclient.Timeouts{Greeting: short, Command: short, DataInit: short, Quit: short}
+			}, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.", "a.d.test. A 127.0.0.1", "b.d.test. A 127.0.0.2")
+			h.run()
+			t.Cleanup(func() { close(release) })
+			id := h.send("bob@d.test")
+			if got := h.states(id); got != "delivered 2.0.0" {
+				t.Errorf("states %s", got)
 			}
 		})
 	}
@@ -399,6 +426,60 @@ func TestBrokenDestination(t *testing.T) {
 	}
 }
 
+// A host that takes few connections gets all the same all its mail at once,
+// over those.
+func TestFewConnectionsAtATime(t *testing.T) {
+	var mu sync.Mutex
+	open, most := map[int]bool{}, 0
+	s := &sink{}
+	s.answer = func(session int, line string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		switch line {
+		case "greeting":
+			if len(open) == 2 {
+				return "421 4.7.0 too many connections from you"
+			}
+			open[session] = true
+			most = max(most, len(open))
+		case "QUIT":
+			delete(open, session)
+		}
+		return ""
+	}
+	listen(t, "127.0.0.1", 0, s)
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	var ids []db.ID
+	for range 150 {
+		ids = append(ids, h.send("bob@d.test"))
+	}
+	h.run()
+	for _, id := range ids {
+		if a := h.attempt(id); a.Outcome != queue.Delivered || a.Attempt != 1 {
+			t.Fatalf("attempt %+v", a)
+		}
+	}
+	if len(s.mail()) != 150 || most > 2 {
+		t.Errorf("%d messages over %d connections", len(s.mail()), s.connections())
+	}
+}
+
+// A host that is down is asked once, however much waits for it, and for how
+// many domains.
+func TestDeadHostIsDialledOnce(t *testing.T) {
+	s := listen(t, "127.0.0.1", 0, &sink{answer: refuse("greeting", "554 not here")})
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "e.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	var ids []db.ID
+	for i := range 100 {
+		ids = append(ids, h.send([]string{"bob@d.test", "bob@e.test"}[i%2]))
+	}
+	h.run()
+	h.await(ids[:2]...)
+	if n := s.connections(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
 // watched tells when a run has ended.
 type watched struct {
 	queue.Courier
@@ -410,7 +491,7 @@ func (w *watched) Carry(ctx context.Context, r *queue.Run) {
 	w.ended()
 }
 
-// Many messages to one host share few connections, and go out in order.
+// Many messages to one host share few connections.
 func TestConnectionsAreReused(t *testing.T) {
 	s := &sink{}
 	h := oneHost(t, s)
@@ -419,7 +500,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	var work sync.WaitGroup
 	for range 8 {
 		work.Go(func() {
-			for range 375 {
+			for range 125 {
 				id := h.send("bob@d.test")
 				mu.Lock()
 				ids = append(ids, id)
@@ -429,33 +510,8 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 	work.Wait()
 	h.await(ids...)
-	if len(s.mail()) != 3000 || s.connections() > 20 {
+	if len(s.mail()) != 1000 || s.connections() > 20 {
 		t.Errorf("%d messages over %d connections", len(s.mail()), s.connections())
-	}
-}
-
-func TestSmartHost(t *testing.T) {
-	s := listen(t, "127.0.0.1", 0, &sink{tls: certificate(t, "relay.test")})
-	h := newHouse(t, 25, nil, "relay.test. A 127.0.0.1")
-	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: s.addr.Port()}
-	h.run()
-	for _, to := range []string{"bob@d.test", "bob@e.test"} {
-		id := h.send(to)
-		if got := h.states(id); got != "delivered 2.0.0" {
-			t.Errorf("states %s", got)
-		}
-		if a := h.attempt(id); a.Host != "relay.test" {
-			t.Errorf("attempt %+v", a)
-		}
-	}
-	if s.connections() != 1 {
-		t.Errorf("%d connections: two destinations share the relay's", s.connections())
-	}
-	// With verification, this certificate of nobody's is not good enough, and
-	// the mail waits.
-	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: s.addr.Port(), TLS: smtpclient.Required, Verify: true}
-	if a := h.attempt(h.send("bob@f.test")); a.Outcome != queue.Deferred || a.Stage != "handshake" {
-		t.Errorf("attempt %+v", a)
 	}
 }
 
