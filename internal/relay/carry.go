@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/route"
@@ -16,6 +17,10 @@ import (
 // maxBroken is how many conversations in a row may end in the middle (by 421,
 // or by the network) before the destination is left alone for a while.
 const maxBroken = 3
+
+// patience is how long a conversation may last before it breaks, for the host
+// to be asked a second time.
+const patience = 30 * time.Second
 
 // way is one address of one host.
 type way struct {
@@ -286,13 +291,13 @@ func untouched(r *smtpclient.Result) bool {
 }
 
 // again keeps a job whose conversation broke early for another connection, and
-// the second time for another host.
+// the second time, or after a long wait, for another host.
 func (s *shift) again(j *job, r *smtpclient.Result) {
 	j.breaks++
 	j.trail.WriteString(r.Transcript)
 	j.last = outcome(r.Outcomes[0], r, s.via)
 	s.pending = append([]*job{j}, s.pending...)
-	s.leave = j.breaks > 1
+	s.leave = j.breaks > 1 || s.c.o.Now().Sub(j.began) >= patience
 	if s.leave {
 		j.breaks = 0
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -24,6 +25,7 @@ type job struct {
 
 	body   *body
 	trail  strings.Builder // conversations that came to nothing
+	began  time.Time       // the last transaction
 	breaks int             // conversations with this host that broke early
 	last   queue.Outcome   // of such a one
 }
@@ -43,6 +45,7 @@ func (j *job) partial() bool { return len(j.open) < len(j.outcomes) }
 func (j *job) message(s *shift) *smtpclient.Message {
 	mail := j.c.Mail
 	j.body = &body{s: s, open: mail.Body}
+	j.began = s.c.o.Now()
 	m := &smtpclient.Message{
 		From: j.c.From, To: make([]smtpclient.Rcpt, len(j.open)),
 		Size: mail.Size, UTF8: mail.UTF8, EightBit: mail.EightBit, RequireTLS: mail.RequireTLS,

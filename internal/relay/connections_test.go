@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
+)
+
+// Hosts that failed are tried last for a while, whoever's mail it is.
+func TestDeadHostIsRemembered(t *testing.T) {
+	a := &sink{answer: refuse("greeting", "554 not here")}
+	b := &sink{}
+	h := twoHosts(t, a, b)
+	h.zone.Add("e.test. MX 10 a.d.test.", "e.test. MX 20 b.d.test.")
+	for _, to := range []string{"bob@d.test", "bob@d.test", "bob@e.test"} {
+		if got := h.states(h.send(to)); got != "delivered 2.0.0" {
+			t.Fatalf("states %s", got)
+		}
+		h.later(time.Minute)
+	}
+	if n := a.connections(); n != 1 {
+		t.Errorf("the first host was asked %d times", n)
+	}
+	h.later(time.Hour)
+	h.await(h.send("bob@d.test"))
+	if n := a.connections(); n != 2 {
+		t.Errorf("the first host was asked %d times, and is not asked again", n)
+	}
+}
+
+// A connection that the host closed while it was idle costs no attempt.
+func TestStaleConnection(t *testing.T) {
+	s := &sink{answer: func(session int, line string) string {
+		if session == 1 && strings.Contains(line, "<second@") {
+			return drop
+		}
+		if session == 1 && strings.HasPrefix(line, "MAIL FROM:<stale@") {
+			return drop
+		}
+		return ""
+	}}
+	h := oneHost(t, s)
+	h.await(h.send("first@d.test"))
+	id := h.accept(h.newMail(func(m *queue.Mail) { m.Sender = "stale@from.test" }), "x@d.test")
+	if a := h.attempt(id); a.Outcome != queue.Delivered || a.Attempt != 1 || s.connections() != 2 {
+		t.Errorf("attempt %+v over %d connections", a, s.connections())
+	}
+}
+
+// Conversations that all end in the middle stop a destination for a while,
+// instead of making each message try in vain.
+func TestBrokenDestination(t *testing.T) {
+	s := &sink{answer: refuse("RCPT", "421 4.7.0 too fast")}
+	listen(t, "127.0.0.1", 0, s)
+	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.Limit = 1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	var ids []db.ID
+	for range 50 {
+		ids = append(ids, h.send("bob@d.test"))
+	}
+	ended := make(chan struct{})
+	h.courier = &watched{h.courier, sync.OnceFunc(func() { close(ended) })}
+	h.run()
+	h.await(ids[:3]...)
+	<-ended
+	if n := s.connections(); n != 3 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// A host that takes few connections gets all the same all its mail at once,
+// over those.
+func TestFewConnectionsAtATime(t *testing.T) {
+	var mu sync.Mutex
+	open, most := map[int]bool{}, 0
+	s := &sink{}
+	s.answer = func(session int, line string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		switch line {
+		case "greeting":
+			if len(open) == 2 {
+				return "421 4.7.0 too many connections from you"
+			}
+			open[session] = true
+			most = max(most, len(open))
+		case "QUIT":
+			delete(open, session)
+		}
+		return ""
+	}
+	listen(t, "127.0.0.1", 0, s)
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	var ids []db.ID
+	for range 150 {
+		ids = append(ids, h.send("bob@d.test"))
+	}
+	h.run()
+	for _, id := range ids {
+		if a := h.attempt(id); a.Outcome != queue.Delivered || a.Attempt != 1 {
+			t.Fatalf("attempt %+v", a)
+		}
+	}
+	if len(s.mail()) != 150 || most > 2 {
+		t.Errorf("%d messages over %d connections", len(s.mail()), s.connections())
+	}
+}
+
+// A host that is down is asked once, however much waits for it, and for how
+// many domains.
+func TestDeadHostIsDialledOnce(t *testing.T) {
+	s := listen(t, "127.0.0.1", 0, &sink{answer: refuse("greeting", "554 not here")})
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "e.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	var ids []db.ID
+	for i := range 100 {
+		ids = append(ids, h.send([]string{"bob@d.test", "bob@e.test"}[i%2]))
+	}
+	h.run()
+	h.await(ids[:2]...)
+	if n := s.connections(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// watched tells when a run has ended.
+type watched struct {
+	queue.Courier
+	ended func()
+}
+
+func (w *watched) Carry(ctx context.Context, r *queue.Run) {
+	w.Courier.Carry(ctx, r)
+	w.ended()
+}
+
+// Many messages to one host share few connections.
+func TestConnectionsAreReused(t *testing.T) {
+	s := &sink{}
+	h := oneHost(t, s)
+	var ids []db.ID
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for range 125 {
+				id := h.send("bob@d.test")
+				mu.Lock()
+				ids = append(ids, id)
+				mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	h.await(ids...)
+	if len(s.mail()) != 1000 || s.connections() > 20 {
+		t.Errorf("%d messages over %d connections", len(s.mail()), s.connections())
+	}
+}
