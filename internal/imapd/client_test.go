@@ -178,10 +178,15 @@ func bracket(code []string) string {
 
 func matches(pattern, text string) bool {
 	parts := strings.Split(pattern, "…")
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
+	if len(parts) == 1 {
+		return text == pattern
 	}
-	return regexp.MustCompile(`(?s)^` + strings.Join(parts, ".*") + `$`).MatchString(text)
+	text, ok := strings.CutPrefix(text, parts[0])
+	for _, part := range parts[1 : len(parts)-1] {
+		_, rest, found := strings.Cut(text, part)
+		text, ok = rest, ok && found
+	}
+	return ok && strings.HasSuffix(text, parts[len(parts)-1])
 }
 
 // got expects exactly these untagged answers, in order.

@@ -107,7 +107,11 @@ func (s *session) loop() error {
 			s.w.Untagged(wire.Bye, "", "You have been silent for too long.")
 			return nil
 		case err != nil:
-			return err
+			s.tag = ""
+			if err := s.refuse(err); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := s.command(); err != nil {
 			return err
@@ -120,6 +124,9 @@ func (s *session) loop() error {
 func (s *session) await() error {
 	if s.r.Buffered() > 0 {
 		return nil
+	}
+	if err := s.r.Skip(); err != nil {
+		return err
 	}
 	if s.box != 0 {
 		s.stream.read = s.Timeouts.Idle

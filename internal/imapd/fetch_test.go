@@ -14,11 +14,11 @@ func TestFetchItems(t *testing.T) {
 	each(t, func(h *house) {
 		c := h.login()
 		m := note("one")
-		c.append("INBOX", `(\Answered) "02-Mar-2026 09:22:33 +0000" `, m)
+		c.append("INBOX", `(\Answered) " 2-Mar-2026 09:22:33 +0000" `, m)
 		c.ok("SELECT INBOX")
 		const envelope = `ENVELOPE ("Mon, 2 Mar 2026 10:00:00 +0100" "one" (("Bob Smith" NIL "bob" "demo.test")) (("Bob Smith" NIL "bob" "demo.test")) (("Bob Smith" NIL "bob" "demo.test")) ((NIL NIL "alice" "demo.test")) NIL NIL NIL "<one@demo.test>")`
 		body := `("text" "plain" ("charset" "us-ascii") NIL NIL "7bit" 30 1`
-		fast := fmt.Sprintf(`FLAGS (\Answered \Recent) INTERNALDATE "02-Mar-2026 09:22:33 +0000" RFC822.SIZE %d`, len(m))
+		fast := fmt.Sprintf(`FLAGS (\Answered \Recent) INTERNALDATE " 2-Mar-2026 09:22:33 +0000" RFC822.SIZE %d`, len(m))
 		for _, x := range []struct{ items, want string }{
 			{"FAST", fast},
 			{"ALL", fast + " " + envelope},

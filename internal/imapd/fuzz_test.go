@@ -52,10 +52,9 @@ func FuzzServer(f *testing.F) {
 		f.Add(byte(state), []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, state byte, input []byte) {
-		here := *h
-		here.TB = t
-		c := here.inState(state)
-		here.must(c.nc.SetDeadline(time.Now().Add(30 * time.Second)))
+		h.TB = t // whoever fails is this input
+		c := h.inState(state)
+		h.must(c.nc.SetDeadline(time.Now().Add(30 * time.Second)))
 		drained := make(chan error)
 		go func() {
 			_, err := io.Copy(io.Discard, c.br)

@@ -41,7 +41,7 @@ func TestListExtended(t *testing.T) {
 		c.ok("CREATE A/B")
 		c.ok("SUBSCRIBE A/B")
 		c.ok("SUBSCRIBE Gone")
-		c.ok(`LIST (SUBSCRIBED) "" (A* G*)`)
+		c.ok(`LIST (SUBSCRIBED) "" (A/* G*)`)
 		c.got(`* LIST (\HasNoChildren \Subscribed) "/" A/B`, `* LIST (\Noselect \HasNoChildren \Subscribed) "/" Gone`)
 		c.append("A/B", "", note("x"))
 		c.ok(`LIST "" A/* RETURN (SUBSCRIBED STATUS (MESSAGES))`)
