@@ -60,7 +60,8 @@ type Options struct {
 	// Host is the service's own name, whose postmaster is the operator.
 	Host string
 	// Operator is the address of a mailbox here that gets the mail for
-	// postmaster and abuse that no mailbox of a customer gets; may be empty.
+	// postmaster and abuse that no mailbox of a customer gets. Without one,
+	// or while it takes no mail, the oldest mailbox gets it.
 	Operator string
 
 	// Owned names a domain of the account whose ownership is proven;

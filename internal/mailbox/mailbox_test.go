@@ -370,6 +370,51 @@ func TestResolve(t *testing.T) {
 	})
 }
 
+// Mail to the service's own postmaster finds somebody as long as there is
+// anybody (RFC 5321 §4.5.1).
+func TestResolveOperator(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		ann, bob := h.create("ann", good), h.create("bob", good)
+		suspended := mailbox.Suspended
+		for _, c := range []struct {
+			operator string
+			change   func() error
+			want     db.ID
+		}{
+			{"", nil, ann.ID},
+			{"bob+root@demo.test", nil, bob.ID},
+			{"nobody@demo.test", nil, ann.ID},
+			{"bob@elsewhere.test", nil, ann.ID},
+			{"bob@demo.test", func() error {
+				_, err := h.Update(ctx, h.account, bob.ID, mailbox.Change{Status: &suspended})
+				return err
+			}, ann.ID},
+			{"ann@demo.test", func() error {
+				if err := h.Delete(ctx, h.account, ann.ID); err != nil {
+					return err
+				}
+				active := mailbox.Active
+				_, err := h.Update(ctx, h.account, bob.ID, mailbox.Change{Status: &active})
+				return err
+			}, bob.ID},
+		} {
+			h.Operator = c.operator
+			if c.change != nil {
+				if err := c.change(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.ForgetAll()
+			for _, to := range []address.Address{{Local: "postmaster"}, addr(t, "abuse@mail.host.test")} {
+				if got, err := h.Resolve(ctx, to); err != nil || got.Mailbox != c.want {
+					t.Errorf("operator %q, %v: %+v, %v", c.operator, to, got, err)
+				}
+			}
+		}
+	})
+}
+
 // The former holder of a domain still reads its mail, and receives none.
 func TestChangeOfHands(t *testing.T) {
 	each(t, func(h *house) {

@@ -47,12 +47,14 @@ var (
 		WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
 	firstOf = db.SQL(`SELECT id, account, domain, local_part, address, status FROM mailbox
 		WHERE account = $1 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
+	oldest = db.SQL(`SELECT id, account, domain, local_part, address, status FROM mailbox
+		WHERE deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
 )
 
 // Resolve finds the mailbox that an address means: its own, whatever the
 // plus-tag. postmaster and abuse of a domain (RFC 5321 §4.5.1, RFC 2142) reach
 // the first mailbox of its account when they have none of their own, else the
-// operator, as does postmaster without a domain.
+// operator, as do postmaster without a domain and those of the service's host.
 func (m *Mailboxes) Resolve(ctx context.Context, to address.Address) (Recipient, error) {
 	base, tag := to.Base()
 	key := base.Key()
@@ -106,19 +108,26 @@ func role(a address.Address) bool {
 	return false
 }
 
+// operator finds the mailbox of whoever runs the service: the one that was set,
+// else the oldest, since mail to postmaster is never refused (RFC 5321 §4.5.1).
 func (m *Mailboxes) operator(ctx context.Context) (known, error) {
 	a, err := address.Parse(m.Operator)
 	if err != nil {
-		return known{}, noMailbox()
+		return m.one(ctx, oldest.With())
 	}
-	domain, _, hosted, err := m.Hosted(ctx, a.Domain)
+	base, _ := a.Base()
+	domain, _, hosted, err := m.Hosted(ctx, base.Domain)
 	if err != nil {
 		return known{}, err
 	}
-	if !hosted {
-		return known{}, noMailbox()
+	entry, err := known{}, noMailbox()
+	if hosted {
+		entry, err = m.one(ctx, recipient.With(domain, base.Key()))
 	}
-	return m.one(ctx, recipient.With(domain, a.Key()))
+	if fault.Is(err, fault.NotFound) || err == nil && entry.status != Active {
+		return m.one(ctx, oldest.With())
+	}
+	return entry, err
 }
 
 func noMailbox() error {

@@ -38,6 +38,8 @@ type Config struct {
 	SMTPPort      int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
 	AllowPrivate  []string `help:"Private networks that mail may be sent to, separated by commas." placeholder:"PREFIX"`
 
+	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
+
 	Node       string        `help:"This node's name; by default the machine's." placeholder:"NAME"`
 	SecretKey  string        `help:"Key that seals secrets at rest, 32 bytes in hex or base64; by default made once and kept in the data folder." placeholder:"KEY"`
 	MaxQuotaMB int64         `name:"max-quota-mb" help:"Largest mailbox quota that can be asked for, in megabytes." default:"102400" placeholder:"N"`
@@ -100,6 +102,17 @@ func (c *Config) check() error {
 	}
 	if c.SMTPPort < 1 || c.SMTPPort > 65535 {
 		return errors.New("--smtp-port must be from 1 to 65535")
+	}
+	if c.Postmaster != "" {
+		if _, err := address.Parse(c.Postmaster); err != nil {
+			return errors.New("--postmaster must be the address of a mailbox, such as admin@example.com")
+		}
+	}
+	if c.MaxQuotaMB < 1 || c.MaxQuotaMB > 1<<30 {
+		return fmt.Errorf("--max-quota-mb must be from 1 to %d", 1<<30)
+	}
+	if c.Drain <= 0 {
+		return errors.New("--drain must be a time such as 30s")
 	}
 	if c.Node == "" {
 		if c.Node, err = os.Hostname(); err != nil {

@@ -150,7 +150,7 @@ func (s *Server) openRooms(context.Context) error {
 	guesses.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
 		DB: s.DB, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: credential.NewHasher(), Guesses: guesses, Now: time.Now,
-		MaxQuotaMB: int(s.Config.MaxQuotaMB), Host: s.Config.Host, Owned: s.Domains.Owned, Hosted: s.hosted,
+		MaxQuotaMB: int(s.Config.MaxQuotaMB), Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
 	})
 	s.Domains.HasMailboxes = s.Mailboxes.Any
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log})
