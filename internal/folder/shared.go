@@ -132,19 +132,20 @@ func (sh *shared) state() (snap *snapshot, changed uint64) {
 }
 
 // publish takes over a change that this node has committed with mod-sequence
-// modseq, on top of the state of which changed was the last. It returns the
-// snapshot that has it.
-func (sh *shared) publish(changed, modseq uint64, put []entry, drop []uint32) *snapshot {
+// modseq, on top of the state of which changed was the last. It returns what
+// the view was before and is now; messages may have arrived before it.
+func (sh *shared) publish(changed, modseq uint64, put []entry, drop []uint32) (before, now *snapshot) {
 	// A refresh in progress may have read before the commit; it has to be
 	// through before the change is put on top.
 	sh.look.Lock()
 	defer sh.look.Unlock()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	before = sh.snap
 	if sh.changed == changed {
 		sh.snap = sh.snap.with(put, drop)
 		sh.changed = modseq
 	}
 	// Otherwise a refresh has read it from the log already.
-	return sh.snap
+	return before, sh.snap
 }

@@ -105,16 +105,15 @@ func (v *View) Store(ctx context.Context, uids []uint32, change StoreFlags) (cha
 	sh := v.shared
 	words := &wordChange{sh.words, change.Op, change.Keywords, map[uint32]uint32{}}
 	var plan *storePlan
-	var base, now *snapshot
+	var before, now *snapshot // of the shared view, around the change
 	err = sh.repeatedly(ctx, func() error {
-		var since uint64
-		base, since = sh.state()
+		base, since := sh.state()
 		var err error
 		if plan, err = planStore(base, uids, &change, words); err != nil {
 			return err
 		}
 		if len(plan.put) == 0 {
-			now = base
+			before, now = base, base
 			return nil
 		}
 		modseq, err := v.commitStore(ctx, plan, since, change.touchesWords())
@@ -122,13 +121,13 @@ func (v *View) Store(ctx context.Context, uids []uint32, change StoreFlags) (cha
 			return err
 		}
 		plan.commit(modseq)
-		now = sh.publish(since, modseq, plan.put, nil)
+		before, now = sh.publish(since, modseq, plan.put, nil)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return v.takeOver(base, now, uids, plan, words), plan.failed, nil
+	return v.takeOver(before, now, uids, plan, words), plan.failed, nil
 }
 
 // planStore reckons what a Store has to do.
@@ -203,8 +202,8 @@ func (p piece) with(span, list *db.Query, args ...any) db.Statement {
 
 // takeOver makes the session know its own change and returns what to tell of
 // it. What others changed in the same messages is left for Sync to tell.
-func (v *View) takeOver(base, now *snapshot, uids []uint32, p *storePlan, words *wordChange) []FlagChange {
-	inStep := v.snap == base
+func (v *View) takeOver(before, now *snapshot, uids []uint32, p *storePlan, words *wordChange) []FlagChange {
+	inStep := v.snap == before
 	if inStep {
 		v.snap = now
 	}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
+
+// eachBench runs f on both engines, with a folder of n messages of 8 KiB.
+func eachBench(b *testing.B, n int, f func(b *testing.B, h *house, v *View)) {
+	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
+		b.Run(name, func(b *testing.B) {
+			d, node := dbtest.Open(b, url(b))
+			h := newHouse(b, d, node)
+			one := h.upload(mail("about something", strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 180)), 0)
+			for n := n; n > 0; n -= 500 {
+				var all []Upload
+				for range min(n, 500) {
+					u := one
+					u.Blob = h.Blobs.Prepend(one.Blob, nil)
+					all = append(all, u)
+				}
+				_, _, err := h.Append(h.ctx(), h.box, Inbox, all...)
+				h.must(err)
+			}
+			v := h.view(Inbox)
+			b.ResetTimer()
+			f(b, h, v)
+		})
+	}
+}
+
+const many = 10_000
+
+func BenchmarkSelect(b *testing.B) {
+	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+		for b.Loop() {
+			v, err := h.Open(h.ctx(), h.box, Inbox, false)
+			h.must(err)
+			v.Close()
+		}
+	})
+}
+
+func BenchmarkFirstSelect(b *testing.B) {
+	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+		for b.Loop() {
+			s := New(h.Options)
+			v, err := s.Open(h.ctx(), h.box, Inbox, false)
+			h.must(err)
+			v.Close()
+		}
+	})
+}
+
+func benchFetch(b *testing.B, want Want) {
+	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+		uids := v.snap.uids()
+		for b.Loop() {
+			n := 0
+			h.must(v.Fetch(h.ctx(), uids, want, func(*Row) error { n++; return nil }))
+			if n != many {
+				b.Fatal(n)
+			}
+		}
+	})
+}
+
+func BenchmarkFetchFlags(b *testing.B)    { benchFetch(b, 0) }
+func BenchmarkFetchEnvelope(b *testing.B) { benchFetch(b, WantEnvelope|WantDates) }
+func BenchmarkFetchAll(b *testing.B)      { benchFetch(b, WantEnvelope|WantStructure|WantDates) }
+
+func benchStore(b *testing.B, n int) {
+	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+		uids := v.snap.uids()[:n]
+		op := Remove
+		for b.Loop() {
+			if op++; op > Remove {
+				op = Add
+			}
+			_, _, err := v.Store(h.ctx(), uids, StoreFlags{Op: op, Flags: Seen})
+			h.must(err)
+			h.sync(v, false)
+		}
+	})
+}
+
+func BenchmarkStoreAll(b *testing.B) { benchStore(b, many) }
+func BenchmarkStoreOne(b *testing.B) { benchStore(b, 1) }
+
+func BenchmarkCopy1000(b *testing.B) {
+	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+		for b.Loop() {
+			_, err := v.Copy(h.ctx(), v.snap.uids()[:1000], "Archive")
+			h.must(err)
+		}
+	})
+}
+
+func BenchmarkMove1000(b *testing.B) {
+	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+		from, to := v, h.view("Archive")
+		for b.Loop() {
+			if from.Len() < 1000 {
+				from, to = to, from
+			}
+			_, err := from.Move(h.ctx(), from.snap.uids()[:1000], to.row.Name)
+			h.must(err)
+			b.StopTimer()
+			h.sync(from, true)
+			h.sync(to, true)
+			b.StartTimer()
+		}
+	})
+}
+
+func BenchmarkExpunge1000(b *testing.B) {
+	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+		for b.Loop() {
+			b.StopTimer()
+			if v.Len() < 1000 {
+				archive := h.view("Archive")
+				_, err := archive.Copy(h.ctx(), archive.snap.uids(), Inbox)
+				h.must(err)
+			} else if v.Len() == many {
+				_, err := v.Copy(h.ctx(), v.snap.uids(), "Archive")
+				h.must(err)
+			}
+			h.sync(v, true)
+			_, _, err := v.Store(h.ctx(), v.snap.uids()[:1000], StoreFlags{Op: Add, Flags: Deleted})
+			h.must(err)
+			b.StartTimer()
+			_, err = v.Expunge(h.ctx(), nil)
+			h.must(err)
+			h.sync(v, true)
+		}
+	})
+}
+
+func benchFile(b *testing.B, callers int, file func(h *house, i int64, u Upload)) {
+	eachBench(b, 0, func(b *testing.B, h *house, _ *View) {
+		one := h.upload(mail("about something", strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 90)), 0)
+		var i atomic.Int64
+		b.SetParallelism(callers)
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				u := one
+				u.Blob = h.Blobs.Prepend(one.Blob, nil)
+				file(h, i.Add(1), u)
+			}
+		})
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+	})
+}
+
+func fileOne(h *house, _ int64, u Upload) {
+	_, err := h.Deliver(h.ctx(), Incoming{Mailbox: h.box, Blob: u.Blob, Description: u.Description})
+	h.must(err)
+}
+
+func BenchmarkDeliver2(b *testing.B)  { benchFile(b, 1, fileOne) }
+func BenchmarkDeliver64(b *testing.B) { benchFile(b, 32, fileOne) }
+
+func BenchmarkSearch(b *testing.B) {
+	for name, c := range map[string]Criterion{
+		"unseen":  {Test: HasFlags, Flags: Seen, Not: true},
+		"subject": {Test: HasHeader, Header: "subject", Text: "nothing"},
+		"body":    {Test: InBody, Text: "nowhere"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			eachBench(b, many, func(b *testing.B, h *house, v *View) {
+				for b.Loop() {
+					_, err := v.Search(h.ctx(), c)
+					h.must(err)
+				}
+			})
+		})
+	}
+}
