@@ -38,18 +38,32 @@ func (s *session) idle() (wire.Code, error) {
 	return "", lost(s.r.ReadDone())
 }
 
-// wakeOnChange wakes the session whenever its folder has changed, until stop
-// is called.
+// How long after a signal, and how often without one, an idling session looks
+// at its folder. A signal may come a moment before the node's view shows the
+// change, and one of another node may get lost.
+const (
+	lookAgain = 10 * time.Millisecond
+	lookOnce  = 5 * time.Second
+)
+
+// wakeOnChange wakes the session whenever its folder may have changed, until
+// stop is called.
 func (s *session) wakeOnChange() (stop func()) {
 	changed, ended := s.view.Wait(), make(chan struct{})
 	go func() {
+		timer := time.NewTimer(lookOnce)
+		defer timer.Stop()
 		for {
+			next := lookOnce
 			select {
 			case <-changed:
-				s.stream.wake()
+				next = lookAgain
+			case <-timer.C:
 			case <-ended:
 				return
 			}
+			timer.Reset(next)
+			s.stream.wake()
 		}
 	}()
 	return func() { close(ended) }
