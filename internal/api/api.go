@@ -2,7 +2,8 @@
 
 // Package api is the HTTP door: everything under /api/v1. Routes stand in one
 // list (routes.go), one resource to a file. Errors are told as RFC 9457
-// problems, all faults of a request at once.
+// problems, all faults of a request at once, and never repeat what the request
+// said.
 package api
 
 import (
@@ -11,11 +12,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"path"
+	"runtime/debug"
 	"strings"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/blob"
@@ -39,45 +39,25 @@ type API struct {
 	Now       func() time.Time
 }
 
-// maxBody bounds ordinary requests; sends have their own bound.
-const maxBody = 1 << 20
-
-// Handler returns the handler of /api/v1.
+// Handler returns the handler of /api/v1. It answers whatever else it is asked
+// with a problem, too.
 func (a *API) Handler() http.Handler {
-	mux := http.NewServeMux()
-	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-		return validation(status, message, errs)
-	}
-	config := huma.DefaultConfig("Mailstead", a.Version)
-	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/v1/openapi", "", ""
-	config.CreateHooks = nil // no $schema links in answers
-	config.RejectUnknownQueryParameters = true
-	config.Info.Description = "Mailboxes and sending for your own domains."
-	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer"}}
-	config.Security = []map[string][]string{{"key": {}}}
-	h := humago.New(mux, config)
-	a.routes(&router{api: a, huma: h, mux: mux})
-	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		a.fail(w, r, fault.New(fault.NotFound, "no_such_endpoint", "There is no such endpoint; /api/v1/openapi.json lists them all."))
+	r := &router{api: a, mux: http.NewServeMux(), doc: newDocument(a.Version)}
+	a.routes(r)
+	text := r.doc.text()
+	r.mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(text)
 	})
-	return a.identified(a.recovered(mux))
+	r.mux.HandleFunc(elsewhere, r.elsewhere)
+	return a.identified(a.recovered(a.plainPath(r.mux)))
 }
 
-type contextKey int
-
-const (
-	requestKey contextKey = iota
-	principalKey
-)
+type requestKey struct{}
 
 func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey).(string)
+	id, _ := ctx.Value(requestKey{}).(string)
 	return id
-}
-
-func principal(ctx context.Context) account.Principal {
-	p, _ := ctx.Value(principalKey).(account.Principal)
-	return p
 }
 
 // identified gives each request an id, which the answer, the log and every
@@ -87,22 +67,77 @@ func (a *API) identified(next http.Handler) http.Handler {
 		id := strings.ToLower(rand.Text())
 		w.Header().Set("X-Request-Id", id)
 		w.Header().Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey, id)))
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+	})
+}
+
+// started notices whether an answer has begun.
+type started struct {
+	http.ResponseWriter
+	yes bool
+}
+
+func (s *started) WriteHeader(status int) {
+	s.yes = true
+	s.ResponseWriter.WriteHeader(status)
+}
+
+func (s *started) Write(p []byte) (int, error) {
+	s.yes = true
+	return s.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (s *started) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// recovered answers for a panic, which is a bug of ours, and keeps the
+// process alive for everyone else. An answer that has begun is cut off.
+func (a *API) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := &started{ResponseWriter: w}
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { //nolint:errorlint // a sentinel value
+				panic(v)
+			}
+			a.Log.ErrorContext(r.Context(), "panic", "request", requestID(r.Context()), slog.Any("value", v), "stack", string(debug.Stack()))
+			if s.yes {
+				panic(http.ErrAbortHandler)
+			}
+			a.fail(w, r, fault.New(fault.Internal, "internal_error", "Something went wrong on our side."))
+		}()
+		next.ServeHTTP(s, r)
+	})
+}
+
+// plainPath answers 404 where the mux would redirect to a path without
+// doubled slashes and dots: a client that follows would lose its method.
+func (a *API) plainPath(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.Path; p != "" && path.Clean("/"+strings.TrimSuffix(p, "/")) != strings.TrimSuffix(p, "/") && p != "/" {
+			a.fail(w, r, errNoEndpoint)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
 // authenticate finds out who makes a request and whether the key has the
 // scope that the operation needs.
 func (a *API) authenticate(r *http.Request, scope string) (account.Principal, error) {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return account.Principal{}, fault.New(fault.Unknown, "api_key_required", "Send the header Authorization: Bearer YOUR_API_KEY.")
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return account.Principal{}, err
 	}
-	p, err := a.Accounts.Authenticate(r.Context(), strings.TrimSpace(token), from.Addr())
+	p, err := a.Accounts.Authenticate(r.Context(), token, from.Addr())
 	if err != nil {
 		return p, err
 	}

@@ -12,43 +12,43 @@ import (
 )
 
 type recordAnswer struct {
-	Kind          string     `json:"kind" doc:"MX, SPF, DKIM, DMARC, OWNERSHIP, or a recommended one."`
-	Type          string     `json:"type" doc:"The DNS type."`
-	Name          string     `json:"name"`
-	Value         string     `json:"value"`
-	Priority      *int       `json:"priority,omitempty"`
-	TTL           int        `json:"ttl"`
-	Required      bool       `json:"required"`
-	Status        string     `json:"status" enum:"pending,verified,failed,temporary_failure"`
-	Observed      []string   `json:"observed" nullable:"false" doc:"What the DNS says now."`
-	Error         *string    `json:"error" doc:"What is wrong, and what to do."`
-	LastCheckedAt *time.Time `json:"last_checked_at"`
+	Kind          string     `json:"kind" doc:"MX, SPF, DKIM, DMARC, OWNERSHIP, or a recommended one." example:"MX"`
+	Type          string     `json:"type" doc:"The DNS type." example:"MX"`
+	Name          string     `json:"name" doc:"The name to publish it under." example:"example.com"`
+	Value         string     `json:"value" doc:"The value to publish." example:"mail.example.net"`
+	Priority      *int       `json:"priority,omitempty" doc:"The preference of an MX record or the priority of an SRV record." example:"10"`
+	TTL           int        `json:"ttl" doc:"Seconds." example:"3600"`
+	Required      bool       `json:"required" doc:"Whether the domain is verified only with it."`
+	Status        string     `json:"status" enum:"pending,verified,failed,temporary_failure" doc:"What the last check found."`
+	Observed      []string   `json:"observed" nullable:"false" doc:"What the DNS said then."`
+	Error         *string    `json:"error" doc:"What is wrong, and what to do; null if nothing is."`
+	LastCheckedAt *time.Time `json:"last_checked_at" doc:"When it was last looked for; null for never."`
 }
 
 type domainAnswer struct {
-	ID              db.ID          `json:"id"`
-	Name            string         `json:"name"`
-	DisplayName     string         `json:"display_name" doc:"The name in Unicode."`
-	Status          string         `json:"status" enum:"pending,verified,degraded,failed,suspended"`
-	OwnershipStatus string         `json:"ownership_status" enum:"pending,verified"`
-	Records         []recordAnswer `json:"records" nullable:"false"`
-	CreatedAt       time.Time      `json:"created_at"`
-	VerifiedAt      *time.Time     `json:"verified_at"`
-	LastCheckedAt   *time.Time     `json:"last_checked_at"`
-	NextCheckAt     *time.Time     `json:"next_check_at"`
+	ID              db.ID          `json:"id" doc:"The domain's id."`
+	Name            string         `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
+	DisplayName     string         `json:"display_name" doc:"The name in Unicode." example:"example.com"`
+	Status          string         `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone."`
+	OwnershipStatus string         `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
+	Records         []recordAnswer `json:"records" nullable:"false" doc:"The DNS records to publish."`
+	CreatedAt       time.Time      `json:"created_at" doc:"When it was added."`
+	VerifiedAt      *time.Time     `json:"verified_at" doc:"When it last became verified; null for never."`
+	LastCheckedAt   *time.Time     `json:"last_checked_at" doc:"When its records were last looked for; null for never."`
+	NextCheckAt     *time.Time     `json:"next_check_at" doc:"When they will be looked for again."`
 }
 
 func showRecord(r domain.Record) recordAnswer {
 	return recordAnswer{
 		Kind: r.Kind, Type: r.Type, Name: r.Name, Value: r.Value, Priority: r.Priority, TTL: r.TTL, Required: r.Required,
-		Status: r.Status, Observed: append([]string{}, r.Observed...), Error: optional(r.Error), LastCheckedAt: r.LastCheckedAt,
+		Status: r.Status, Observed: append([]string{}, r.Observed...), Error: optional(r.Error), LastCheckedAt: checked(r.LastCheckedAt),
 	}
 }
 
 func showDomain(d domain.Domain) domainAnswer {
 	out := domainAnswer{
 		ID: d.ID, Name: d.Name, DisplayName: d.DisplayName, Status: d.Status, OwnershipStatus: d.OwnershipStatus,
-		Records: []recordAnswer{}, CreatedAt: d.CreatedAt, VerifiedAt: optionalTime(d.VerifiedAt),
+		Records: []recordAnswer{}, CreatedAt: stamp(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
 		LastCheckedAt: optionalTime(d.CheckedAt), NextCheckAt: optionalTime(d.NextCheckAt),
 	}
 	for _, r := range d.Records {
@@ -57,50 +57,71 @@ func showDomain(d domain.Domain) domainAnswer {
 	return out
 }
 
-type createDomainInput struct {
-	Body struct {
-		Name string `json:"name" doc:"The domain name to add." example:"example.com"`
+func checked(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
 	}
+	return optionalTime(*t)
 }
 
-func (a *API) createDomain(ctx context.Context, p account.Principal, in *createDomainInput) (*body[domainAnswer], error) {
+type createDomainRequest struct {
+	Name string `json:"name" doc:"The domain name to add, in ASCII or Unicode." example:"example.com"`
+}
+
+type createDomainInput struct{ Body createDomainRequest }
+
+func (a *API) createDomain(ctx context.Context, p account.Principal, in *createDomainInput) (domainAnswer, error) {
 	if p.Domain != "" {
-		return nil, errOneDomain
+		return domainAnswer{}, errOneDomain
 	}
 	d, err := a.Domains.Create(ctx, p.Account, in.Body.Name)
-	return shown(d, err, showDomain)
+	return shown(d, onField(err, "name"), showDomain)
 }
 
-// shown wraps what a package returned.
-func shown[S, T any](s S, err error, show func(S) T) (*body[T], error) {
+// shown answers with what a package returned.
+func shown[S, T any](s S, err error, show func(S) T) (T, error) {
 	if err != nil {
-		return nil, err
+		var none T
+		return none, err
 	}
-	return &body[T]{show(s)}, nil
+	return show(s), nil
 }
 
-func (a *API) listDomains(ctx context.Context, p account.Principal, in *page) (*list[domainAnswer], error) {
+func (a *API) listDomains(ctx context.Context, p account.Principal, in *page) (list[domainAnswer], error) {
 	at, err := in.db()
 	if err != nil {
-		return nil, err
+		return list[domainAnswer]{}, err
+	}
+	if p.Domain != "" {
+		return a.listOwnDomain(ctx, p, at)
 	}
 	domains, more, err := a.Domains.List(ctx, p.Account, at)
 	if err != nil {
-		return nil, err
+		return list[domainAnswer]{}, err
 	}
-	return answer(domains, more, showDomain, func(d domain.Domain) db.ID { return d.ID }), nil
+	return answer(*in, domains, more, showDomain, func(d domain.Domain) string { return d.ID.String() }), nil
 }
 
-func (a *API) getDomain(ctx context.Context, p account.Principal, in *one) (*body[domainAnswer], error) {
+// listOwnDomain is the list for a key of one domain.
+func (a *API) listOwnDomain(ctx context.Context, p account.Principal, at db.Page) (list[domainAnswer], error) {
+	d, ok, err := a.ownDomain(ctx, p)
+	all := []domain.Domain{d}
+	if !ok || at.After != 0 && d.ID >= at.After || at.Before != 0 && d.ID <= at.Before {
+		all = nil
+	}
+	return answer(page{}, all, false, showDomain, nil), err
+}
+
+func (a *API) getDomain(ctx context.Context, p account.Principal, in *one) (domainAnswer, error) {
 	return a.onDomain(ctx, p, in, a.Domains.Get)
 }
 
 // onDomain does something with one of the account's domains.
 func (a *API) onDomain(ctx context.Context, p account.Principal, in *one,
-	do func(ctx context.Context, account, id db.ID) (domain.Domain, error)) (*body[domainAnswer], error) {
+	do func(ctx context.Context, account, id db.ID) (domain.Domain, error)) (domainAnswer, error) {
 	id, err := a.domainID(ctx, p, in)
 	if err != nil {
-		return nil, err
+		return domainAnswer{}, err
 	}
 	d, err := do(ctx, p.Account, id)
 	return shown(d, err, showDomain)
@@ -120,33 +141,33 @@ func (a *API) domainID(ctx context.Context, p account.Principal, in *one) (db.ID
 	return id, err
 }
 
-func (a *API) deleteDomain(ctx context.Context, p account.Principal, in *one) (*empty, error) {
+func (a *API) deleteDomain(ctx context.Context, p account.Principal, in *one) (nothing, error) {
 	id, err := a.domainID(ctx, p, in)
 	if err != nil {
-		return nil, err
+		return nothing{}, err
 	}
-	return &empty{}, a.Domains.Delete(ctx, p.Account, id)
+	return nothing{}, a.Domains.Delete(ctx, p.Account, id)
 }
 
-func (a *API) verifyDomain(ctx context.Context, p account.Principal, in *one) (*body[domainAnswer], error) {
+func (a *API) verifyDomain(ctx context.Context, p account.Principal, in *one) (domainAnswer, error) {
 	return a.onDomain(ctx, p, in, a.Domains.VerifyOwnership)
 }
 
-func (a *API) verifyDNS(ctx context.Context, p account.Principal, in *one) (*body[domainAnswer], error) {
+func (a *API) verifyDNS(ctx context.Context, p account.Principal, in *one) (domainAnswer, error) {
 	return a.onDomain(ctx, p, in, a.Domains.CheckDNS)
 }
 
 type ownershipAnswer struct {
-	ID              db.ID        `json:"id"`
-	Name            string       `json:"name"`
-	OwnershipStatus string       `json:"ownership_status" enum:"pending,verified"`
-	Record          recordAnswer `json:"record"`
+	ID              db.ID        `json:"id" doc:"The domain's id."`
+	Name            string       `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
+	OwnershipStatus string       `json:"ownership_status" enum:"pending,verified" doc:"Whether the record was seen."`
+	Record          recordAnswer `json:"record" doc:"The TXT record that proves that the domain is yours."`
 }
 
-func (a *API) showOwnership(ctx context.Context, p account.Principal, in *one) (*body[ownershipAnswer], error) {
+func (a *API) showOwnership(ctx context.Context, p account.Principal, in *one) (ownershipAnswer, error) {
 	id, err := a.domainID(ctx, p, in)
 	if err != nil {
-		return nil, err
+		return ownershipAnswer{}, err
 	}
 	d, err := a.Domains.Get(ctx, p.Account, id)
 	return shown(d, err, func(d domain.Domain) ownershipAnswer {
@@ -160,19 +181,11 @@ func (a *API) showOwnership(ctx context.Context, p account.Principal, in *one) (
 	})
 }
 
-type zoneAnswer struct {
-	ContentType string `header:"Content-Type"`
-	Body        []byte `contentType:"text/dns"`
-}
-
-func (a *API) domainZone(ctx context.Context, p account.Principal, in *one) (*zoneAnswer, error) {
+func (a *API) domainZone(ctx context.Context, p account.Principal, in *one) ([]byte, error) {
 	id, err := a.domainID(ctx, p, in)
 	if err != nil {
 		return nil, err
 	}
 	text, err := a.Domains.Zone(ctx, p.Account, id)
-	if err != nil {
-		return nil, err
-	}
-	return &zoneAnswer{"text/dns; charset=utf-8", []byte(text)}, nil
+	return []byte(text), err
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
@@ -14,45 +16,79 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-type listEventsInput struct {
-	Limit     int      `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
-	After     string   `query:"after" doc:"Go on after this cursor, towards older events."`
-	Types     []string `query:"type" doc:"Only these kinds, separated by commas."`
-	MessageID string   `query:"message" doc:"Only events of the sent message with this id."`
+type eventAnswer struct {
+	ID        db.ID     `json:"id" doc:"The event's id; X-Event-ID of its webhook deliveries."`
+	Type      string    `json:"type" enum:"inbound_email,delivery_status,bounce,complaint,domain_verified,mailbox_created,migration_complete,rate_limit_warning" doc:"The kind of event."`
+	Timestamp time.Time `json:"timestamp" doc:"When it happened."`
+	Version   int       `json:"version" doc:"Of the form of data." example:"1"`
+	Account   db.ID     `json:"account_id" doc:"Your account."`
+	Data      object    `json:"data" doc:"What happened; its members depend on the type."`
 }
 
-func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEventsInput) (*list[event.Event], error) {
+func showEvent(e event.Event) eventAnswer {
+	return eventAnswer{ID: e.ID, Type: e.Type, Timestamp: stamp(e.Timestamp), Version: e.Version, Account: e.Account, Data: object(e.Data)}
+}
+
+type listEventsInput struct {
+	page
+	Types     []string `query:"type" doc:"Only these kinds, separated by commas." example:"bounce,complaint"`
+	MessageID string   `query:"message" format:"uuid" doc:"Only events of the sent message with this id."`
+}
+
+// filter reads the query. Positions are the cursors of this list.
+func (in *listEventsInput) filter() (event.Filter, error) {
 	f := event.Filter{Kinds: in.Types, Before: math.MaxInt64, Limit: in.Limit + 1}
 	var bad fault.Fields
+	in.check(&bad)
 	for _, kind := range in.Types {
 		if !slices.Contains(event.Kinds[:], kind) {
-			bad.Add("type", "unknown_type", "The kinds of event are %v.", event.Kinds)
+			bad.Add("type", "unknown_type", "The kinds of event are %s.", strings.Join(event.Kinds[:], ", "))
+			break
 		}
 	}
-	var err error
-	if in.After != "" {
-		if f.Before, err = strconv.ParseInt(in.After, 10, 64); err != nil || f.Before <= 0 {
-			bad.Add("after", "invalid_cursor", "This is not a next_cursor of this list.")
+	position := func(name, text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n <= 0 {
+			badCursor(&bad, name)
 		}
+		return n
+	}
+	switch {
+	case in.After != "":
+		f.Before = position("after", in.After)
+	case in.Before != "":
+		f.After, f.Before = position("before", in.Before), 0
 	}
 	if in.MessageID != "" {
+		var err error
 		if f.Message, err = db.ParseID(in.MessageID); err != nil {
 			bad.Add("message", "invalid_id", "This is not an id.")
 		}
 	}
-	if err := bad.Err(); err != nil {
-		return nil, err
+	return f, bad.Err()
+}
+
+func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEventsInput) (list[eventAnswer], error) {
+	f, err := in.filter()
+	if err != nil {
+		return list[eventAnswer]{}, err
+	}
+	if p.Domain != "" {
+		if f.Message == 0 {
+			return list[eventAnswer]{}, errOneDomain
+		}
+		if _, err := a.message(ctx, p, f.Message); err != nil {
+			return list[eventAnswer]{}, fieldFault(err, "message", "There is no sent message with this id.")
+		}
 	}
 	events, err := a.Events.List(ctx, p.Account, f)
 	if err != nil {
-		return nil, err
+		return list[eventAnswer]{}, err
 	}
-	out := &list[event.Event]{}
-	if len(events) > in.Limit {
-		events, out.Body.HasMore = events[:in.Limit], true
-		next := strconv.FormatInt(events[in.Limit-1].Position, 10)
-		out.Body.NextCursor = &next
+	more := len(events) > in.Limit
+	events = events[:min(len(events), in.Limit)]
+	if f.Before == 0 { // in order of position
+		slices.Reverse(events)
 	}
-	out.Body.Data = append([]event.Event{}, events...)
-	return out, nil
+	return answer(in.page, events, more, showEvent, func(e event.Event) string { return strconv.FormatInt(e.Position, 10) }), nil
 }

@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -26,51 +29,71 @@ type extractor struct {
 	out   []byte
 	limit int // of out, in bytes
 	// sink takes the decoded content of the next attachment.
-	sink func() io.Writer
-	// path is what leads to the value being read: the name of an object's
-	// member, or "" for an array's element.
-	path  []string
-	found int
-	faults
+	sink   func() io.Writer
+	path   []step // what leads to the value being read
+	found  int
+	values int
+	bad    fault.Fields
 }
 
-// faults are attachments whose content is not base64, by their place.
-type faults []string
+// step is one on the way into a JSON text: the name of a member, or the index
+// of an element.
+type step struct {
+	name  string
+	index int // -1 for a member
+}
 
 const (
-	maxDepth = 64
-	maxRest  = 24 << 20 // a text and an html of 10 MB, and the small fields
-	maxKey   = 4 << 10
+	maxRest = 24 << 20 // a text and an html of 10 MB, and the small fields
+	maxKey  = 4 << 10
 )
 
 // extract returns the JSON text of r with each attachments[].content replaced
-// by its number, having written the decoded contents to sinks. Contents that
-// are no base64 are told all together, as a fault.Invalid.
-func extract(r io.Reader, sink func() io.Writer) ([]byte, error) {
+// by its number, having written the decoded contents to sinks. bad are the
+// contents that are no base64. The text is yet to be judged by decode; its
+// content members are numbers or, told in bad, something else.
+func extract(r io.Reader, sink func() io.Writer) (rest []byte, bad fault.Fields, err error) {
 	x := &extractor{in: bufio.NewReaderSize(r, 32<<10), limit: maxRest, sink: sink}
-	err := x.value()
+	err = x.value()
 	if err == nil {
 		// What follows the value is for the decoder to refuse.
 		err = x.copySpace()
-		if b, rest := x.in.ReadByte(); err == nil && rest == nil {
+		if b, end := x.in.ReadByte(); err == nil && end == nil {
 			err = x.put(b)
 		}
 	}
-	if err == io.EOF {
-		err = badJSON("The JSON ends too early.")
+	if err == io.EOF { //nolint:errorlint // of our own reader
+		err = errEnd(err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	var bad fault.Fields
-	for _, at := range x.faults {
-		bad.Add(at, "invalid_base64", "The content must be base64 (RFC 4648 section 4).")
-	}
-	return x.out, bad.Err()
+	return x.out, x.bad, err
 }
 
-func badJSON(format string, args ...any) error {
-	return fault.New(fault.Invalid, "invalid_json", format, args...)
+func (x *extractor) fault(code, message string) {
+	if len(x.bad) < maxFaults {
+		x.bad.Add(x.place(), code, "%s", message)
+	}
+}
+
+// place is the path as problems tell it: attachments[0].content.
+func (x *extractor) place() string {
+	var b strings.Builder
+	for _, s := range x.path {
+		switch {
+		case s.index >= 0:
+			fmt.Fprintf(&b, "[%d]", s.index)
+		case b.Len() == 0:
+			b.WriteString(clip(s.name))
+		default:
+			b.WriteString("." + clip(s.name))
+		}
+	}
+	return b.String()
+}
+
+// atContent reports whether the path leads to an attachment's content.
+func (x *extractor) atContent() bool {
+	n := len(x.path)
+	return n >= 3 && x.path[n-1] == step{"content", -1} && x.path[n-2].index >= 0 && x.path[n-3] == step{"attachments", -1}
 }
 
 func (x *extractor) put(b byte) error {
@@ -115,9 +138,22 @@ func (x *extractor) next() (byte, error) {
 }
 
 func (x *extractor) value() error {
+	if x.values++; x.values > maxValues {
+		return errTooManyValues
+	}
 	b, err := x.next()
 	if err != nil {
 		return err
+	}
+	if x.atContent() {
+		switch b {
+		case '"':
+			return x.content()
+		case 'n':
+			x.fault("required", "Give the content in base64.")
+		default:
+			x.fault("wrong_type", "The content must be a string, in base64.")
+		}
 	}
 	switch b {
 	case '{':
@@ -125,11 +161,7 @@ func (x *extractor) value() error {
 	case '[':
 		return x.array()
 	case '"':
-		if at := x.path; len(at) >= 3 && at[len(at)-1] == "content" && at[len(at)-2] == "" && at[len(at)-3] == "attachments" {
-			return x.content()
-		}
-		_, err := x.text(false)
-		return err
+		return x.text()
 	}
 	return x.literal()
 }
@@ -160,27 +192,33 @@ func (x *extractor) literal() error {
 	}
 }
 
-func (x *extractor) enter(name string) error {
+func (x *extractor) enter(s step) error {
 	if len(x.path) >= maxDepth {
 		return badJSON("The JSON is nested more than %d levels deep.", maxDepth)
 	}
-	x.path = append(x.path, name)
+	x.path = append(x.path, s)
 	return nil
 }
 
 func (x *extractor) leave() { x.path = x.path[:len(x.path)-1] }
 
 func (x *extractor) object() error {
-	return x.list('}', func() error {
+	return x.list('}', func(int) error {
 		if b, err := x.next(); err != nil {
 			return err
 		} else if b != '"' {
 			return badJSON("The name of a member is missing.")
 		}
-		name, err := x.text(true)
-		if err != nil {
+		start := len(x.out)
+		if err := x.text(); err != nil {
 			return err
 		}
+		if len(x.out)-start > maxKey {
+			return badJSON("The name of a member is too long.")
+		}
+		// Names are compared as what they are, however they are escaped.
+		// One that can't be read is for the decoder to refuse.
+		name, _ := jsontext.AppendUnquote(nil, x.out[start:])
 		if b, err := x.next(); err != nil {
 			return err
 		} else if b != ':' {
@@ -189,7 +227,7 @@ func (x *extractor) object() error {
 		if err := x.copyByte(); err != nil {
 			return err
 		}
-		if err := x.enter(name); err != nil {
+		if err := x.enter(step{string(name), -1}); err != nil {
 			return err
 		}
 		defer x.leave()
@@ -198,11 +236,13 @@ func (x *extractor) object() error {
 }
 
 func (x *extractor) array() error {
-	if err := x.enter(""); err != nil {
-		return err
-	}
-	defer x.leave()
-	return x.list(']', x.value)
+	return x.list(']', func(i int) error {
+		if err := x.enter(step{"", i}); err != nil {
+			return err
+		}
+		defer x.leave()
+		return x.value()
+	})
 }
 
 func (x *extractor) copyByte() error {
@@ -214,7 +254,7 @@ func (x *extractor) copyByte() error {
 }
 
 // list passes on what stands between brackets.
-func (x *extractor) list(end byte, element func() error) error {
+func (x *extractor) list(end byte, element func(i int) error) error {
 	if err := x.copyByte(); err != nil {
 		return err
 	}
@@ -223,8 +263,8 @@ func (x *extractor) list(end byte, element func() error) error {
 	} else if b == end {
 		return x.copyByte()
 	}
-	for {
-		if err := element(); err != nil {
+	for i := 0; ; i++ {
+		if err := element(i); err != nil {
 			return err
 		}
 		b, err := x.next()
@@ -243,41 +283,25 @@ func (x *extractor) list(end byte, element func() error) error {
 	}
 }
 
-// text passes a string on as it is. For a name it also returns its text, with
-// plain escapes resolved, so that "att\u0061chments" is what it is to others.
-func (x *extractor) text(name bool) (string, error) {
-	start := len(x.out)
+// text passes a string on as it is.
+func (x *extractor) text() error {
 	for n := 0; ; n++ {
 		b, err := x.in.ReadByte()
 		if err != nil {
-			return "", err
+			return err
 		}
 		if err := x.put(b); err != nil {
-			return "", err
+			return err
 		}
 		switch {
 		case b == '\\':
 			if err := x.copyByte(); err != nil {
-				return "", err
+				return err
 			}
 		case b == '"' && n > 0:
-			if !name {
-				return "", nil
-			}
-			if len(x.out)-start > maxKey {
-				return "", badJSON("The name of a member is too long.")
-			}
-			return unquote(x.out[start:]), nil
+			return nil
 		}
 	}
-}
-
-func unquote(quoted []byte) string {
-	text, err := strconv.Unquote(string(quoted))
-	if err != nil {
-		return "" // the decoder will judge it
-	}
-	return text
 }
 
 // content decodes the string that follows into the next sink.
@@ -291,7 +315,7 @@ func (x *extractor) content() error {
 		return err
 	}
 	if !good {
-		x.faults = append(x.faults, fmt.Sprintf("attachments[%d].content", x.found))
+		x.fault("invalid_base64", "The content must be base64 with its padding (RFC 4648 section 4).")
 	}
 	for _, b := range strconv.AppendInt(nil, int64(x.found), 10) {
 		if err := x.put(b); err != nil {
@@ -333,7 +357,7 @@ func decodeBase64(w io.Writer, s *stringReader) (good bool, err error) {
 }
 
 // stringReader reads the text of a JSON string up to its closing quote,
-// without the line breaks that base64 may have.
+// without the line breaks (escaped, as JSON has them) of wrapped base64.
 type stringReader struct {
 	in   *bufio.Reader
 	done bool
@@ -384,6 +408,8 @@ func (s *stringReader) special(p []byte, n, plain int) (int, error) {
 	switch b {
 	case '"':
 		s.done = true
+	case '\r', '\n':
+		return n, badJSON("A string holds a line break; write it as \\n.")
 	case '\\':
 		c, err := s.escape()
 		if err != nil {
@@ -398,7 +424,7 @@ func (s *stringReader) special(p []byte, n, plain int) (int, error) {
 }
 
 func errEnd(err error) error {
-	if err == io.EOF {
+	if err == io.EOF { //nolint:errorlint // of our own reader
 		return badJSON("The JSON ends too early.")
 	}
 	return err

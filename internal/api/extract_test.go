@@ -16,10 +16,13 @@ import (
 
 func extractAll(r io.Reader) (rest string, contents []string, err error) {
 	var sinks []*bytes.Buffer
-	b, err := extract(r, func() io.Writer {
+	b, bad, err := extract(r, func() io.Writer {
 		sinks = append(sinks, &bytes.Buffer{})
 		return sinks[len(sinks)-1]
 	})
+	if err == nil {
+		err = bad.Err()
+	}
 	for _, s := range sinks {
 		contents = append(contents, s.String())
 	}
@@ -113,7 +116,7 @@ func BenchmarkExtract25MiB(b *testing.B) {
 	b.SetBytes(int64(body.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := extract(bytes.NewReader(body.Bytes()), func() io.Writer { return io.Discard }); err != nil {
+		if _, _, err := extract(bytes.NewReader(body.Bytes()), func() io.Writer { return io.Discard }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,16 +4,10 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"log/slog"
 	"math"
 	"net/http"
-	"regexp"
 	"strconv"
-	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -22,32 +16,24 @@ import (
 // the request said: that may have been a password.
 type problem struct {
 	Type      string        `json:"type" doc:"Always about:blank: code tells the kind." example:"about:blank"`
-	Title     string        `json:"title" example:"Unprocessable Entity"`
-	Status    int           `json:"status" example:"422"`
-	Detail    string        `json:"detail" doc:"What to do, in words." example:"Some fields need correcting."`
+	Title     string        `json:"title" doc:"The status in words." example:"Unprocessable Entity"`
+	Status    int           `json:"status" doc:"The HTTP status." example:"422"`
+	Detail    string        `json:"detail" doc:"What is wrong and what to do, in words." example:"Some fields need correcting."`
 	Code      string        `json:"code" doc:"Stable name of the error." example:"validation_failed"`
-	Errors    []fault.Field `json:"errors,omitempty" doc:"Every field at fault."`
-	RequestID string        `json:"request_id,omitempty" doc:"Quote it when you ask for help."`
+	Errors    []fieldAnswer `json:"errors,omitempty" nullable:"false" doc:"With status 422: every field at fault, at most 100."`
+	RequestID string        `json:"request_id" doc:"Quote it when you ask for help; it is in the header X-Request-Id too." example:"ofvd5mpqfkhd2tmxjsyhzqvzr4"`
 
 	retry int // seconds, for Retry-After
 }
 
-func (p *problem) Error() string { return p.Code + ": " + p.Detail }
-
-// GetStatus and ContentType are what huma asks of an error.
-func (p *problem) GetStatus() int { return p.Status }
-
-// ContentType is that of RFC 9457.
-func (p *problem) ContentType(string) string { return "application/problem+json" }
-
-// GetHeaders gives Retry-After where it is known.
-func (p *problem) GetHeaders() http.Header {
-	h := http.Header{}
-	if p.retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(p.retry))
-	}
-	return h
+// fieldAnswer is one part of a request that breaks a rule.
+type fieldAnswer struct {
+	Field   string `json:"field" doc:"Where it stands in the request." example:"to[2]"`
+	Code    string `json:"code" doc:"Stable name of the rule." example:"invalid_address"`
+	Message string `json:"message" doc:"What is wrong, in words." example:"This must be an address such as you@example.com."`
 }
+
+func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
 // statuses is the one translation of faults at this door.
 var statuses = map[fault.Kind]int{
@@ -65,18 +51,22 @@ var statuses = map[fault.Kind]int{
 // toProblem translates an error. What is not a fault is ours: it is logged,
 // and the client learns only that something went wrong.
 func (a *API) toProblem(ctx context.Context, err error) *problem {
-	var p *problem
-	if errors.As(err, &p) {
-		return p
+	var made *problem
+	if errors.As(err, &made) {
+		p := *made
+		p.RequestID = requestID(ctx)
+		return &p
 	}
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		err = fault.New(fault.TooLarge, "body_too_large", "The request may have %d bytes.", large.Limit)
+		err = fault.New(fault.TooLarge, "body_too_large", "The request's body may have %d bytes.", large.Limit)
 	}
 	var f *fault.Error
 	if !errors.As(err, &f) {
-		a.Log.ErrorContext(ctx, "request failed", "request", requestID(ctx), "error", err)
-		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. Nothing was changed; please try again.")
+		if ctx.Err() == nil {
+			a.Log.ErrorContext(ctx, "request failed", "request", requestID(ctx), "error", err)
+		}
+		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. Please try again.")
 	}
 	status, ok := statuses[f.Kind]
 	if !ok {
@@ -85,9 +75,11 @@ func (a *API) toProblem(ctx context.Context, err error) *problem {
 	if f.Code == "invalid_json" {
 		status = http.StatusBadRequest
 	}
-	p = newProblem(status, f.Code, f.Message)
-	p.Errors, p.RequestID = f.Fields, requestID(ctx)
-	p.retry = int(math.Ceil(f.Retry.Seconds()))
+	p := newProblem(status, f.Code, f.Message)
+	p.RequestID, p.retry = requestID(ctx), int(math.Ceil(f.Retry.Seconds()))
+	for _, field := range f.Fields[:min(len(f.Fields), maxFaults)] {
+		p.Errors = append(p.Errors, fieldAnswer(field))
+	}
 	return p
 }
 
@@ -95,86 +87,32 @@ func newProblem(status int, code, detail string) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-// fail answers a request that huma does not handle.
+// fail answers with a problem.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.toProblem(r.Context(), err)
-	for name, values := range p.GetHeaders() {
-		w.Header()[name] = values
+	if p.retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(p.retry))
 	}
 	if p.Status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="mailstead"`)
-	}
-	w.Header().Set("Content-Type", p.ContentType(""))
-	w.WriteHeader(p.Status)
-	if err := json.NewEncoder(w).Encode(p); err != nil {
-		a.Log.DebugContext(r.Context(), "the client went away", "error", err)
-	}
-}
-
-// validation turns what huma's validator found into our form: the field's
-// path, a stable code, and a sentence without the value.
-func validation(status int, message string, errs []error) huma.StatusError {
-	code, detail := "validation_failed", "Some fields need correcting."
-	switch status {
-	case http.StatusBadRequest:
-		code, detail = "invalid_json", "The request's body is not valid JSON."
-	case http.StatusUnsupportedMediaType:
-		code, detail = "unsupported_media_type", "Send the body as application/json."
-	case http.StatusRequestEntityTooLarge:
-		code, detail = "body_too_large", "The request's body is too large."
-	case http.StatusUnprocessableEntity:
-	default:
-		code, detail = strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"), message
-	}
-	p := newProblem(status, code, detail)
-	for _, err := range errs {
-		var d *huma.ErrorDetail
-		if !errors.As(err, &d) {
-			continue
+		challenge := `Bearer realm="mailstead"`
+		if r.Header.Get("Authorization") != "" {
+			challenge += `, error="invalid_token"` // RFC 6750 section 3.1
 		}
-		p.Errors = append(p.Errors, fieldOf(d))
+		w.Header().Set("WWW-Authenticate", challenge)
 	}
-	if status == http.StatusUnprocessableEntity && len(p.Errors) == 0 {
-		p.Status, p.Title, p.Code, p.Detail = http.StatusBadRequest, http.StatusText(http.StatusBadRequest), "invalid_json", "The request's body is not valid JSON."
-	}
-	return p
+	a.write(w, r, p.Status, "application/problem+json", p)
 }
 
-var missing = regexp.MustCompile(`^expected required property (\S+) to be present$`)
-
-func fieldOf(d *huma.ErrorDetail) fault.Field {
-	path := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(d.Location, "body"), "."), "query."), "path.")
-	f := fault.Field{Field: path, Code: "invalid", Message: sentence(d.Message)}
-	switch m := missing.FindStringSubmatch(d.Message); {
-	case m != nil:
-		f.Field, f.Code, f.Message = strings.TrimPrefix(path+"."+m[1], "."), "required", "This field is required."
-	case d.Message == "unexpected property":
-		f.Code, f.Message = "unknown_field", "There is no such field."
-	case strings.HasPrefix(d.Message, "expected string"), strings.HasPrefix(d.Message, "expected array"),
-		strings.HasPrefix(d.Message, "expected object"), strings.HasPrefix(d.Message, "expected boolean"),
-		strings.HasPrefix(d.Message, "expected integer"), strings.HasPrefix(d.Message, "expected number"):
-		f.Code = "wrong_type"
+// onField makes of a fault that a package found in a single value the fault of
+// the field that gave it.
+func onField(err error, field string) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != fault.Invalid || len(f.Fields) > 0 {
+		return err
 	}
-	return f
+	var bad fault.Fields
+	bad.Add(field, f.Code, "%s", f.Message)
+	return bad.Err()
 }
 
-func sentence(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:] + "."
-}
-
-// recovered answers for a panic, which is a bug of ours, and keeps the
-// process alive for everyone else.
-func (a *API) recovered(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a sentinel value
-				a.Log.ErrorContext(r.Context(), "panic", slog.Any("value", v), "path", r.URL.Path)
-				a.fail(w, r, fault.New(fault.Internal, "internal_error", "Something went wrong on our side."))
-			}
-		}()
-		next.ServeHTTP(w, r)
-	})
-}
+var errNotFound = fault.New(fault.NotFound, "not_found", "There is nothing with this id.")

@@ -4,34 +4,40 @@ package api
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 type keyAnswer struct {
-	ID         db.ID      `json:"id"`
-	Name       string     `json:"name"`
-	Hint       string     `json:"hint" doc:"How the key begins."`
+	ID         db.ID      `json:"id" doc:"The key's id."`
+	Name       string     `json:"name" doc:"What the key is for." example:"shop"`
+	Hint       string     `json:"hint" doc:"How the key begins." example:"ms_4fK2xa"`
 	Key        string     `json:"key,omitempty" doc:"The key itself; shown in the answer that made it and never again."`
-	Scopes     []string   `json:"scopes" nullable:"false"`
-	Domain     *string    `json:"domain" doc:"The only domain it may act for; null for all."`
-	AllowedIPs []string   `json:"allowed_ips" nullable:"false" doc:"Where it may be used from; empty for everywhere."`
-	ExpiresAt  *time.Time `json:"expires_at"`
-	LastUsedAt *time.Time `json:"last_used_at"`
-	CreatedAt  time.Time  `json:"created_at"`
+	Scopes     []string   `json:"scopes" nullable:"false" doc:"What it may do; * is everything." example:"outbound.send"`
+	Domain     *string    `json:"domain" doc:"The only domain it may act for; null for all." example:"example.com"`
+	AllowedIPs []string   `json:"allowed_ips" nullable:"false" doc:"Where it may be used from; empty for everywhere." example:"192.0.2.0/24"`
+	ExpiresAt  *time.Time `json:"expires_at" doc:"When it stops working; null for never."`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute; null for never."`
+	CreatedAt  time.Time  `json:"created_at" doc:"When it was made."`
 }
 
 func showKey(k account.Key) keyAnswer {
-	out := keyAnswer{
-		ID: k.ID, Name: k.Name, Hint: k.Hint, Scopes: k.Scopes, Domain: optional(k.Domain), AllowedIPs: []string{},
-		ExpiresAt: optionalTime(k.ExpiresAt), LastUsedAt: optionalTime(k.LastUsedAt), CreatedAt: k.CreatedAt,
+	return keyAnswer{
+		ID: k.ID, Name: k.Name, Hint: k.Hint, Scopes: append([]string{}, k.Scopes...), Domain: optional(k.Domain),
+		AllowedIPs: networks(k), ExpiresAt: optionalTime(k.ExpiresAt), LastUsedAt: optionalTime(k.LastUsedAt), CreatedAt: stamp(k.CreatedAt),
 	}
+}
+
+func networks(k account.Key) []string {
+	all := []string{}
 	for _, p := range k.Networks {
-		out.AllowedIPs = append(out.AllowedIPs, p.String())
+		all = append(all, p.String())
 	}
-	return out
+	return all
 }
 
 // optional shows an empty text as null.
@@ -42,52 +48,115 @@ func optional(s string) *string {
 	return &s
 }
 
+// stamp shows a time in UTC, as exactly as it is stored.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
 // optionalTime shows the zero time as null.
 func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
+	t = stamp(t)
 	return &t
 }
 
-type createKeyInput struct {
-	Body struct {
-		Name       string    `json:"name" doc:"What the key is for."`
-		Scopes     []string  `json:"scopes,omitempty" doc:"What it may do; everything when left out."`
-		Domain     string    `json:"domain,omitempty" doc:"The only domain it may act for."`
-		AllowedIPs []string  `json:"allowed_ips,omitempty" doc:"Addresses and networks it may be used from."`
-		ExpiresAt  time.Time `json:"expires_at,omitempty"`
-	}
+type createKeyRequest struct {
+	Name       string     `json:"name" doc:"What the key is for: 1 to 100 bytes." example:"shop"`
+	Scopes     []string   `json:"scopes,omitempty" nullable:"false" doc:"What it may do: RESOURCE.read, RESOURCE.write, or outbound.send; as much as the key that makes it when left out." example:"outbound.send, messages.read"`
+	Domain     string     `json:"domain,omitempty" doc:"The only domain it may act for." example:"example.com"`
+	AllowedIPs []string   `json:"allowed_ips,omitempty" nullable:"false" doc:"Addresses and networks it may be used from." example:"192.0.2.0/24"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When it stops working; never when left out."`
 }
 
-func (a *API) createKey(ctx context.Context, p account.Principal, in *createKeyInput) (*body[keyAnswer], error) {
-	k, token, err := a.Accounts.Delegate(ctx, p, account.NewKey{
-		Name: in.Body.Name, Scopes: in.Body.Scopes, Domain: in.Body.Domain, Networks: in.Body.AllowedIPs, ExpiresAt: in.Body.ExpiresAt,
-	})
+type createKeyInput struct{ Body createKeyRequest }
+
+func (a *API) createKey(ctx context.Context, p account.Principal, in *createKeyInput) (keyAnswer, error) {
+	n := account.NewKey{Name: in.Body.Name, Scopes: in.Body.Scopes, Domain: in.Body.Domain, Networks: in.Body.AllowedIPs}
+	if in.Body.ExpiresAt != nil {
+		n.ExpiresAt = *in.Body.ExpiresAt
+	}
+	maker, err := a.key(ctx, p, p.Key)
 	if err != nil {
-		return nil, err
+		return keyAnswer{}, err
+	}
+	if err := within(maker, &n); err != nil {
+		return keyAnswer{}, err
+	}
+	k, token, err := a.Accounts.Delegate(ctx, p, n)
+	if err != nil {
+		return keyAnswer{}, err
 	}
 	out := showKey(k)
 	out.Key = token
-	return &body[keyAnswer]{out}, nil
+	return out, nil
 }
 
-func (a *API) listKeys(ctx context.Context, p account.Principal, in *page) (*list[keyAnswer], error) {
+// within keeps a new key within the lifetime and the networks of the one that
+// makes it, which it gets when it names none.
+func within(maker account.Key, n *account.NewKey) error {
+	if end := maker.ExpiresAt; !end.IsZero() {
+		if n.ExpiresAt.IsZero() {
+			n.ExpiresAt = end
+		} else if n.ExpiresAt.After(end) {
+			return fault.New(fault.Denied, "expiry_exceeded", "This API key can't make one that outlives it.")
+		}
+	}
+	if len(maker.Networks) == 0 {
+		return nil
+	}
+	if len(n.Networks) == 0 {
+		n.Networks = networks(maker)
+	}
+	for _, text := range n.Networks {
+		inner, err := netip.ParsePrefix(text)
+		if addr, notPrefix := netip.ParseAddr(text); notPrefix == nil {
+			inner, err = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), nil
+		}
+		if err == nil && !covered(maker.Networks, inner) {
+			return fault.New(fault.Denied, "networks_exceeded", "This API key can make keys for its own networks only.")
+		}
+	}
+	return nil
+}
+
+func covered(outer []netip.Prefix, inner netip.Prefix) bool {
+	for _, p := range outer {
+		if p.Bits() <= inner.Bits() && p.Contains(inner.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *API) listKeys(ctx context.Context, p account.Principal, in *page) (list[keyAnswer], error) {
 	at, err := in.db()
 	if err != nil {
-		return nil, err
+		return list[keyAnswer]{}, err
 	}
 	keys, more, err := a.Accounts.Keys(ctx, p.Account, at)
 	if err != nil {
-		return nil, err
+		return list[keyAnswer]{}, err
 	}
-	return answer(keys, more, showKey, func(k account.Key) db.ID { return k.ID }), nil
+	out := answer(*in, keys, more, showKey, func(k account.Key) string { return k.ID.String() })
+	if p.Domain != "" {
+		visible := []keyAnswer{}
+		for _, k := range out.Data {
+			if k.Domain != nil && *k.Domain == p.Domain {
+				visible = append(visible, k)
+			}
+		}
+		out.Data = visible
+	}
+	return out, nil
 }
 
-func (a *API) deleteKey(ctx context.Context, p account.Principal, in *one) (*empty, error) {
+func (a *API) deleteKey(ctx context.Context, p account.Principal, in *one) (nothing, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return nil, err
+		return nothing{}, err
 	}
-	return &empty{}, a.Accounts.DeleteKey(ctx, p.Account, id)
+	if _, err := a.key(ctx, p, id); err != nil {
+		return nothing{}, err
+	}
+	return nothing{}, a.Accounts.DeleteKey(ctx, p.Account, id)
 }

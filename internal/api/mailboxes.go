@@ -14,18 +14,18 @@ import (
 )
 
 type mailboxAnswer struct {
-	ID          db.ID      `json:"id"`
-	DomainID    db.ID      `json:"domain_id"`
-	Address     string     `json:"address"`
-	LocalPart   string     `json:"local_part"`
-	DisplayName string     `json:"display_name"`
+	ID          db.ID      `json:"id" doc:"The mailbox's id."`
+	DomainID    db.ID      `json:"domain_id" doc:"The domain it lives under."`
+	Address     string     `json:"address" doc:"Its address, which is the user name too." example:"ann@example.com"`
+	LocalPart   string     `json:"local_part" doc:"What stands before the @." example:"ann"`
+	DisplayName string     `json:"display_name" doc:"The person's name, or empty." example:"Ann Lee"`
 	Password    string     `json:"password,omitempty" doc:"Generated, and shown in this answer only."`
-	QuotaMB     int64      `json:"quota_mb"`
-	UsedBytes   int64      `json:"used_bytes"`
-	Messages    int64      `json:"messages"`
-	Status      string     `json:"status" enum:"active,suspended"`
-	CreatedAt   time.Time  `json:"created_at"`
-	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
+	QuotaMB     int64      `json:"quota_mb" doc:"How much it may hold, in megabytes of 1,048,576 bytes." example:"1024"`
+	UsedBytes   int64      `json:"used_bytes" doc:"How much it holds, in bytes."`
+	Messages    int64      `json:"messages" doc:"How many messages it holds."`
+	Status      string     `json:"status" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
+	CreatedAt   time.Time  `json:"created_at" doc:"When it was made."`
+	DeletedAt   *time.Time `json:"deleted_at,omitempty" doc:"When it was deleted; only for those that can be restored."`
 }
 
 func showMailbox(m mailbox.Mailbox) mailboxAnswer {
@@ -33,34 +33,45 @@ func showMailbox(m mailbox.Mailbox) mailboxAnswer {
 	return mailboxAnswer{
 		ID: m.ID, DomainID: m.Domain, Address: m.Address, LocalPart: m.Address[:at], DisplayName: m.DisplayName,
 		QuotaMB: m.Quota >> 20, UsedBytes: m.Used, Messages: m.Messages, Status: m.Status,
-		CreatedAt: m.CreatedAt, DeletedAt: optionalTime(m.DeletedAt),
+		CreatedAt: stamp(m.CreatedAt), DeletedAt: optionalTime(m.DeletedAt),
 	}
 }
 
-type createMailboxInput struct {
-	Body struct {
-		DomainID    string  `json:"domain_id" doc:"A domain whose ownership is verified."`
-		LocalPart   string  `json:"local_part" doc:"What stands before the @."`
-		Password    *string `json:"password,omitempty" doc:"At least 8 characters with upper case, lower case, digit and special character; generated when left out."`
-		DisplayName string  `json:"display_name,omitempty"`
-		QuotaMB     *int    `json:"quota_mb,omitempty" doc:"1024 when left out."`
-	}
+type createMailboxRequest struct {
+	DomainID    string  `json:"domain_id" format:"uuid" doc:"A domain whose ownership is verified."`
+	LocalPart   string  `json:"local_part" doc:"What stands before the @." example:"ann"`
+	Password    *string `json:"password,omitempty" doc:"At least 8 characters with upper case, lower case, digit and special character; generated when left out."`
+	DisplayName string  `json:"display_name,omitempty" doc:"The person's name." example:"Ann Lee"`
+	QuotaMB     *int    `json:"quota_mb,omitempty" minimum:"1" doc:"1024 when left out." example:"2048"`
 }
 
-func (a *API) createMailbox(ctx context.Context, p account.Principal, in *createMailboxInput) (*body[mailboxAnswer], error) {
+type createMailboxInput struct{ Body createMailboxRequest }
+
+func (a *API) createMailbox(ctx context.Context, p account.Principal, in *createMailboxInput) (mailboxAnswer, error) {
+	const noDomain = "There is no domain of yours with this id."
 	domainID, err := a.domainID(ctx, p, &one{in.Body.DomainID})
-	if err != nil {
-		return nil, fieldFault(err, "domain_id", "There is no domain of yours with this id.")
+	unknown := fieldFault(err, "domain_id", noDomain)
+	if unknown != nil {
+		if !fault.Is(unknown, fault.Invalid) {
+			return mailboxAnswer{}, unknown
+		}
+		domainID = 0 // nobody's: the other fields are judged nevertheless
 	}
 	m, password, err := a.Mailboxes.Create(ctx, p.Account, mailbox.New{
 		Domain: domainID, LocalPart: in.Body.LocalPart, Password: in.Body.Password, DisplayName: in.Body.DisplayName, QuotaMB: in.Body.QuotaMB,
 	})
-	if err != nil {
-		return nil, err
+	if err = fieldFault(err, "domain_id", noDomain); err != nil {
+		var bad fault.Fields
+		for _, found := range []error{unknown, err} {
+			if err := bad.Merge(found); err != nil {
+				return mailboxAnswer{}, err
+			}
+		}
+		return mailboxAnswer{}, bad.Err()
 	}
 	out := showMailbox(m)
 	out.Password = password
-	return &body[mailboxAnswer]{out}, nil
+	return out, nil
 }
 
 // fieldFault turns a resource that is not there into a fault of the field
@@ -76,28 +87,38 @@ func fieldFault(err error, field, message string) error {
 
 type listMailboxesInput struct {
 	page
-	DomainID string `query:"domain_id" doc:"Only those of this domain."`
+	DomainID string `query:"domain_id" format:"uuid" doc:"Only those of this domain."`
 	Deleted  bool   `query:"deleted" doc:"Those that can be restored, instead of those that live."`
 }
 
-func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMailboxesInput) (*list[mailboxAnswer], error) {
+func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMailboxesInput) (list[mailboxAnswer], error) {
+	var bad fault.Fields
 	at, err := in.db()
-	if err != nil {
-		return nil, err
+	if err := bad.Merge(err); err != nil {
+		return list[mailboxAnswer]{}, err
 	}
 	filter := mailbox.Filter{Deleted: in.Deleted}
-	if in.DomainID != "" {
-		if filter.Domain, err = a.domainID(ctx, p, &one{in.DomainID}); err != nil {
-			return nil, fieldFault(err, "domain_id", "There is no domain of yours with this id.")
+	switch {
+	case in.DomainID != "":
+		filter.Domain, err = a.domainID(ctx, p, &one{in.DomainID})
+		if err := bad.Merge(fieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
+			return list[mailboxAnswer]{}, err
 		}
-	} else if p.Domain != "" {
-		return nil, errOneDomain
+	case p.Domain != "":
+		d, ok, err := a.ownDomain(ctx, p)
+		if err != nil || !ok {
+			return list[mailboxAnswer]{Data: []mailboxAnswer{}}, err
+		}
+		filter.Domain = d.ID
+	}
+	if err := bad.Err(); err != nil {
+		return list[mailboxAnswer]{}, err
 	}
 	found, more, err := a.Mailboxes.List(ctx, p.Account, filter, at)
 	if err != nil {
-		return nil, err
+		return list[mailboxAnswer]{}, err
 	}
-	return answer(found, more, showMailbox, func(m mailbox.Mailbox) db.ID { return m.ID }), nil
+	return answer(in.page, found, more, showMailbox, func(m mailbox.Mailbox) string { return m.ID.String() }), nil
 }
 
 // mailboxID reads the path's id; for a key of one domain the mailboxes of
@@ -114,28 +135,30 @@ func (a *API) mailboxID(ctx context.Context, p account.Principal, in *one) (db.I
 	return id, err
 }
 
-func (a *API) getMailbox(ctx context.Context, p account.Principal, in *one) (*body[mailboxAnswer], error) {
+func (a *API) getMailbox(ctx context.Context, p account.Principal, in *one) (mailboxAnswer, error) {
 	id, err := a.mailboxID(ctx, p, in)
 	if err != nil {
-		return nil, err
+		return mailboxAnswer{}, err
 	}
 	m, err := a.Mailboxes.Get(ctx, p.Account, id)
 	return shown(m, err, showMailbox)
 }
 
-type updateMailboxInput struct {
-	one
-	Body struct {
-		DisplayName *string `json:"display_name,omitempty"`
-		QuotaMB     *int    `json:"quota_mb,omitempty"`
-		Status      *string `json:"status,omitempty" enum:"active,suspended"`
-	}
+type updateMailboxRequest struct {
+	DisplayName *string `json:"display_name,omitempty" doc:"The person's name." example:"Ann Lee"`
+	QuotaMB     *int    `json:"quota_mb,omitempty" minimum:"1" doc:"How much it may hold, in megabytes." example:"2048"`
+	Status      *string `json:"status,omitempty" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
 }
 
-func (a *API) updateMailbox(ctx context.Context, p account.Principal, in *updateMailboxInput) (*body[mailboxAnswer], error) {
+type updateMailboxInput struct {
+	one
+	Body updateMailboxRequest
+}
+
+func (a *API) updateMailbox(ctx context.Context, p account.Principal, in *updateMailboxInput) (mailboxAnswer, error) {
 	id, err := a.mailboxID(ctx, p, &in.one)
 	if err != nil {
-		return nil, err
+		return mailboxAnswer{}, err
 	}
 	m, err := a.Mailboxes.Update(ctx, p.Account, id, mailbox.Change{
 		DisplayName: in.Body.DisplayName, QuotaMB: in.Body.QuotaMB, Status: in.Body.Status,
@@ -143,42 +166,55 @@ func (a *API) updateMailbox(ctx context.Context, p account.Principal, in *update
 	return shown(m, err, showMailbox)
 }
 
-func (a *API) deleteMailbox(ctx context.Context, p account.Principal, in *one) (*empty, error) {
+func (a *API) deleteMailbox(ctx context.Context, p account.Principal, in *one) (nothing, error) {
 	id, err := a.mailboxID(ctx, p, in)
 	if err != nil {
-		return nil, err
+		return nothing{}, err
 	}
-	return &empty{}, a.Mailboxes.Delete(ctx, p.Account, id)
+	return nothing{}, a.Mailboxes.Delete(ctx, p.Account, id)
 }
 
-func (a *API) restoreMailbox(ctx context.Context, p account.Principal, in *one) (*body[mailboxAnswer], error) {
+func (a *API) restoreMailbox(ctx context.Context, p account.Principal, in *one) (mailboxAnswer, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return nil, err
+		return mailboxAnswer{}, err
 	}
 	if p.Domain != "" {
-		return nil, errOneDomain
+		// Deleted ones can't be had by their id.
+		found, _, err := a.Mailboxes.List(ctx, p.Account, mailbox.Filter{Deleted: true}, db.Page{After: id + 1, Limit: 1})
+		if err != nil {
+			return mailboxAnswer{}, err
+		}
+		if len(found) == 0 || found[0].ID != id || !strings.HasSuffix(found[0].Address, "@"+p.Domain) {
+			return mailboxAnswer{}, errNotFound
+		}
 	}
 	m, err := a.Mailboxes.Restore(ctx, p.Account, id)
 	return shown(m, err, showMailbox)
 }
 
+type setPasswordRequest struct {
+	Password *string `json:"password,omitempty" doc:"At least 8 characters with upper case, lower case, digit and special character; generated when left out."`
+}
+
 type setPasswordInput struct {
 	one
-	Body struct {
-		Password *string `json:"password,omitempty" doc:"Generated when left out."`
-	}
+	Body *setPasswordRequest
 }
 
 type passwordAnswer struct {
 	Password string `json:"password,omitempty" doc:"Generated, and shown in this answer only."`
 }
 
-func (a *API) setPassword(ctx context.Context, p account.Principal, in *setPasswordInput) (*body[passwordAnswer], error) {
+func (a *API) setPassword(ctx context.Context, p account.Principal, in *setPasswordInput) (passwordAnswer, error) {
 	id, err := a.mailboxID(ctx, p, &in.one)
 	if err != nil {
-		return nil, err
+		return passwordAnswer{}, err
 	}
-	password, err := a.Mailboxes.SetPassword(ctx, p.Account, id, in.Body.Password)
+	var given *string
+	if in.Body != nil {
+		given = in.Body.Password
+	}
+	password, err := a.Mailboxes.SetPassword(ctx, p.Account, id, given)
 	return shown(password, err, func(s string) passwordAnswer { return passwordAnswer{s} })
 }

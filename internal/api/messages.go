@@ -4,7 +4,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -14,52 +13,52 @@ import (
 )
 
 type messageAnswer struct {
-	ID         db.ID             `json:"id"`
-	MailboxID  *db.ID            `json:"mailbox_id" doc:"The mailbox that submitted it; null for the API."`
-	Status     queue.State       `json:"status"`
-	From       string            `json:"from"`
-	Subject    string            `json:"subject"`
-	MessageID  string            `json:"message_id"`
-	ThreadID   *string           `json:"thread_id"`
-	Metadata   json.RawMessage   `json:"metadata"`
-	Size       int64             `json:"size"`
-	Recipients []recipientAnswer `json:"recipients" nullable:"false"`
-	CreatedAt  time.Time         `json:"created_at"`
+	ID         db.ID             `json:"id" doc:"The message's id."`
+	MailboxID  *db.ID            `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted it; null for the API."`
+	Status     queue.State       `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
+	From       string            `json:"from" doc:"The sender." example:"you@example.com"`
+	Subject    string            `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID  string            `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
+	ThreadID   *string           `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
+	Metadata   object            `json:"metadata" doc:"As it was given with the send."`
+	Size       int64             `json:"size" doc:"Of the whole message, in bytes."`
+	Recipients []recipientAnswer `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
+	CreatedAt  time.Time         `json:"created_at" doc:"When it was accepted."`
 }
 
 type recipientAnswer struct {
-	Email         string          `json:"email"`
-	Type          string          `json:"type" doc:"to, cc, bcc, or envelope for mail submitted over SMTP."`
-	Status        queue.State     `json:"status"`
-	SMTPCode      int             `json:"smtp_code,omitempty" doc:"Of the last reply."`
-	EnhancedCode  string          `json:"enhanced_code,omitempty"`
-	Reply         string          `json:"reply,omitempty"`
+	Email         string          `json:"email" doc:"The address." example:"bob@example.org"`
+	Type          string          `json:"type" enum:"to,cc,bcc,envelope" doc:"to, cc or bcc; envelope for mail submitted over SMTP."`
+	Status        queue.State     `json:"status" doc:"Where the delivery stands."`
+	SMTPCode      int             `json:"smtp_code,omitempty" doc:"Of the last reply." example:"250"`
+	EnhancedCode  string          `json:"enhanced_code,omitempty" doc:"Of the last reply (RFC 3463)." example:"2.0.0"`
+	Reply         string          `json:"reply,omitempty" doc:"The last reply." example:"OK queued"`
 	Remote        string          `json:"remote,omitempty" doc:"Who gave the reply: a host, local, or sandbox."`
-	Attempts      int             `json:"attempts"`
-	NextAttemptAt *time.Time      `json:"next_attempt_at,omitempty"`
-	UpdatedAt     time.Time       `json:"updated_at"`
-	Timeline      []attemptAnswer `json:"timeline,omitempty" doc:"Every attempt; in the answer for a single message."`
+	Attempts      int             `json:"attempts" doc:"How often delivery was tried."`
+	NextAttemptAt *time.Time      `json:"next_attempt_at,omitempty" doc:"When it is tried next, if it waits."`
+	UpdatedAt     time.Time       `json:"updated_at" doc:"When the status last changed."`
+	Timeline      []attemptAnswer `json:"timeline,omitempty" nullable:"false" doc:"Every attempt; in the answer for a single message."`
 }
 
 type attemptAnswer struct {
-	Attempt      int         `json:"attempt"`
-	At           time.Time   `json:"at"`
-	DurationMS   float64     `json:"duration_ms"`
-	Outcome      queue.State `json:"outcome"`
-	Host         string      `json:"host,omitempty"`
-	IP           string      `json:"ip,omitempty"`
-	TLS          string      `json:"tls,omitempty"`
-	Stage        string      `json:"stage,omitempty" doc:"Where in the conversation it was decided."`
-	SMTPCode     int         `json:"smtp_code,omitempty"`
-	EnhancedCode string      `json:"enhanced_code,omitempty"`
-	Reply        string      `json:"reply,omitempty"`
+	Attempt      int         `json:"attempt" doc:"1 for the first." example:"1"`
+	At           time.Time   `json:"at" doc:"When it began."`
+	DurationMS   float64     `json:"duration_ms" doc:"How long it took, in milliseconds." example:"48.2"`
+	Outcome      queue.State `json:"outcome" doc:"What it came to."`
+	Host         string      `json:"host,omitempty" doc:"The host that was talked to." example:"mx.example.org"`
+	IP           string      `json:"ip,omitempty" doc:"Its address." example:"192.0.2.25"`
+	TLS          string      `json:"tls,omitempty" doc:"The version and cipher of the encryption, if any."`
+	Stage        string      `json:"stage,omitempty" doc:"Where in the conversation it was decided." example:"data"`
+	SMTPCode     int         `json:"smtp_code,omitempty" doc:"Of the reply." example:"250"`
+	EnhancedCode string      `json:"enhanced_code,omitempty" doc:"Of the reply (RFC 3463)." example:"2.0.0"`
+	Reply        string      `json:"reply,omitempty" doc:"The reply that decided." example:"OK queued"`
 	Transcript   string      `json:"transcript,omitempty" doc:"The SMTP conversation."`
 }
 
 func showMessage(m outbound.Message) messageAnswer {
 	out := messageAnswer{
 		ID: m.ID, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optional(m.ThreadID),
-		Metadata: m.Metadata, Size: m.Size, Recipients: []recipientAnswer{}, CreatedAt: m.CreatedAt,
+		Metadata: object(m.Metadata), Size: m.Size, Recipients: []recipientAnswer{}, CreatedAt: stamp(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {
 		out.MailboxID = &m.Mailbox
@@ -67,7 +66,7 @@ func showMessage(m outbound.Message) messageAnswer {
 	for _, d := range m.Deliveries {
 		r := recipientAnswer{
 			Email: d.Recipient, Type: d.Kind, Status: d.State, SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply,
-			Remote: d.Remote, Attempts: d.Attempts, UpdatedAt: d.UpdatedAt,
+			Remote: d.Remote, Attempts: d.Attempts, UpdatedAt: stamp(d.UpdatedAt),
 		}
 		if d.State == queue.Deferred || d.State == queue.Scheduled {
 			r.NextAttemptAt = optionalTime(d.DueAt)
@@ -77,45 +76,42 @@ func showMessage(m outbound.Message) messageAnswer {
 	return out
 }
 
-func (a *API) listMessages(ctx context.Context, p account.Principal, in *page) (*list[messageAnswer], error) {
+func (a *API) listMessages(ctx context.Context, p account.Principal, in *page) (list[messageAnswer], error) {
 	at, err := in.db()
 	if err != nil {
-		return nil, err
+		return list[messageAnswer]{}, err
 	}
 	if p.Domain != "" {
-		return nil, errOneDomain
+		return list[messageAnswer]{}, errOneDomain
 	}
 	found, more, err := a.Outbox.List(ctx, p.Account, at)
 	if err != nil {
-		return nil, err
+		return list[messageAnswer]{}, err
 	}
-	return answer(found, more, showMessage, func(m outbound.Message) db.ID { return m.ID }), nil
+	return answer(*in, found, more, showMessage, func(m outbound.Message) string { return m.ID.String() }), nil
 }
 
-func (a *API) getMessage(ctx context.Context, p account.Principal, in *one) (*body[messageAnswer], error) {
+func (a *API) getMessage(ctx context.Context, p account.Principal, in *one) (messageAnswer, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return nil, err
+		return messageAnswer{}, err
 	}
-	if p.Domain != "" {
-		return nil, errOneDomain
-	}
-	m, err := a.Outbox.Get(ctx, p.Account, id)
+	m, err := a.message(ctx, p, id)
 	if err != nil {
-		return nil, err
+		return messageAnswer{}, err
 	}
 	attempts, err := a.Outbox.Attempts(ctx, p.Account, id)
 	if err != nil {
-		return nil, err
+		return messageAnswer{}, err
 	}
 	out := showMessage(m)
 	for _, t := range attempts {
 		r := &out.Recipients[t.N]
 		r.Timeline = append(r.Timeline, attemptAnswer{
-			Attempt: t.Attempt, At: t.StartedAt, DurationMS: float64(t.Took.Microseconds()) / 1000, Outcome: t.Outcome,
+			Attempt: t.Attempt, At: stamp(t.StartedAt), DurationMS: float64(t.Took.Microseconds()) / 1000, Outcome: t.Outcome,
 			Host: t.Host, IP: t.IP, TLS: t.TLS, Stage: t.Stage, SMTPCode: t.Code, EnhancedCode: t.Enhanced,
 			Reply: t.Reply, Transcript: t.Transcript,
 		})
 	}
-	return &body[messageAnswer]{out}, nil
+	return out, nil
 }

@@ -4,97 +4,81 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
-	"reflect"
-	"strconv"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// router registers operations with huma, each with the scope it needs.
+// router registers operations, in the mux and in the document.
 type router struct {
-	api  *API
-	huma huma.API
-	mux  *http.ServeMux
+	api *API
+	mux *http.ServeMux
+	doc *document
 }
 
 // operation describes an endpoint.
 type operation struct {
 	method, path string // path below /api/v1
 	id           string
-	scope        string
+	scope        string // what the key must be allowed
 	summary      string
-	status       int // of success; 200 if 0
+	description  string
+	status       int    // of success; 200 if 0
+	conflicts    bool   // it may answer 409
+	media        string // of the answer; JSON if ""
 }
 
-func (o operation) huma() huma.Operation {
-	status := o.status
-	if status == 0 {
-		status = http.StatusOK
+func (o operation) success() int {
+	if o.status == 0 {
+		return http.StatusOK
 	}
-	return huma.Operation{
-		Method: o.method, Path: "/api/v1" + o.path, OperationID: o.id, Summary: o.summary,
-		Description: "Needs the scope `" + o.scope + "`.", DefaultStatus: status, MaxBodyBytes: maxBody,
-		Tags: []string{tag(o.path)},
-		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusConflict,
-			http.StatusUnprocessableEntity, http.StatusTooManyRequests},
-	}
+	return o.status
 }
 
-// tag groups endpoints by the first part of their path.
-func tag(path string) string {
-	for i := 1; i < len(path); i++ {
-		if path[i] == '/' {
-			return path[1:i]
+// nothing is the answer of a DELETE.
+type nothing struct{}
+
+// handle registers an operation whose path, query and body are described by
+// the struct I, and whose answer is O.
+func handle[I, O any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) {
+	describe[I, O](r.doc, o)
+	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+		var in I
+		if err := bind(w, req, &in); err != nil {
+			return err
 		}
-	}
-	return path[1:]
-}
-
-// handle registers an operation that huma decodes, validates and answers.
-func handle[I, O any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (*O, error)) {
-	op := o.huma()
-	op.Middlewares = huma.Middlewares{func(hc huma.Context, next func(huma.Context)) {
-		req, w := humago.Unwrap(hc)
-		p, err := r.api.authenticate(req, o.scope)
+		out, err := f(req.Context(), p, &in)
 		if err != nil {
-			r.api.fail(w, req, err)
-			return
+			return err
 		}
-		next(huma.WithValue(hc, principalKey, p))
-	}}
-	huma.Register(r.huma, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := f(ctx, principal(ctx), in)
-		if err != nil {
-			return nil, r.api.toProblem(ctx, err)
-		}
-		return out, nil
+		r.api.answer(w, req, o, out)
+		return nil
 	})
 }
 
-// handleRaw registers an operation that decodes its own body; I and O only
-// describe it.
-func handleRaw[I, O any](r *router, o operation, f func(w http.ResponseWriter, req *http.Request, p account.Principal) error) {
-	op := o.huma()
-	schemas := r.huma.OpenAPI().Components.Schemas
-	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/json": {Schema: huma.SchemaFromType(schemas, reflect.TypeFor[I]())},
-	}}
-	op.Responses = map[string]*huma.Response{
-		strconv.Itoa(op.DefaultStatus): {Description: http.StatusText(op.DefaultStatus), Content: map[string]*huma.MediaType{
-			"application/json": {Schema: huma.SchemaFromType(schemas, reflect.TypeFor[O]())},
-		}},
-		"default": {Description: "Error", Content: map[string]*huma.MediaType{
-			"application/problem+json": {Schema: huma.SchemaFromType(schemas, reflect.TypeFor[problem]())},
-		}},
-	}
-	r.huma.OpenAPI().AddOperation(&op)
-	r.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, req *http.Request) {
+// handleRaw registers an operation that reads its own body; I only describes
+// it.
+func handleRaw[I, O any](r *router, o operation, f func(w http.ResponseWriter, req *http.Request, p account.Principal) (O, error)) {
+	describe[I, O](r.doc, o)
+	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+		if err := noQuery(req); err != nil {
+			return err
+		}
+		out, err := f(w, req, p)
+		if err != nil {
+			return err
+		}
+		r.api.answer(w, req, o, out)
+		return nil
+	})
+}
+
+func (r *router) serve(o operation, f func(w http.ResponseWriter, req *http.Request, p account.Principal) error) {
+	r.mux.HandleFunc(o.method+" /api/v1"+o.path, func(w http.ResponseWriter, req *http.Request) {
 		p, err := r.api.authenticate(req, o.scope)
 		if err == nil {
 			err = f(w, req, p)
@@ -105,71 +89,50 @@ func handleRaw[I, O any](r *router, o operation, f func(w http.ResponseWriter, r
 	})
 }
 
-// body wraps an answer as huma wants it.
-type body[T any] struct{ Body T }
+// answer writes what an operation returned.
+func (a *API) answer(w http.ResponseWriter, r *http.Request, o operation, out any) {
+	if text, ok := out.([]byte); ok {
+		w.Header().Set("Content-Type", o.media)
+		w.WriteHeader(o.success())
+		_, _ = w.Write(text) // the client may have left
+		return
+	}
+	if _, ok := out.(nothing); ok {
+		w.WriteHeader(o.success())
+		return
+	}
+	a.write(w, r, o.success(), "application/json", out)
+}
 
-// empty is the answer of a DELETE.
-type empty struct{}
-
-// list is a page of a list, newest first.
-type list[T any] struct {
-	Body struct {
-		Data       []T     `json:"data" nullable:"false"`
-		HasMore    bool    `json:"has_more" doc:"Whether the list goes on."`
-		NextCursor *string `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
+// write writes JSON as it is, without escapes for HTML.
+func (a *API) write(w http.ResponseWriter, r *http.Request, status int, media string, v any) {
+	w.Header().Set("Content-Type", media)
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		a.Log.DebugContext(r.Context(), "the answer was not written", "request", requestID(r.Context()), "error", err)
 	}
 }
 
-// page is what every list takes.
-type page struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
-	After  string `query:"after" doc:"Only what comes after this id."`
-	Before string `query:"before" doc:"Only what comes just before this id."`
-}
+const elsewhere = "/"
 
-func (p page) db() (db.Page, error) {
-	out := db.Page{Limit: p.Limit}
-	var err error
-	if p.After != "" {
-		if out.After, err = db.ParseID(p.After); err != nil {
-			return out, badCursor("after")
+var errNoEndpoint = fault.New(fault.NotFound, "no_such_endpoint", "There is no such endpoint; /api/v1/openapi.json lists them all.")
+
+// elsewhere answers for paths that are not there, and for methods that a path
+// does not have.
+func (r *router) elsewhere(w http.ResponseWriter, req *http.Request) {
+	var allowed []string
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+		probe := &http.Request{Method: method, URL: req.URL, Host: req.Host}
+		if _, pattern := r.mux.Handler(probe); pattern != elsewhere && pattern != "" {
+			allowed = append(allowed, method)
 		}
 	}
-	if p.Before != "" {
-		if out.Before, err = db.ParseID(p.Before); err != nil {
-			return out, badCursor("before")
-		}
+	if len(allowed) == 0 || slices.Contains(allowed, req.Method) {
+		r.api.fail(w, req, errNoEndpoint)
+		return
 	}
-	return out, nil
-}
-
-// answer makes a list's answer of what a package returned.
-func answer[S, T any](items []S, more bool, show func(S) T, id func(S) db.ID) *list[T] {
-	l := &list[T]{}
-	l.Body.Data = make([]T, len(items))
-	for i, item := range items {
-		l.Body.Data[i] = show(item)
-	}
-	l.Body.HasMore = more
-	if more && len(items) > 0 {
-		next := id(items[len(items)-1]).String()
-		l.Body.NextCursor = &next
-	}
-	return l
-}
-
-func badCursor(field string) error {
-	var bad fault.Fields
-	bad.Add(field, "invalid_cursor", "This is not an id of this list.")
-	return bad.Err()
-}
-
-var (
-	errNotFound  = fault.New(fault.NotFound, "not_found", "There is nothing with this id.")
-	errOneDomain = fault.New(fault.Denied, "domain_restricted", "This API key acts for one domain only.")
-)
-
-// one is the path of a single resource.
-type one struct {
-	ID string `path:"id" doc:"The resource's id."`
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	r.api.fail(w, req, newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "This endpoint takes "+strings.Join(allowed, ", ")+"."))
 }

@@ -3,34 +3,58 @@
 package api
 
 // routes is the whole of the API. Every path with an {id} answers 404 for
-// what belongs to another account; routes_test.go walks them all.
+// what belongs to another account.
 func (a *API) routes(r *router) {
 	const created, noContent, accepted = 201, 204, 202
 
-	handle(r, operation{"POST", "/api-keys", "createAPIKey", "api_keys.write", "Make an API key", created}, a.createKey)
-	handle(r, operation{"GET", "/api-keys", "listAPIKeys", "api_keys.read", "List API keys", 0}, a.listKeys)
-	handle(r, operation{"DELETE", "/api-keys/{id}", "deleteAPIKey", "api_keys.write", "Delete an API key", noContent}, a.deleteKey)
+	handle(r, operation{method: "POST", path: "/domains", id: "createDomain", scope: "domains.write", status: created, conflicts: true,
+		summary: "Add a domain", description: "The answer lists the DNS records to publish. They are checked by themselves, every minute at first; " +
+			"mailboxes can be made once OWNERSHIP is verified, and mail sent once a DKIM record is verified too."}, a.createDomain)
+	handle(r, operation{method: "GET", path: "/domains", id: "listDomains", scope: "domains.read",
+		summary: "List domains", description: "Your domains with their records, newest first."}, a.listDomains)
+	handle(r, operation{method: "GET", path: "/domains/{id}", id: "getDomain", scope: "domains.read",
+		summary: "Show a domain with its DNS records", description: "For each record: what is expected, what was seen, and what is wrong."}, a.getDomain)
+	handle(r, operation{method: "DELETE", path: "/domains/{id}", id: "deleteDomain", scope: "domains.write", status: noContent, conflicts: true,
+		summary: "Delete a domain", description: "It ceases to send and to receive at once. A domain with mailboxes can't be deleted."}, a.deleteDomain)
+	handle(r, operation{method: "POST", path: "/domains/{id}/verify", id: "verifyDomain", scope: "domains.write",
+		summary: "Check the ownership record now", description: "Asks the DNS for the TXT record that proves that the domain is yours."}, a.verifyDomain)
+	handle(r, operation{method: "GET", path: "/domains/{id}/verify", id: "getDomainVerification", scope: "domains.read",
+		summary: "Show the ownership record", description: "The TXT record that proves that the domain is yours, and whether it was seen."}, a.showOwnership)
+	handle(r, operation{method: "POST", path: "/domains/{id}/verify-dns", id: "verifyDomainDNS", scope: "domains.write",
+		summary: "Check all DNS records now", description: "Asks the DNS for every record and answers with what was seen."}, a.verifyDNS)
+	handle(r, operation{method: "GET", path: "/domains/{id}/zone", id: "getDomainZone", scope: "domains.read", media: "text/dns; charset=utf-8",
+		summary: "The DNS records as a zone file", description: "To be pasted into a name server's zone file (RFC 1035 section 5)."}, a.domainZone)
 
-	handle(r, operation{"POST", "/domains", "createDomain", "domains.write", "Add a domain", created}, a.createDomain)
-	handle(r, operation{"GET", "/domains", "listDomains", "domains.read", "List domains", 0}, a.listDomains)
-	handle(r, operation{"GET", "/domains/{id}", "getDomain", "domains.read", "Show a domain with its DNS records", 0}, a.getDomain)
-	handle(r, operation{"DELETE", "/domains/{id}", "deleteDomain", "domains.write", "Delete a domain", noContent}, a.deleteDomain)
-	handle(r, operation{"POST", "/domains/{id}/verify", "verifyDomain", "domains.write", "Check the ownership record now", 0}, a.verifyDomain)
-	handle(r, operation{"GET", "/domains/{id}/verify", "getDomainVerification", "domains.read", "Show the ownership record", 0}, a.showOwnership)
-	handle(r, operation{"POST", "/domains/{id}/verify-dns", "verifyDomainDNS", "domains.write", "Check all DNS records now", 0}, a.verifyDNS)
-	handle(r, operation{"GET", "/domains/{id}/zone", "getDomainZone", "domains.read", "The DNS records as a zone file to paste", 0}, a.domainZone)
+	handle(r, operation{method: "POST", path: "/mailboxes", id: "createMailbox", scope: "mailboxes.write", status: created, conflicts: true,
+		summary: "Make a mailbox", description: "Under a domain whose ownership is verified. A password that is left out is generated and shown in this answer only."}, a.createMailbox)
+	handle(r, operation{method: "GET", path: "/mailboxes", id: "listMailboxes", scope: "mailboxes.read",
+		summary: "List mailboxes", description: "Those that live, or those that can still be restored."}, a.listMailboxes)
+	handle(r, operation{method: "GET", path: "/mailboxes/{id}", id: "getMailbox", scope: "mailboxes.read",
+		summary: "Show a mailbox", description: "With its quota and how much of it is used."}, a.getMailbox)
+	handle(r, operation{method: "PATCH", path: "/mailboxes/{id}", id: "updateMailbox", scope: "mailboxes.write",
+		summary: "Change a mailbox", description: "Only what is given is changed. A suspended mailbox can't be signed in to; its mail is kept."}, a.updateMailbox)
+	handle(r, operation{method: "DELETE", path: "/mailboxes/{id}", id: "deleteMailbox", scope: "mailboxes.write", status: noContent,
+		summary: "Delete a mailbox", description: "It can be restored for 30 days."}, a.deleteMailbox)
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/restore", id: "restoreMailbox", scope: "mailboxes.write", conflicts: true,
+		summary: "Restore a deleted mailbox", description: "With all its mail, within 30 days, unless its address was given to another."}, a.restoreMailbox)
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/password", id: "setMailboxPassword", scope: "mailboxes.write",
+		summary: "Set or generate a mailbox's password", description: "Sessions with the old one end at once. Without a body a password is generated and shown in this answer only."}, a.setPassword)
 
-	handle(r, operation{"POST", "/mailboxes", "createMailbox", "mailboxes.write", "Make a mailbox", created}, a.createMailbox)
-	handle(r, operation{"GET", "/mailboxes", "listMailboxes", "mailboxes.read", "List mailboxes", 0}, a.listMailboxes)
-	handle(r, operation{"GET", "/mailboxes/{id}", "getMailbox", "mailboxes.read", "Show a mailbox", 0}, a.getMailbox)
-	handle(r, operation{"PATCH", "/mailboxes/{id}", "updateMailbox", "mailboxes.write", "Change a mailbox", 0}, a.updateMailbox)
-	handle(r, operation{"DELETE", "/mailboxes/{id}", "deleteMailbox", "mailboxes.write", "Delete a mailbox; it can be restored for 30 days", noContent}, a.deleteMailbox)
-	handle(r, operation{"POST", "/mailboxes/{id}/restore", "restoreMailbox", "mailboxes.write", "Restore a deleted mailbox", 0}, a.restoreMailbox)
-	handle(r, operation{"POST", "/mailboxes/{id}/password", "setMailboxPassword", "mailboxes.write", "Set or generate a mailbox's password", 0}, a.setPassword)
+	handleRaw[sendInput](r, operation{method: "POST", path: "/outbound/send", id: "send", scope: "outbound.send", status: accepted,
+		summary: "Send an email", description: "The message is stored safely before the answer; it is on its way afterwards. " +
+			"At most 50 recipients, 10 attachments and 25 MB of them."}, a.send)
+	handle(r, operation{method: "GET", path: "/outbound/messages", id: "listMessages", scope: "messages.read",
+		summary: "List sent messages", description: "Those of the API and those that mailboxes submitted."}, a.listMessages)
+	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
+		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
 
-	handleRaw[sendRequest, sendAnswer](r, operation{"POST", "/outbound/send", "send", "outbound.send", "Send an email", accepted}, a.send)
-	handle(r, operation{"GET", "/outbound/messages", "listMessages", "messages.read", "List sent messages", 0}, a.listMessages)
-	handle(r, operation{"GET", "/outbound/messages/{id}", "getMessage", "messages.read", "Show a sent message with its recipients and timeline", 0}, a.getMessage)
+	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
+		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data."}, a.listEvents)
 
-	handle(r, operation{"GET", "/events", "listEvents", "events.read", "List events, newest first", 0}, a.listEvents)
+	handle(r, operation{method: "POST", path: "/api-keys", id: "createAPIKey", scope: "api_keys.write", status: created,
+		summary: "Make an API key", description: "The key is shown in this answer only. It can't be allowed more than the key that makes it."}, a.createKey)
+	handle(r, operation{method: "GET", path: "/api-keys", id: "listAPIKeys", scope: "api_keys.read",
+		summary: "List API keys", description: "The keys themselves are not shown, only how each begins."}, a.listKeys)
+	handle(r, operation{method: "DELETE", path: "/api-keys/{id}", id: "deleteAPIKey", scope: "api_keys.write", status: noContent,
+		summary: "Delete an API key", description: "It stops working at once."}, a.deleteKey)
 }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+const (
+	// maxBody bounds ordinary requests; sends have their own bound.
+	maxBody = 1 << 20
+	// bodyTime bounds how long an ordinary body may take to arrive.
+	bodyTime = 30 * time.Second
+)
+
+// one is the path of a single resource.
+type one struct {
+	ID string `path:"id" format:"uuid" doc:"The resource's id."`
+}
+
+// bind reads a request into a struct: fields tagged path or query, and a field
+// Body for the JSON. A Body that is a pointer may be left out. All faults are
+// told at once.
+func bind(w http.ResponseWriter, r *http.Request, into any) error {
+	b := &binder{r: r}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return newProblem(http.StatusBadRequest, "invalid_query", "The query part of the URL can't be read.")
+	}
+	b.query = query
+	v := reflect.ValueOf(into).Elem()
+	b.parameters(v)
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !b.known[name] {
+			b.bad.Add(clip(name), "unknown_parameter", "There is no such query parameter.")
+		}
+	}
+	if body := v.FieldByName("Body"); body.IsValid() {
+		if err := b.bad.Merge(readBody(w, r, body)); err != nil {
+			return err
+		}
+	}
+	return b.bad.Err()
+}
+
+// noQuery refuses query parameters where there are none to give.
+func noQuery(r *http.Request) error { return bind(nil, r, &struct{}{}) }
+
+type binder struct {
+	r     *http.Request
+	query url.Values
+	known map[string]bool
+	bad   fault.Fields
+}
+
+func (b *binder) parameters(v reflect.Value) {
+	if b.known == nil {
+		b.known = map[string]bool{}
+	}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.Anonymous {
+			b.parameters(v.Field(i))
+			continue
+		}
+		if name := f.Tag.Get("path"); name != "" {
+			v.Field(i).SetString(b.r.PathValue(name))
+		}
+		if name := f.Tag.Get("query"); name != "" {
+			b.known[name] = true
+			b.parameter(name, f, v.Field(i))
+		}
+	}
+}
+
+// parameter reads one query parameter; an empty one is none.
+func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) {
+	given := b.query[name]
+	if v.Kind() == reflect.Slice {
+		var all []string
+		for _, text := range given {
+			all = append(all, strings.FieldsFunc(text, func(c rune) bool { return c == ',' })...)
+		}
+		v.Set(reflect.ValueOf(all))
+		return
+	}
+	if len(given) > 1 {
+		b.bad.Add(name, "given_twice", "Give this parameter once.")
+		return
+	}
+	text := f.Tag.Get("default")
+	if len(given) == 1 && given[0] != "" {
+		text = given[0]
+	}
+	if text == "" {
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			b.bad.Add(name, "wrong_type", "Give true or false.")
+		}
+		v.SetBool(text == "true")
+	case reflect.Int:
+		n, err := strconv.ParseInt(text, 10, 64)
+		least, _ := strconv.ParseInt(f.Tag.Get("minimum"), 10, 64)
+		most, _ := strconv.ParseInt(f.Tag.Get("maximum"), 10, 64)
+		switch {
+		case errors.Is(err, strconv.ErrSyntax):
+			b.bad.Add(name, "wrong_type", "Give a whole number.")
+		case err != nil || n < least || n > most:
+			b.bad.Add(name, "out_of_range", "Give %d to %d.", least, most)
+		}
+		v.SetInt(n)
+	}
+}
+
+// readBody reads an ordinary JSON body into a struct, or a pointer to one.
+func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value) error {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // the server has a bound of its own, too
+	text, err := io.ReadAll(http.MaxBytesReader(w, broken{r.Body}, maxBody))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 && into.Kind() == reflect.Pointer {
+		return nil
+	}
+	if err := requireJSON(r); err != nil {
+		return err
+	}
+	if into.Kind() == reflect.Pointer {
+		into.Set(reflect.New(into.Type().Elem()))
+		into = into.Elem()
+	}
+	return decode(text, into)
+}
+
+// requireJSON returns a 415 unless the body is declared to be plain JSON.
+func requireJSON(r *http.Request) error {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := params["charset"]
+	encoding := r.Header.Get("Content-Encoding")
+	if err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") ||
+		encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return newProblem(http.StatusUnsupportedMediaType, "unsupported_media_type",
+			"Send the body as JSON in UTF-8, not compressed, with the header Content-Type: application/json.")
+	}
+	return nil
+}
+
+// broken tells a body that did not arrive whole as the client's trouble.
+type broken struct{ io.ReadCloser }
+
+func (b broken) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // what io.Reader promises
+		err = fault.Wrap(err, fault.Invalid, "invalid_json", "The request's body ended early.")
+	}
+	return n, err
+}
+
+// clip keeps a name that a client made up short and printable.
+func clip(name string) string {
+	const most = 64
+	name = strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f || c == '\uFFFD' {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(name, "?"))
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "…"
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// document is the OpenAPI description, made from the same types that decode
+// requests and write answers.
+type document struct {
+	*huma.OpenAPI
+	schemas huma.Registry
+}
+
+const about = `Mailboxes and sending for your own domains.
+
+Requests and answers are JSON objects with names in snake_case, times in UTC (RFC 3339) and ids that are UUIDs. Send your API key as ` +
+	"`Authorization: Bearer ms_…`" + ` with every request.
+
+Lists come in pages, newest first: go on with ` + "`after`" + ` set to ` + "`next_cursor`" + ` while ` + "`has_more`" + ` is true.
+
+Errors are problems (RFC 9457) whose ` + "`code`" + ` is stable. A request that breaks rules is answered with status 422 and every field at fault; fields that an endpoint does not know are refused as well. What belongs to another account is answered with 404. Each answer has an ` + "`X-Request-Id`" + `.`
+
+// tags are the resources, in the order of the reference.
+var tags = [...]huma.Tag{
+	{Name: "Domains", Description: "Names that you own, and the DNS records that each needs."},
+	{Name: "Mailboxes", Description: "Addresses with a password, for mail programs."},
+	{Name: "Sending", Description: "Mail that your application sends, and what became of it."},
+	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
+	{Name: "API keys", Description: "What your applications sign in with."},
+}
+
+func newDocument(version string) *document {
+	schemas := huma.NewMapRegistry("#/components/schemas/", func(t reflect.Type, hint string) string {
+		name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "Answer", "")
+		if of, ok := strings.CutPrefix(name, "List"); ok {
+			return of + "List"
+		}
+		return name
+	})
+	schemas.RegisterTypeAlias(reflect.TypeFor[db.ID](), reflect.TypeFor[uuid]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[queue.State](), reflect.TypeFor[state]())
+	d := &document{schemas: schemas, OpenAPI: &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info:    &huma.Info{Title: "Mailstead", Version: version, Description: about},
+		Servers: []*huma.Server{{URL: "/", Description: "The service that this document comes from."}},
+		Components: &huma.Components{
+			Schemas:   schemas,
+			Responses: map[string]*huma.Response{},
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"key": {Type: "http", Scheme: "bearer", Description: "An API key: ms_ and 52 letters and digits."},
+			},
+		},
+		Security: []map[string][]string{{"key": {}}},
+	}}
+	for _, t := range tags {
+		d.Tags = append(d.Tags, &t)
+	}
+	problems := huma.SchemaFromType(schemas, reflect.TypeFor[problem]())
+	schemas.Map()["Problem"] = problems
+	for status, p := range problemExamples {
+		name, what := "Problem", "Any other error."
+		if status != 0 {
+			name, what = "Problem"+strconv.Itoa(status), http.StatusText(status)+": "+p.Detail
+		}
+		d.Components.Responses[name] = &huma.Response{Description: what, Content: map[string]*huma.MediaType{
+			"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}, Example: p},
+		}}
+	}
+	return d
+}
+
+// problemExamples are the errors that the document shows.
+var problemExamples = func() map[int]*problem {
+	all := map[int]*problem{}
+	for _, p := range []*problem{
+		newProblem(http.StatusBadRequest, "invalid_json", "The request's body is not valid JSON in UTF-8."),
+		newProblem(http.StatusUnauthorized, "invalid_api_key", "This API key is not valid. Check that it was copied whole, and that it was not deleted."),
+		newProblem(http.StatusForbidden, "missing_scope", "This API key lacks the scope domains.write."),
+		newProblem(http.StatusNotFound, "not_found", "There is nothing with this id."),
+		newProblem(http.StatusConflict, "domain_exists", "Your account has this domain already."),
+		newProblem(http.StatusRequestEntityTooLarge, "body_too_large", "The request's body may have 1048576 bytes."),
+		newProblem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body as JSON in UTF-8."),
+		newProblem(http.StatusUnprocessableEntity, "validation_failed", "Some fields need correcting."),
+		newProblem(http.StatusInternalServerError, "internal_error", "Something went wrong on our side. Please try again."),
+	} {
+		p.RequestID = "ofvd5mpqfkhd2tmxjsyhzqvzr4"
+		all[p.Status] = p
+	}
+	all[http.StatusUnprocessableEntity].Errors = []fieldAnswer{{"to[2]", "invalid_address", "This must be an address such as you@example.com."}}
+	all[0] = all[http.StatusInternalServerError]
+	return all
+}()
+
+// describe adds an operation: its parameters and body by the tags of I, its
+// answer by O.
+func describe[I, O any](d *document, o operation) {
+	op := &huma.Operation{
+		Method: o.method, Path: "/api/v1" + o.path, OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},
+		Description: o.description + "\n\nNeeds the scope `" + o.scope + "`.", Responses: map[string]*huma.Response{},
+	}
+	problems := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError}
+	in := reflect.TypeFor[I]()
+	d.parameters(op, in)
+	if strings.Contains(o.path, "{") {
+		problems = append(problems, http.StatusNotFound)
+	}
+	if body, ok := in.FieldByName("Body"); ok {
+		op.RequestBody = &huma.RequestBody{
+			Required:    body.Type.Kind() != reflect.Pointer,
+			Description: "A JSON object.",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: d.schemas.Schema(body.Type, true, "")}},
+		}
+		problems = append(problems, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	problems = append(problems, http.StatusUnprocessableEntity)
+	if o.conflicts {
+		problems = append(problems, http.StatusConflict)
+	}
+	for _, status := range problems {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: fmt.Sprintf("#/components/responses/Problem%d", status)}
+	}
+	op.Responses["default"] = &huma.Response{Ref: "#/components/responses/Problem"}
+	op.Responses[strconv.Itoa(o.success())] = d.success(o, reflect.TypeFor[O]())
+	d.AddOperation(op)
+}
+
+func (d *document) success(o operation, out reflect.Type) *huma.Response {
+	r := &huma.Response{Description: http.StatusText(o.success())}
+	switch {
+	case out == reflect.TypeFor[nothing]():
+	case o.media != "":
+		r.Content = map[string]*huma.MediaType{strings.Split(o.media, ";")[0]: {Schema: &huma.Schema{Type: "string"}}}
+	default:
+		r.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemas.Schema(out, true, "")}}
+	}
+	return r
+}
+
+func (d *document) parameters(op *huma.Operation, in reflect.Type) {
+	for i := range in.NumField() {
+		f := in.Field(i)
+		if f.Anonymous {
+			d.parameters(op, f.Type)
+			continue
+		}
+		for _, place := range []string{"path", "query"} {
+			name := f.Tag.Get(place)
+			if name == "" {
+				continue
+			}
+			schema := huma.SchemaFromField(d.schemas, f, "")
+			p := &huma.Param{Name: name, In: place, Required: place == "path", Description: schema.Description, Schema: schema}
+			if schema.Type == "array" {
+				schema.Nullable, p.Explode = false, new(bool)
+			}
+			op.Parameters = append(op.Parameters, p)
+		}
+	}
+}
+
+// text is the document as JSON.
+func (d *document) text() []byte {
+	text, err := json.MarshalIndent(d.OpenAPI, "", " ")
+	if err != nil {
+		panic(fmt.Sprintf("the OpenAPI document can't be written: %v", err))
+	}
+	return text
+}
+
+// tagOf groups endpoints by the first part of their path.
+func tagOf(path string) string {
+	switch resource, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); resource {
+	case "domains":
+		return "Domains"
+	case "mailboxes":
+		return "Mailboxes"
+	case "outbound":
+		return "Sending"
+	case "events":
+		return "Events"
+	case "api-keys":
+		return "API keys"
+	default:
+		panic("the document has no tag for " + path)
+	}
+}
+
+// uuid, state, object and content are how some types show in the document.
+type uuid struct{}
+
+// Schema is what huma asks a type for.
+func (uuid) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: "string", Format: "uuid", Examples: []any{"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"}}
+}
+
+type state struct{}
+
+// Schema is what huma asks a type for.
+func (state) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: "string", Enum: []any{
+		string(queue.Scheduled), string(queue.Queued), string(queue.Sending), string(queue.Deferred), string(queue.Delivered),
+		string(queue.Bounced), string(queue.Complained), string(queue.Suppressed), string(queue.Failed), string(queue.Cancelled),
+	}}
+}
+
+// object is a JSON object, kept as it was given.
+type object json.RawMessage
+
+var objectType = reflect.TypeFor[object]()
+
+// MarshalJSON returns the object itself.
+func (o object) MarshalJSON() ([]byte, error) {
+	if len(o) == 0 {
+		return []byte("{}"), nil
+	}
+	return o, nil
+}
+
+// Schema is what huma asks a type for.
+func (object) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: "object", AdditionalProperties: true}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// list is a page of a list, newest first.
+type list[T any] struct {
+	Data       []T     `json:"data" nullable:"false" doc:"The page, newest first."`
+	HasMore    bool    `json:"has_more" doc:"Whether the list goes on, in the direction that was asked for." example:"false"`
+	NextCursor *string `json:"next_cursor" doc:"Give it as after to go on (as before, if the page was asked for with before); null at the end."`
+}
+
+// page is what every list takes.
+type page struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
+	After  string `query:"after" doc:"Only what comes after this cursor: what is older."`
+	Before string `query:"before" doc:"Only what comes just before this cursor: what is newer."`
+}
+
+// db reads a page whose cursors are ids.
+func (p page) db() (db.Page, error) {
+	out := db.Page{Limit: p.Limit}
+	var bad fault.Fields
+	p.check(&bad)
+	for _, c := range []struct {
+		name, text string
+		into       *db.ID
+	}{{"after", p.After, &out.After}, {"before", p.Before, &out.Before}} {
+		if c.text == "" {
+			continue
+		}
+		var err error
+		if *c.into, err = db.ParseID(c.text); err != nil {
+			badCursor(&bad, c.name)
+		}
+	}
+	return out, bad.Err()
+}
+
+func (p page) check(bad *fault.Fields) {
+	if p.After != "" && p.Before != "" {
+		bad.Add("before", "conflicting_cursors", "Give after or before, not both.")
+	}
+}
+
+func badCursor(bad *fault.Fields, field string) {
+	bad.Add(field, "invalid_cursor", "This is not a cursor of this list.")
+}
+
+// answer makes the page's answer of what a package returned, newest first.
+func answer[S, T any](p page, items []S, more bool, show func(S) T, cursor func(S) string) list[T] {
+	l := list[T]{Data: make([]T, len(items)), HasMore: more}
+	for i, item := range items {
+		l.Data[i] = show(item)
+	}
+	if more && len(items) > 0 {
+		end := items[len(items)-1]
+		if p.Before != "" {
+			end = items[0]
+		}
+		next := cursor(end)
+		l.NextCursor = &next
+	}
+	return l
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/outbound"
+)
+
+// A key may be restricted to one domain. Nothing of another domain is there
+// for it.
+
+var errOneDomain = fault.New(fault.Denied, "domain_restricted", "This API key acts for one domain only.")
+
+// ownDomain finds the domain that a restricted key acts for; false if the
+// account has no such domain.
+func (a *API) ownDomain(ctx context.Context, p account.Principal) (domain.Domain, bool, error) {
+	at := db.Page{Limit: db.MaxPage}
+	for {
+		domains, more, err := a.Domains.List(ctx, p.Account, at)
+		if err != nil {
+			return domain.Domain{}, false, err
+		}
+		for _, d := range domains {
+			if d.Name == p.Domain {
+				return d, true, nil
+			}
+			at.After = d.ID
+		}
+		if !more {
+			return domain.Domain{}, false, nil
+		}
+	}
+}
+
+// mine reports whether a principal may see a sent message: for a restricted
+// key, one from its domain.
+func mine(p account.Principal, m outbound.Message) bool {
+	if p.Domain == "" {
+		return true
+	}
+	from, err := address.ParseNamed(m.From)
+	return err == nil && from.Address.Domain == p.Domain
+}
+
+// message finds a sent message that the principal may see.
+func (a *API) message(ctx context.Context, p account.Principal, id db.ID) (outbound.Message, error) {
+	m, err := a.Outbox.Get(ctx, p.Account, id)
+	if err == nil && !mine(p, m) {
+		err = errNotFound
+	}
+	return m, err
+}
+
+// key finds a key that the principal may see: a restricted one sees those of
+// its domain.
+func (a *API) key(ctx context.Context, p account.Principal, id db.ID) (account.Key, error) {
+	found, _, err := a.Accounts.Keys(ctx, p.Account, db.Page{After: id + 1, Limit: 1})
+	if err != nil {
+		return account.Key{}, err
+	}
+	if len(found) == 0 || found[0].ID != id || p.Domain != "" && found[0].Domain != p.Domain {
+		return account.Key{}, errNotFound
+	}
+	return found[0], nil
+}
