@@ -11,7 +11,6 @@ import (
 	"testing/fstest"
 
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 )
 
 //go:embed migrations/*.sql
@@ -28,11 +27,7 @@ func migrate(ctx context.Context, e Engine, conn *sql.DB) error {
 	}
 	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithTableName("schema_version")}
 	if e == Postgres {
-		locker, err := lock.NewPostgresSessionLocker()
-		if err != nil {
-			return err
-		}
-		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(locker))
+		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(turns{}))
 	}
 	p, err := goose.NewProvider(dialect, conn, texts, options...)
 	if err != nil {
@@ -42,6 +37,24 @@ func migrate(ctx context.Context, e Engine, conn *sql.DB) error {
 		return fmt.Errorf("migrating the database: %w", err)
 	}
 	return nil
+}
+
+// turns lets nodes that start together migrate one after the other; unlike
+// goose's own locker it waits without polling.
+type turns struct{}
+
+const turn = `(hashtext('mailstead migration ' || current_schema()))`
+
+// SessionLock waits for this node's turn.
+func (turns) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock`+turn)
+	return err
+}
+
+// SessionUnlock lets the next one in.
+func (turns) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock`+turn)
+	return err
 }
 
 // rendered returns the migrations with their fragments in the engine's words.

@@ -39,7 +39,8 @@ func SQLite(t testing.TB) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "mailstead.db")
 }
 
-// Postgres returns the URL of an empty database on the server that
+// Postgres returns the URL of an empty schema, which stands in for a database
+// of its own and is quicker to make and to drop, on the server that
 // MAILSTEAD_TEST_POSTGRES names. Without one the test fails: both engines are
 // always tested (script/with-postgres starts a server).
 func Postgres(t testing.TB) string {
@@ -49,13 +50,15 @@ func Postgres(t testing.TB) string {
 		t.Fatal("MAILSTEAD_TEST_POSTGRES is not set: run the tests with `make test`, or a command with script/with-postgres")
 	}
 	name := "t_" + strings.ToLower(rand.Text())
-	admin(t, server, "CREATE DATABASE "+name)
-	t.Cleanup(func() { admin(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
+	admin(t, server, "CREATE SCHEMA "+name)
+	t.Cleanup(func() { admin(t, server, "DROP SCHEMA "+name+" CASCADE") })
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.Path = "/" + name
+	q := u.Query()
+	q.Set("search_path", name)
+	u.RawQuery = q.Encode()
 	return u.String()
 }
 
