@@ -5,7 +5,6 @@ package inbound
 import (
 	"context"
 	"errors"
-
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -48,6 +47,9 @@ func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcom
 	for n, d := range c.To {
 		var err error
 		if boxes[n], err = i.resolve(ctx, d.Recipient, c.Mail.Size); err != nil {
+			if i.wasFiled(ctx, d) {
+				err = nil // before the mailbox was full, or deleted
+			}
 			outcomes[n] = i.outcome(d, err)
 			continue
 		}
@@ -103,12 +105,15 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 	in.Outbound = d.Message
 	in.Also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
 	_, err = i.Folders.Deliver(ctx, in)
-	if i.db.IsConflict(err) {
-		if found := i.db.One(ctx, wasFiled.With(d.Message, d.N), new(int)); found == nil {
-			return nil
-		}
+	if i.db.IsConflict(err) && i.wasFiled(ctx, d) {
+		return nil
 	}
 	return err
+}
+
+// wasFiled reports whether a delivery was filed before and its outcome lost.
+func (i *Inbound) wasFiled(ctx context.Context, d *queue.Delivery) bool {
+	return i.db.One(ctx, wasFiled.With(d.Message, d.N), new(int)) == nil
 }
 
 // outcome translates what became of a delivery into what a host would say.

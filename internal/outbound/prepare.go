@@ -36,7 +36,8 @@ func (o *Outbox) load(ctx context.Context, id db.ID) (*row, error) {
 }
 
 // Prepare loads a message for the queue and signs it, once for all its
-// deliveries in hand.
+// deliveries in hand. Mail of a domain that has changed hands meanwhile is not
+// sent in its new holder's name: fault.Denied.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	r, err := o.load(ctx, id)
 	if err != nil {
@@ -45,6 +46,11 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	sender, err := o.Domains.SignerOf(ctx, r.domain)
 	if err != nil {
 		return nil, err
+	}
+	if holder, ok, err := o.Domains.Hosted(ctx, sender.Name); err != nil {
+		return nil, err
+	} else if !ok || holder.Domain != r.domain {
+		return nil, fault.New(fault.Denied, "domain_lost", "The account no longer holds the domain of this message.")
 	}
 	b, err := o.Blobs.Load(ctx, r.blob)
 	if err != nil {

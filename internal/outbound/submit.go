@@ -25,12 +25,19 @@ type Submission struct {
 }
 
 // MaySubmit returns fault.Denied unless the mailbox may use the address in
-// MAIL FROM. nil, the null sender, is allowed: the header's From decides.
-func (o *Outbox) MaySubmit(m mailbox.Mailbox, from *address.Address) error {
-	if from == nil || o.Mailboxes.MayUse(m, *from) {
-		return nil
+// MAIL FROM, on a domain that its account may send from. nil, the null sender,
+// is allowed: the header's From decides.
+func (o *Outbox) MaySubmit(ctx context.Context, m mailbox.Mailbox, from *address.Address) error {
+	if from != nil && !o.Mailboxes.MayUse(m, *from) {
+		return senderDenied
 	}
-	return senderDenied
+	own, err := address.Parse(m.Address)
+	if err != nil {
+		return err
+	}
+	// Whose domain changed hands still reads its mail, but sends none.
+	_, err = o.Domains.Sender(ctx, m.Account, own.Domain)
+	return err
 }
 
 var senderDenied = fault.New(fault.Denied, "sender_not_allowed",
@@ -41,7 +48,7 @@ var senderDenied = fault.New(fault.Denied, "sender_not_allowed",
 // is added (RFC 6409 §8), 8-bit parts are encoded so that the signature
 // survives every relay. It returns after the commit.
 func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, body io.Reader) (db.ID, error) {
-	if err := o.MaySubmit(m, s.From); err != nil {
+	if err := o.MaySubmit(ctx, m, s.From); err != nil {
 		return 0, err
 	}
 	now := o.Now().UTC()
@@ -82,25 +89,6 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 	}
 	index := scan.Finish()
 	return raw, index, scan.Header(), nil
-}
-
-// checkAuthor returns fault.Denied unless every address in From and Sender is
-// the mailbox's own.
-func (o *Outbox) checkAuthor(m mailbox.Mailbox, h message.Header) error {
-	if h.Count("From") != 1 || h.Count("Sender") > 1 {
-		return fault.New(fault.Invalid, "invalid_from", "The message must have one From field.")
-	}
-	authors := append(h.Addresses("From"), h.Addresses("Sender")...)
-	if len(authors) == 0 {
-		return fault.New(fault.Invalid, "invalid_from", "The message's From field has no address.")
-	}
-	for _, author := range authors {
-		a, err := address.Parse(author.Local + "@" + author.Domain)
-		if err != nil || !o.Mailboxes.MayUse(m, a) {
-			return senderDenied
-		}
-	}
-	return nil
 }
 
 // mend writes the message as it will be sent: 7-bit, and with its header put

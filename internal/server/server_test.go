@@ -17,6 +17,8 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 	"go.uber.org/goleak"
 
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -188,6 +190,52 @@ func TestSubmission(t *testing.T) {
 		}
 		if strings.Contains(mail, "eve@") {
 			t.Errorf("Bcc shows in\n%s", mail)
+		}
+	})
+}
+
+// Who lost a domain to another account neither submits nor sends what waits in
+// its name.
+func TestLostDomainSendsNothing(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		var m sent
+		s.API("POST", "/outbound/send", map[string]any{
+			"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "x", "text": "x"}).Into(t, &m)
+		delivered(t, s, m.ID)
+		id, err := db.ParseID(m.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Outbox.Prepare(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		lose := db.SQL(`UPDATE domain SET held = FALSE, status = 'failed' WHERE id = $1`)
+		if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), lose.With(s.Dev.Domain.ID))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.Domains.Forget(s.Dev.Domain.ID)
+		if _, err := s.Outbox.Prepare(t.Context(), id); !fault.Is(err, fault.Denied) {
+			t.Errorf("what waits: %v", err)
+		}
+		c, err := smtp.Dial(s.Addr("submission"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close() //nolint:errcheck // it says nothing more
+		bob := s.Dev.Mailboxes[1]
+		if err := c.StartTLS(s.TLS()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Auth(smtp.PlainAuth("", bob.Address, bob.Password, "127.0.0.1")); err != nil {
+			t.Fatal("it still reads its mail:", err)
+		}
+		for _, from := range []string{bob.Address, ""} {
+			if err := c.Mail(from); err == nil || !strings.Contains(err.Error(), "5.7.1") {
+				t.Errorf("MAIL FROM:<%s>: %v", from, err)
+			}
 		}
 	})
 }

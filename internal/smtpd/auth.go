@@ -55,6 +55,7 @@ func (c *conn) auth(ctx context.Context, arg string) reply {
 func (c *conn) signIn(box mailbox.Mailbox) reply {
 	c.user = &box
 	c.revoked = c.srv.Hub.Subscribe(signal.Key{Kind: signal.Credential, ID: int64(box.ID)})
+	c.doubted = true // it may have ended before the subscription began
 	c.log.Info("signed in", "mailbox", box.ID)
 	return reply{235, "2.7.0", "Welcome"}
 }

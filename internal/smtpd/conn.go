@@ -39,6 +39,7 @@ type conn struct {
 	extended bool   // EHLO
 	user     *mailbox.Mailbox
 	revoked  *signal.Sub
+	doubted  bool // the log-in is to be looked at before the next message
 	letter   *letter
 	body     *bufio.Reader // of the message being read
 

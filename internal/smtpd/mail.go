@@ -111,7 +111,10 @@ func (l *letter) address(path string) (address.Address, reply) {
 func (c *conn) current(ctx context.Context) reply {
 	select {
 	case <-c.revoked.C:
+		c.doubted = true
 	default:
+	}
+	if !c.doubted {
 		return reply{}
 	}
 	switch err := c.srv.Mailboxes.Current(ctx, *c.user); {
@@ -121,5 +124,6 @@ func (c *conn) current(ctx context.Context) reply {
 	case err != nil:
 		return c.translate(err)
 	}
+	c.doubted = false
 	return reply{}
 }

@@ -17,8 +17,8 @@ import (
 type Outgoing struct{ Outbox *outbound.Outbox }
 
 // Begin refuses a MAIL FROM that is not the mailbox's own.
-func (r *Outgoing) Begin(_ context.Context, e Envelope) (Transaction, error) {
-	if err := r.Outbox.MaySubmit(e.Mailbox, e.From); err != nil {
+func (r *Outgoing) Begin(ctx context.Context, e Envelope) (Transaction, error) {
+	if err := r.Outbox.MaySubmit(ctx, e.Mailbox, e.From); err != nil {
 		return nil, err
 	}
 	return &submission{outbox: r.Outbox, mailbox: e.Mailbox, from: e.From}, nil

@@ -102,6 +102,35 @@ func TestSubmission(t *testing.T) {
 	})
 }
 
+// A log-in that could not be looked at is looked at again, not believed.
+func TestRevocationOutlastsTrouble(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, database *db.DB) {
+		d, boxes, box := submission(t, database, smtpd.Submissions)
+		rename := func(from, to string) {
+			t.Helper()
+			if err := database.Tx(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), db.SQL("ALTER TABLE "+from+" RENAME TO "+to).With())
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := d.dial()
+		c.handshake()
+		c.want("220 ")
+		c.say("EHLO client.example", "250 ")
+		c.say("AUTH PLAIN "+b64("\x00ann@demo.test\x00"+password), "235 2.7.0")
+		if _, err := boxes.SetPassword(t.Context(), box.Account, box.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		rename("mailbox_usage", "aside")
+		c.say("MAIL FROM:<ann@demo.test>", "451 4.3.0")
+		rename("aside", "mailbox_usage")
+		c.say("MAIL FROM:<ann@demo.test>", "421 4.7.0")
+		c.wantEOF()
+	})
+}
+
 func TestGuessingEndsTheSession(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
 		d, boxes, _ := submission(t, database, smtpd.Submissions)

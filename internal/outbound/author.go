@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"bytes"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// checkAuthor returns fault.Denied unless every address in From and Sender is
+// the mailbox's own. What other programs may read differently is a
+// fault.Invalid.
+func (o *Outbox) checkAuthor(m mailbox.Mailbox, h message.Header) error {
+	if h.Count("From") != 1 || h.Count("Sender") > 1 {
+		return fault.New(fault.Invalid, "invalid_from", "The message must have one From field.")
+	}
+	if bytes.IndexByte(h, 0) >= 0 {
+		return fault.New(fault.Invalid, "invalid_header", "The message's header has a NUL.")
+	}
+	for _, f := range append(h.All("From"), h.All("Sender")...) {
+		if ambiguous(f.Value) {
+			return fault.New(fault.Invalid, "invalid_from", "The message's From or Sender field is not a list of addresses (RFC 5322, section 3.4).")
+		}
+	}
+	authors := append(h.Addresses("From"), h.Addresses("Sender")...)
+	if len(authors) == 0 {
+		return fault.New(fault.Invalid, "invalid_from", "The message's From field has no address.")
+	}
+	for _, author := range authors {
+		a, err := address.Parse(author.Local + "@" + author.Domain)
+		if err != nil || !o.Mailboxes.MayUse(m, a) {
+			return senderDenied
+		}
+	}
+	return nil
+}
+
+// maxAuthors bounds a From field in octets, so that no more addresses can stand
+// in it than message.MaxAddresses, after which nobody looks.
+const maxAuthors = 2 * message.MaxAddresses
+
+// ambiguous reports whether an address list is such that one program may see
+// another author than the next: two addresses in angle brackets, words after
+// one, a bracket, quote or comment that does not end, or an obsolete route.
+func ambiguous(list []byte) bool {
+	const (
+		before = iota // the angle brackets of an address
+		opened
+		within
+		after
+	)
+	at, comment, quoted := before, 0, false
+	for i := 0; i < len(list); i++ {
+		c := list[i]
+		switch {
+		case (quoted || comment > 0) && c == '\\':
+			i++
+		case quoted:
+			quoted = c != '"'
+		case c == '(':
+			comment++
+		case comment > 0:
+			if c == ')' {
+				comment--
+			}
+		case c == ' ', c == '\t', c == '\r', c == '\n':
+		case c == ',', c == ';':
+			if at == opened || at == within {
+				return true
+			}
+			at = before
+		case c == '<' && at == before:
+			at = opened
+		case c == '>' && at == within:
+			at = after
+		case c == '<', c == '>', at == after, at == opened && c == '@':
+			return true
+		default:
+			quoted = c == '"'
+			if at == opened {
+				at = within
+			}
+		}
+	}
+	return quoted || comment > 0 || at == opened || at == within || len(list) >= maxAuthors
+}
