@@ -73,7 +73,12 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	calls := readTrace(t, file)
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	calls := readTrace(t, f)
 	wal := filepath.Join(s.data, "mailstead.db-wal")
 	for _, one := range all {
 		var bad string
@@ -233,15 +238,10 @@ var (
 )
 
 // readTrace reads what strace wrote, in the order in which calls began.
-func readTrace(t *testing.T, name string) (calls []*call) {
+func readTrace(t *testing.T, trace io.Reader) (calls []*call) {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()            //nolint:errcheck // only read
 	open := map[string]*call{} // by thread: those that have not returned yet
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(trace)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
@@ -267,6 +267,7 @@ func readTrace(t *testing.T, name string) (calls []*call) {
 		}
 		c.end, c.result = n, -1
 		if r := result.FindStringSubmatch(rest); r != nil {
+			var err error
 			if c.result, err = strconv.Atoi(r[1]); err != nil {
 				t.Fatalf("line %d of the trace: %v", n, err)
 			}
@@ -279,4 +280,37 @@ func readTrace(t *testing.T, name string) (calls []*call) {
 		t.Fatal(err)
 	}
 	return calls
+}
+
+// The judge of traces finds what it looks for.
+func TestTraceBites(t *testing.T) {
+	const (
+		write  = `7 pwrite64(9</d/x-wal>, "..token..", 4096, 0) = 4096`
+		begin  = `7 fdatasync(9</d/x-wal> <unfinished ...>`
+		end    = `7 <... fdatasync resumed>)               = 0`
+		failed = `7 <... fdatasync resumed>)               = -1 EIO (Input/output error)`
+		ack    = `8 write(12<TCP:[127.0.0.1:25->127.0.0.1:999]>, "250 2.0.0 Accepted", 18) = 18`
+		other  = `8 write(13<TCP:[127.0.0.1:25->127.0.0.1:1999]>, "250 2.0.0 Accepted", 18) = 18`
+		file   = `8 fsync(14</d/y>) = 0`
+	)
+	for name, c := range map[string]struct {
+		lines         []string
+		acked, synced bool
+	}{
+		"in order":               {[]string{write, begin, other, end, ack}, true, true},
+		"too early":              {[]string{write, begin, ack, end}, true, false},
+		"never synced":           {[]string{write, ack}, true, false},
+		"synced before":          {[]string{begin, end, write, ack}, true, false},
+		"sync begun before":      {[]string{begin, write, end, ack}, true, false},
+		"another file synced":    {[]string{write, file, ack}, true, false},
+		"sync failed":            {[]string{write, begin, failed, ack}, true, false},
+		"acknowledged unwritten": {[]string{ack, write, begin, end}, false, false},
+		"never acknowledged":     {[]string{write, begin, end, other}, false, false},
+	} {
+		calls := readTrace(t, strings.NewReader(strings.Join(c.lines, "\n")+"\n"))
+		a, s := acknowledged(calls, "/d/x-wal", "token", 999)
+		if (a != nil) != c.acked || (s != nil) != c.synced {
+			t.Errorf("%s: acknowledged %v, synced %v", name, a, s)
+		}
+	}
 }

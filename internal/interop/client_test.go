@@ -129,8 +129,9 @@ set print_decode = yes
 		file(t, s, 1, "INBOX", message(alice.Address, bob.Address, subject, "this is "+subject))
 	}
 	// Print the first, save the second to Archive, delete the third, leave.
-	p.must("", "mutt", "-F", rc, "-e",
-		`push "<first-entry><print-message><next-entry><save-message>+Archive<enter><last-entry><delete-message><sync-mailbox><quit>"`)
+	// Without a terminal mutt does nothing of this; script is one.
+	keys := "<first-entry><print-message><next-entry><save-message>+Archive<enter><last-entry><delete-message><sync-mailbox><quit>"
+	p.must("", "script", "--quiet", "--return", "--command", fmt.Sprintf("mutt -F %s -e 'push %s'", rc, keys), filepath.Join(p.home, "screen"))
 	printed, err := os.ReadFile(filepath.Join(p.home, "printed"))
 	if err != nil {
 		t.Fatal(err)

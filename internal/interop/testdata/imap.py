@@ -44,7 +44,7 @@ for special in (b"\\Sent", b"\\Drafts", b"\\Junk", b"\\Trash", b"\\Archive"):
 ok(c.namespace())
 ok(c.create('"Projects/M&APw-nchen"'))
 ok(c.subscribe('"Projects/M&APw-nchen"'))
-assert any(b"M&APw-nchen" in line for line in ok(c.lsub("", "*")))
+assert any(b"M&APw-nchen" in line for line in ok(c.lsub(pattern="*")))
 ok(c.rename('"Projects/M&APw-nchen"', "Projects/Bonn"))
 
 ok(c.select("Projects/Bonn"))
