@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/signal"
 )
@@ -38,9 +39,9 @@ func (d *duties) end() {
 	d.running.Wait()
 }
 
-// sweep deletes files that no message names, once a day.
+// sweep deletes files that no message names. It must meet each twice.
 func (s *Server) sweep(ctx context.Context) error {
-	tick := time.NewTicker(24 * time.Hour)
+	tick := time.NewTicker(blob.SweepRest)
 	defer tick.Stop()
 	for {
 		select {

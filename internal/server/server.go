@@ -72,9 +72,10 @@ type Server struct {
 	smtp     []*smtpd.Server
 	imap     *imapd.Server
 
-	duties duties // what runs in the background
-	lease  duties // ends after everything that needs the node
-	failed chan error
+	carrying duties // the queue; ends beside the doors
+	duties   duties // what else runs in the background
+	lease    duties // ends after everything that needs the node
+	failed   chan error
 }
 
 // Start starts the service; when it returns, every door is open. ctx bounds
@@ -84,8 +85,9 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Config: c, Log: log, failed: make(chan error, 1), Hub: &signal.Hub{}}
-	s.duties.init(s)
-	s.lease.init(s)
+	for _, d := range []*duties{&s.carrying, &s.duties, &s.lease} {
+		d.init(s)
+	}
 	for _, floor := range []func(context.Context) error{
 		s.openState, s.openDNS, s.openRooms, s.openDoors, s.startDuties, s.serve,
 	} {
@@ -272,7 +274,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(func(ctx context.Context) error { return s.Events.Number(ctx, s.Log) })
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
 	s.duties.run(s.Folders.Run)
-	s.duties.run(s.Queue.Run)
+	s.carrying.run(s.Queue.Run)
 	s.duties.run(s.Inbound.Run)
 	s.duties.run(s.sweep)
 	s.listenToNodes()
@@ -324,9 +326,10 @@ func (s *Server) report(what string) func(error) {
 	return func(err error) { s.Log.Error(what+" failed", "error", err) }
 }
 
-// Shutdown drains and ends the service: no new connections, sessions in hand
-// finish within Config.Drain, then the background work, then the node's
-// tenure, then the database. It also cleans up after a start that failed.
+// Shutdown drains and ends the service: no new connections, sessions and
+// attempts in hand finish within Config.Drain, then the background work, then
+// the node's tenure, then the database. What sessions still hand in waits in
+// its rows for the next start. It also cleans up after a start that failed.
 func (s *Server) Shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Config.Drain)
 	defer cancel()
@@ -352,7 +355,14 @@ func (s *Server) Shutdown() error {
 	if s.imap != nil {
 		end(s.imap.Shutdown)
 	}
+	end(func(context.Context) error { // it keeps the same time by itself
+		s.carrying.end()
+		return nil
+	})
 	closing.Wait()
+	for _, h := range s.http {
+		_ = h.Close() // what did not finish in time
+	}
 	if s.doors != nil {
 		_ = s.doors.close() // those that serve closed theirs already
 		s.doors.serving.Wait()

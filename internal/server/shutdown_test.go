@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/smtp"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// ending tells when the log says that the queue ends.
+type ending struct {
+	slog.Handler
+	told chan struct{}
+}
+
+func (e ending) Enabled(context.Context, slog.Level) bool { return true }
+
+func (e ending) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "the queue ends") {
+		close(e.told)
+	}
+	return nil
+}
+
+func (e ending) WithAttrs([]slog.Attr) slog.Handler { return e }
+
+// The queue drains beside the doors, not after them. A session in hand may
+// finish meanwhile, and what it hands in is carried by the next start.
+func TestShutdownDrainsTogether(t *testing.T) {
+	dir := t.TempDir()
+	c := server.DevConfig(dir)
+	c.PortBase = server.AnyPort
+	log := ending{Handler: slog.DiscardHandler, told: make(chan struct{})}
+	s, err := server.Start(t.Context(), c, slog.New(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := s.Dev.Mailboxes[0]
+	nc, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Dev.Ports["submissions"]), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := smtp.NewClient(nc, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close() //nolint:errcheck // the server ends it
+	for _, step := range []func() error{
+		func() error { return client.Auth(smtp.PlainAuth("", alice.Address, alice.Password, "127.0.0.1")) },
+		func() error { return client.Mail(alice.Address) },
+		func() error { return client.Rcpt("bob@demo.test") },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Neither idle sessions nor silent ones hold it up.
+	silent, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Dev.Ports["imap"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() //nolint:errcheck // nothing is said
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown() }()
+	<-log.told
+	w, err := client.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(w, "From: alice@demo.test\r\nSubject: at the end\r\n\r\nHo\r\n") //nolint:errcheck // Close tells
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	again := servertest.Start(t, func(c *server.Config) { c.Data = dir })
+	if mail := arrived(t, again, 1, 1); !strings.Contains(mail, "Subject: at the end") {
+		t.Errorf("got\n%s", mail)
+	}
+}
