@@ -39,8 +39,8 @@ var (
 		VALUES ($1, $2, 'bench.example', 'verified', $3, '', $3, $3, $3, '{}', 0, 0, 0, 0, 0, 0, 0)`)
 	benchMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota, status, created_at, deleted_at)
 		VALUES ($1, $2, $3, $4, $4, '', '', 0, 1000000000, 'active', 0, 0)`)
-	benchInbox = db.SQL(`INSERT INTO folder (id, mailbox, name, special, uidvalidity, uid_next, modseq, messages, unseen, bytes, recent_uid, log_floor)
-		VALUES ($1, $2, 'INBOX', '', 1, 1, 1, 0, 0, 0, 1, 0)`)
+	benchInbox = db.SQL(`INSERT INTO folder (id, mailbox, name, special, uidvalidity, uid_next, modseq, changed, messages, unseen, bytes, recent_uid, log_floor)
+		VALUES ($1, $2, 'INBOX', '', 1, 1, 1, 1, 0, 0, 0, 1, 0)`)
 )
 
 const benchSize = 4 << 10
