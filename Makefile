@@ -70,6 +70,13 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s) each
 bench: build ## Measure the binary, and Postfix and Dovecot beside it: one table
 	script/bench $(ARGS)
 
+# How often `make soak` kills the service on each engine.
+CRASHES ?= 200
+
+.PHONY: soak
+soak: test-packages ## Kill the service under load, CRASHES (200) times on each engine
+	MAILSTEAD_CRASH_ROUNDS=$(CRASHES) script/with-postgres script/go-test -count=1 -v -timeout 6h -run '^TestKill$$' ./internal/crash
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// route is an operation of the API as its own description has it.
+type route struct {
+	method, path string // path below /api/v1
+	id           string
+	scope        string
+	body         bool
+}
+
+var scopeText = regexp.MustCompile("scope `([a-z_]+\\.[a-z]+)`")
+
+// describe loads the OpenAPI document with a library that is not ours.
+func describe(t *testing.T, s *servertest.Server) (*openapi3.T, []route) {
+	t.Helper()
+	answer := s.As("", "GET", "/openapi.json", nil)
+	if answer.Status != 200 {
+		t.Fatalf("%d %s", answer.Status, answer.Body)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var all []route
+	for _, path := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
+		for method, op := range doc.Paths.Value(path).Operations() {
+			r := route{method: method, path: strings.TrimPrefix(path, "/api/v1"), id: op.OperationID, body: op.RequestBody != nil}
+			m := scopeText.FindStringSubmatch(op.Description)
+			if m == nil {
+				t.Errorf("%s %s does not say which scope it needs", method, path)
+				continue
+			}
+			r.scope = m[1]
+			all = append(all, r)
+		}
+	}
+	if len(all) < 20 {
+		t.Errorf("there are only %d operations", len(all))
+	}
+	return doc, all
+}
+
+// bodies are requests that are valid but for what the account may do. A new
+// operation that takes a body is entered here.
+func bodies(s *servertest.Server) map[string]map[string]any {
+	return map[string]map[string]any{
+		"createAPIKey":       {"name": "walk"},
+		"createDomain":       {"name": "walk.test"},
+		"createMailbox":      {"domain_id": s.Dev.Domain.ID.String(), "local_part": "walk"},
+		"updateMailbox":      {"display_name": "Walked over"},
+		"setMailboxPassword": {"password": "Walked-0ver!"},
+		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
+	}
+}
+
+// owned makes one of each resource for the demonstration account: ids by path.
+// A new resource is entered here.
+func owned(t *testing.T, s *servertest.Server) map[string]string {
+	t.Helper()
+	made := func(path string, body any) string {
+		answer := s.API("POST", path, body)
+		if answer.Status != 201 && answer.Status != 202 {
+			t.Fatalf("POST %s: %d %s", path, answer.Status, answer.Body)
+		}
+		var one struct{ ID string }
+		answer.Into(t, &one)
+		return one.ID
+	}
+	return map[string]string{
+		"/api-keys/{id}":          made("/api-keys", map[string]any{"name": "mine"}),
+		"/domains/{id}":           made("/domains", map[string]any{"name": "mine.test"}),
+		"/mailboxes/{id}":         s.Dev.Mailboxes[1].ID.String(),
+		"/outbound/messages/{id}": made("/outbound/send", bodies(s)["send"]),
+	}
+}
+
+// at returns the path with the account's own resource in it; ok is false for a
+// path that has none.
+func at(t *testing.T, ids map[string]string, path string) (full string, ok bool) {
+	t.Helper()
+	open := strings.IndexByte(path, '{')
+	if open < 0 {
+		return path, false
+	}
+	end := strings.IndexByte(path, '}')
+	id, known := ids[path[:end+1]]
+	if !known || strings.ContainsRune(path[end+1:], '{') {
+		t.Errorf("%s: this test does not know such a resource; enter it in owned", path)
+	}
+	return path[:open] + id + path[end+1:], true
+}
+
+// Every operation: nothing without a key, nothing with a key of another scope,
+// nothing of another account's, and no field that it does not know.
+func TestEveryRoute(t *testing.T) {
+	s := servertest.Start(t)
+	_, routes := describe(t, s)
+	ids, valid := owned(t, s), bodies(s)
+	stranger, err := s.Accounts.Create(t.Context(), "stranger@example.org", "Stranger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, foreign, err := s.Accounts.CreateKey(t.Context(), stranger.ID, account.NewKey{Name: "all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unscoped := func(scope string) string { // a key with every scope but that one
+		resource, _, _ := strings.Cut(scope, ".")
+		scopes := slices.DeleteFunc(account.Scopes(), func(s string) bool { return s == scope || s == resource+".write" || s == account.All })
+		var k struct{ Key string }
+		s.API("POST", "/api-keys", map[string]any{"name": "without " + scope, "scopes": scopes}).Into(t, &k)
+		return k.Key
+	}
+	quiet(t, s)
+	before := s.API("GET", "/mailboxes/"+ids["/mailboxes/{id}"], nil)
+
+	for _, r := range routes {
+		t.Run(r.id, func(t *testing.T) {
+			var body any
+			if r.body {
+				if valid[r.id] == nil {
+					t.Fatal("this test does not know a valid request; enter it in bodies")
+				}
+				body = valid[r.id]
+			}
+			path, single := at(t, ids, r.path)
+			expect := func(a servertest.Answer, status int, code string) {
+				t.Helper()
+				var p struct {
+					Code      string
+					Status    int
+					Type      string
+					Title     string
+					Detail    string
+					RequestID string `json:"request_id"`
+				}
+				if a.Status != status || a.Header.Get("Content-Type") != "application/problem+json" {
+					t.Fatalf("%d %s %s, not a problem with %d", a.Status, a.Header.Get("Content-Type"), a.Body, status)
+				}
+				a.Into(t, &p)
+				if p.Status != status || p.Title == "" || p.Detail == "" || p.Type == "" || p.RequestID == "" || code != "" && p.Code != code {
+					t.Errorf("the problem is %s", a.Body)
+				}
+			}
+			expect(s.As("", r.method, path, body), 401, "")
+			expect(s.As("ms_"+strings.Repeat("a", 52), r.method, path, body), 401, "")
+			expect(s.As(unscoped(r.scope), r.method, path, body), 403, "")
+			if single {
+				expect(s.As(foreign, r.method, path, body), 404, "not_found")
+				// It looks like an id that nobody has.
+				other := strings.Replace(path, idIn(ids, r.path), "01999999-0000-7000-8000-000000000000", 1)
+				expect(s.As(foreign, r.method, other, body), 404, "not_found")
+				expect(s.As(foreign, r.method, strings.Replace(path, idIn(ids, r.path), "nonsense", 1), body), 404, "not_found")
+			}
+			if r.body {
+				more := maps.Clone(valid[r.id])
+				more["no_such_field"] = "s3cret-Value"
+				a := s.API(r.method, path, more)
+				expect(a, 422, "")
+				var p struct {
+					Errors []struct{ Field, Code string }
+				}
+				a.Into(t, &p)
+				if len(p.Errors) != 1 || p.Errors[0].Field != "no_such_field" || strings.Contains(string(a.Body), "s3cret") {
+					t.Errorf("an unknown field: %s", a.Body)
+				}
+			} else if r.method == http.MethodGet && !single {
+				expect(s.As(foreign, r.method, path+"?no_such_parameter=1", nil), 422, "")
+				if a := s.As(foreign, r.method, path, nil); a.Status != 200 || bytes.Contains(a.Body, []byte(s.Dev.Domain.ID.String())) || bytes.Contains(a.Body, []byte("demo.test")) {
+					t.Errorf("a stranger sees %d %s", a.Status, a.Body)
+				}
+			}
+		})
+	}
+
+	// Ids of others in a request's body or query are as good as none.
+	if a := s.As(foreign, "POST", "/mailboxes", valid["createMailbox"]); a.Status != 422 || !bytes.Contains(a.Body, []byte(`"domain_id"`)) {
+		t.Errorf("a mailbox under another's domain: %d %s", a.Status, a.Body)
+	}
+	if a := s.As(foreign, "POST", "/outbound/send", valid["send"]); a.Status != 403 || !bytes.Contains(a.Body, []byte(`"sender_not_allowed"`)) {
+		t.Errorf("a send from another's domain: %d %s", a.Status, a.Body)
+	}
+	for _, path := range []string{"/mailboxes?domain_id=" + s.Dev.Domain.ID.String(), "/events?message=" + ids["/outbound/messages/{id}"]} {
+		if a := s.As(foreign, "GET", path, nil); a.Status == 200 && !bytes.Contains(a.Body, []byte(`"data":[]`)) {
+			t.Errorf("GET %s: %d %s", path, a.Status, a.Body)
+		}
+	}
+	// And nothing of all that changed anything.
+	if after := s.API("GET", "/mailboxes/"+ids["/mailboxes/{id}"], nil); after.Status != 200 || !bytes.Equal(before.Body, after.Body) {
+		t.Errorf("the mailbox was %s and is %s", before.Body, after.Body)
+	}
+	if a := s.API("GET", "/domains/"+ids["/domains/{id}"], nil); a.Status != 200 {
+		t.Errorf("the domain: %d %s", a.Status, a.Body)
+	}
+}
+
+// idIn is the account's own id for a path with {id}.
+func idIn(ids map[string]string, path string) string {
+	return ids[path[:strings.IndexByte(path, '}')+1]]
+}
+
+// checked is a client whose requests and answers are held against the OpenAPI
+// document.
+type checked struct {
+	t      *testing.T
+	s      *servertest.Server
+	router routers.Router
+	seen   map[string]bool
+}
+
+// call makes a call and returns the answer, which has to have the status. A
+// request that is to be refused need not be as the document says.
+func (c *checked) call(method, path string, body any, status int) servertest.Answer {
+	c.t.Helper()
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.s.Dev.BaseURL+"/api/v1"+path, bytes.NewReader(text))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.s.Dev.APIKey)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	find, err := http.NewRequest(method, "/api/v1"+path, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	op, params, err := c.router.FindRoute(find)
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	c.seen[op.Operation.OperationID] = true
+	options := &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true}
+	in := &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: op, Options: options}
+	if status < 400 {
+		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+			c.t.Errorf("%s %s: the document does not allow this request: %v", method, path, err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(text))
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if resp.StatusCode != status {
+		c.t.Fatalf("%s %s: %d %s, not %d", method, path, resp.StatusCode, answer, status)
+	}
+	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header, Options: options}
+	out.SetBodyBytes(answer)
+	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+		c.t.Errorf("%s %s: the answer is not as the document says: %v\n%s", method, path, err, answer)
+	}
+	return servertest.Answer{Status: resp.StatusCode, Header: resp.Header, Body: answer}
+}
+
+func (c *checked) id(method, path string, body any, status int) string {
+	c.t.Helper()
+	var one struct{ ID string }
+	c.call(method, path, body, status).Into(c.t, &one)
+	return one.ID
+}
+
+// The whole API once, each request and answer as the document describes them.
+func TestDocument(t *testing.T) {
+	s := servertest.Start(t)
+	doc, routes := describe(t, s)
+	router, err := legacy.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	openapi3filter.RegisterBodyDecoder("text/dns", openapi3filter.PlainBodyDecoder)
+	defer openapi3filter.UnregisterBodyDecoder("text/dns")
+	c := &checked{t, s, router, map[string]bool{}}
+	type m = map[string]any
+
+	shop := c.id("POST", "/domains", m{"name": "shop.test"}, 201)
+	c.call("POST", "/domains", m{"name": "shop.test"}, 409)
+	c.call("POST", "/domains", m{"name": "com"}, 422)
+	c.call("GET", "/domains?limit=1", nil, 200)
+	c.call("GET", "/domains/"+shop, nil, 200)
+	c.call("GET", "/domains/"+shop+"/verify", nil, 200)
+	c.call("POST", "/domains/"+shop+"/verify", nil, 200)
+	c.call("POST", "/domains/"+shop+"/verify-dns", nil, 200)
+	c.call("GET", "/domains/"+shop+"/zone", nil, 200)
+
+	box := c.id("POST", "/mailboxes", m{"domain_id": shop, "local_part": "till", "display_name": "Till", "quota_mb": 10}, 201)
+	c.call("POST", "/mailboxes", m{"domain_id": shop, "local_part": "other", "password": "weak"}, 422)
+	c.call("POST", "/mailboxes", m{"domain_id": shop, "local_part": "till"}, 409)
+	c.call("GET", "/mailboxes?domain_id="+shop, nil, 200)
+	c.call("GET", "/mailboxes/"+box, nil, 200)
+	c.call("PATCH", "/mailboxes/"+box, m{"display_name": "Till B", "status": "suspended"}, 200)
+	c.call("POST", "/mailboxes/"+box+"/password", m{}, 200)
+	c.call("DELETE", "/domains/"+shop, nil, 409)
+	c.call("DELETE", "/mailboxes/"+box, nil, 204)
+	c.call("GET", "/mailboxes/"+box, nil, 404)
+	c.call("GET", "/mailboxes?deleted=true", nil, 200)
+	c.call("POST", "/mailboxes/"+box+"/restore", nil, 200)
+
+	sent := c.id("POST", "/outbound/send", m{
+		"from_email": "desk@shop.test", "from_name": "Shop", "to": []string{"Bob <bob@demo.test>"}, "cc": []string{"alice@demo.test"},
+		"bcc": []string{"x@elsewhere.example.net"}, "reply_to": "desk@shop.test", "subject": "Grüße", "text": "text", "html": "<p>text</p>",
+		"attachments": []m{{"filename": "a.txt", "content": "aGk="}}, "headers": m{"X-Order": "7"}, "metadata": m{"order": 7},
+		"thread_id": "order-7", "in_reply_to": "<before@example.net>",
+	}, 202)
+	c.call("POST", "/outbound/send", m{"from_email": "desk@shop.test", "to": []string{}}, 422)
+	c.call("POST", "/outbound/send", m{"from_email": "me@elsewhere.example.net", "to": []string{"bob@demo.test"}, "subject": "s", "text": "t"}, 403)
+	quiet(t, s)
+	c.call("GET", "/outbound/messages", nil, 200)
+	c.call("GET", "/outbound/messages/"+sent, nil, 200)
+	c.call("GET", "/outbound/messages?after=nonsense", nil, 422)
+	eventually(t, func() string {
+		if a := c.call("GET", "/events?limit=100", nil, 200); strings.Count(string(a.Body), `"delivery_status"`) < 3 {
+			return fmt.Sprintf("the events are %s", a.Body)
+		}
+		return ""
+	})
+	c.call("GET", "/events?type=delivery_status&message="+sent, nil, 200)
+
+	key := c.id("POST", "/api-keys", m{
+		"name": "till", "scopes": []string{"outbound.send"}, "domain": "shop.test", "allowed_ips": []string{"127.0.0.1"},
+		"expires_at": "2099-01-01T00:00:00Z",
+	}, 201)
+	c.call("GET", "/api-keys", nil, 200)
+	c.call("DELETE", "/api-keys/"+key, nil, 204)
+	c.call("DELETE", "/api-keys/"+key, nil, 404)
+	c.call("DELETE", "/mailboxes/"+box, nil, 204)
+
+	other := c.id("POST", "/domains", m{"name": "other.test"}, 201)
+	c.call("DELETE", "/domains/"+other, nil, 204)
+	for _, r := range routes {
+		if !c.seen[r.id] {
+			t.Errorf("%s (%s %s) is not tried here", r.id, r.method, r.path)
+		}
+	}
+}
