@@ -13,9 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // Files is a place for the bytes that don't fit in rows.
@@ -106,15 +108,27 @@ func (w *Writer) Write(p []byte) (int, error) {
 		w.name = w.store.DB.NewID()
 		file, err := w.store.Files.Create(w.ctx, w.name)
 		if err != nil {
-			return 0, fmt.Errorf("keeping a large message: %w", err)
+			return 0, keeping(err)
 		}
 		w.file = file
 		if _, err := file.Write(w.buf); err != nil {
-			return 0, err
+			return 0, keeping(err)
 		}
 		w.buf = nil
 	}
-	return w.file.Write(p)
+	n, err := w.file.Write(p)
+	return n, keeping(err)
+}
+
+// keeping says what could not be done; a full disk is a fault.Unavailable.
+func keeping(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fault.Wrap(err, fault.Unavailable, "storage_full", "The service has no room at the moment. Nothing was stored; try again later.")
+	}
+	return fmt.Errorf("keeping a large message: %w", err)
 }
 
 // Size returns how many bytes were written so far.
@@ -128,7 +142,7 @@ func (w *Writer) Finish() (*Blob, error) {
 	}
 	if w.file != nil {
 		if err := w.file.Commit(); err != nil {
-			return nil, fmt.Errorf("keeping a large message: %w", err)
+			return nil, keeping(err)
 		}
 		b.file, w.file = w.name, nil
 	}

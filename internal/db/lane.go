@@ -39,7 +39,7 @@ func (d *DB) Write(ctx context.Context, key ID, job *Job) error {
 	if p.panicked != nil {
 		panic(p.panicked)
 	}
-	return err
+	return outage(err)
 }
 
 // Errors of Write and Tx.

@@ -28,7 +28,7 @@ func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
 		return tx.failed
 	})
 	if err != nil {
-		return err
+		return outage(err)
 	}
 	for _, f := range after {
 		f()

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// outage turns an error by which a write was refused as a whole, for a time,
+// into a fault.Unavailable: whoever asked may ask again.
+func outage(err error) error {
+	var se *sqlite.Error
+	var away *pgconn.ConnectError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_FULL, sqlState(err) == "53100":
+		return fault.Wrap(err, fault.Unavailable, "storage_full", "The service has no room at the moment. Nothing was stored; try again later.")
+	case errors.As(err, &away), sqlState(err) == "53300", sqlState(err) == "57P03":
+		return fault.Wrap(err, fault.Unavailable, "database_unavailable", "The service can't reach its database at the moment. Nothing was stored; try again later.")
+	}
+	return err
+}
