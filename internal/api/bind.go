@@ -48,7 +48,7 @@ func bind(w http.ResponseWriter, r *http.Request, into any) error {
 		}
 	}
 	if body := v.FieldByName("Body"); body.IsValid() {
-		if err := b.bad.Merge(readBody(w, r, body)); err != nil {
+		if err := merge(&b.bad, readBody(w, r, body)); err != nil {
 			return err
 		}
 	}

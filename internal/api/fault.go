@@ -115,4 +115,14 @@ func onField(err error, field string) error {
 	return bad.Err()
 }
 
+// merge adds the fields that another check found. An error without fields is
+// returned.
+func merge(bad *fault.Fields, err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && len(f.Fields) == 0 {
+		return err
+	}
+	return bad.Merge(err)
+}
+
 var errNotFound = fault.New(fault.NotFound, "not_found", "There is nothing with this id.")

@@ -63,7 +63,7 @@ func (a *API) createMailbox(ctx context.Context, p account.Principal, in *create
 	if err = fieldFault(err, "domain_id", noDomain); err != nil {
 		var bad fault.Fields
 		for _, found := range []error{unknown, err} {
-			if err := bad.Merge(found); err != nil {
+			if err := merge(&bad, found); err != nil {
 				return mailboxAnswer{}, err
 			}
 		}
@@ -94,14 +94,14 @@ type listMailboxesInput struct {
 func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMailboxesInput) (list[mailboxAnswer], error) {
 	var bad fault.Fields
 	at, err := in.db()
-	if err := bad.Merge(err); err != nil {
+	if err := merge(&bad, err); err != nil {
 		return list[mailboxAnswer]{}, err
 	}
 	filter := mailbox.Filter{Deleted: in.Deleted}
 	switch {
 	case in.DomainID != "":
 		filter.Domain, err = a.domainID(ctx, p, &one{in.DomainID})
-		if err := bad.Merge(fieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
+		if err := merge(&bad, fieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
 			return list[mailboxAnswer]{}, err
 		}
 	case p.Domain != "":

@@ -111,7 +111,7 @@ func readSend(w http.ResponseWriter, r *http.Request, files *spool) (*outbound.S
 		return nil, err
 	}
 	var in sendRequest
-	if err := bad.Merge(decode(rest, reflect.ValueOf(&in).Elem())); err != nil {
+	if err := merge(&bad, decode(rest, reflect.ValueOf(&in).Elem())); err != nil {
 		return nil, err
 	}
 	s := &outbound.Send{

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// letter is a send with attachments of given sizes, made as it is read: the
+// test itself must not cost memory.
+func letter(to string, sizes ...int) io.Reader {
+	parts := []io.Reader{strings.NewReader(fmt.Sprintf(`{"from_email":"alice@demo.test","to":["%s"],"subject":"Big","text":"x","attachments":[`, to))}
+	for i, size := range sizes {
+		comma := ""
+		if i > 0 {
+			comma = ","
+		}
+		parts = append(parts, strings.NewReader(fmt.Sprintf(`%s{"filename":"%d.bin","content":"`, comma, i)), encoded(size), strings.NewReader(`"}`))
+	}
+	return io.MultiReader(append(parts, strings.NewReader(`]}`))...)
+}
+
+// encoded is the base64 of so many zeros.
+func encoded(size int) io.Reader {
+	rest := base64.StdEncoding.EncodeToString(make([]byte, size%3))
+	return io.MultiReader(io.LimitReader(repeat('A'), int64(size/3*4)), strings.NewReader(rest))
+}
+
+type repeat byte
+
+func (r repeat) Read(p []byte) (int, error) {
+	copy(p, bytes.Repeat([]byte{byte(r)}, len(p)))
+	return len(p), nil
+}
+
+var asJSON = map[string]string{"Content-Type": "application/json"}
+
+func TestSendSizes(t *testing.T) {
+	s := servertest.Start(t)
+	const all = outbound.MaxAttachmentBytes
+	post := func(body io.Reader) servertest.Answer {
+		return call(t, s, "POST", "/api/v1/outbound/send", asJSON, body)
+	}
+	const to = "delivered@simulator.test"
+	status(t, "exactly 25 MB", post(letter(to, all)), 202)
+	status(t, "exactly 25 MB in ten", post(letter(to, all-9, 1, 1, 1, 1, 1, 1, 1, 1, 1)), 202)
+	refused(t, "one more", post(letter(to, all+1)), 422, "validation_failed", "attachments attachments_too_large")
+	refused(t, "one more in two", post(letter(to, all, 1)), 422, "validation_failed", "attachments attachments_too_large")
+	refused(t, "40 MiB of attachments", post(letter(to, 31<<20)), 413, "body_too_large")
+	refused(t, "40 MiB of text", post(io.MultiReader(strings.NewReader(`{"text":"`), io.LimitReader(repeat('x'), 41<<20))), 413, "body_too_large")
+	refused(t, "40 MiB of spaces", post(io.LimitReader(repeat(' '), 41<<20)), 413, "body_too_large")
+	refused(t, "many empty attachments", post(io.MultiReader(strings.NewReader(`{"attachments":[{}`), strings.NewReader(strings.Repeat(`,{"content":""}`, 2_000_000)))), 413, "too_many_values")
+	refused(t, "a long text", post(io.MultiReader(strings.NewReader(`{"from_email":"alice@demo.test","to":["bob@demo.test"],"subject":"x","text":"`),
+		io.LimitReader(repeat('x'), 10<<20+1), strings.NewReader(`"}`))), 422, "validation_failed", "text too_long")
+}
+
+// Sends with 25 MB of attachments each are not held in memory.
+func TestSendMemory(t *testing.T) {
+	s := servertest.Start(t)
+	status(t, "warming up", call(t, s, "POST", "/api/v1/outbound/send", asJSON, letter("delivered@simulator.test", 1<<20)), 202)
+	runtime.GC()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	start, peak := sample[0].Value.Uint64(), uint64(0)
+	var mu sync.Mutex
+	watch := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		metrics.Read(sample)
+		peak = max(peak, sample[0].Value.Uint64())
+	}
+	var sends sync.WaitGroup
+	for range 4 {
+		sends.Go(func() {
+			body := watched{letter("delivered@simulator.test", outbound.MaxAttachmentBytes), watch}
+			if a := call(t, s, "POST", "/api/v1/outbound/send", asJSON, body); a.Status != 202 {
+				t.Errorf("%d %s", a.Status, a.Body)
+			}
+			watch()
+		})
+	}
+	sends.Wait()
+	if grown := int64(peak) - int64(start); grown > 60<<20 {
+		t.Errorf("the heap grew by %d MB", grown>>20)
+	} else {
+		t.Logf("the heap grew by %d MB", grown>>20)
+	}
+}
+
+// watched looks at the heap whenever it is read.
+type watched struct {
+	io.Reader
+	look func()
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	w.look()
+	return w.Reader.Read(p)
+}
+
+// A body that ends early is not our fault, and stores nothing.
+func TestSendCutOff(t *testing.T) {
+	s := servertest.Start(t)
+	r, w := io.Pipe()
+	go func() {
+		_, _ = io.Copy(w, io.LimitReader(letter("bob@demo.test", 1<<20), 500_000))
+		_ = w.CloseWithError(errors.New("the client gave up"))
+	}()
+	gaveUp(t, s, r)
+	if got := ids(t, s.API("GET", "/outbound/messages", nil)); len(got) != 0 {
+		t.Errorf("stored: %v", got)
+	}
+}
