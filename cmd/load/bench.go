@@ -4,12 +4,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -37,9 +37,11 @@ type bench struct {
 	certFile, keyFile string
 	systems           []*system
 	report            *report
+	machine           string
 	failed            error
 	letters           [][]byte
 	signer            *signer
+	sinkTLS           *tls.Config // nil: the sink offers no STARTTLS
 }
 
 func open(o *options) (b *bench, err error) {
@@ -53,12 +55,20 @@ func open(o *options) (b *bench, err error) {
 	if b.certFile, b.keyFile, err = peerCertificate(b.dir); err != nil {
 		return nil, err
 	}
+	if o.sinkTLS {
+		pair, err := tls.LoadX509KeyPair(b.certFile, b.keyFile)
+		if err != nil {
+			return nil, err
+		}
+		b.sinkTLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	}
 	if b.signer, err = newSigner(); err != nil {
 		return nil, err
 	}
 	if b.names, err = names.Listen(); err != nil {
 		return nil, err
 	}
+	b.machine = machine(b.dir)
 	b.letters = letters(o.letters, 8<<10)
 	return b, errors.Join(
 		b.names.Add(serviceHost, "A", "127.0.0.1"),
@@ -96,39 +106,60 @@ func (b *bench) all(ctx context.Context) (err error) {
 		return err
 	}
 	for round := range b.options.rounds {
-		for _, w := range works() {
-			if !b.options.only.MatchString(w.name) {
-				continue
-			}
-			for _, s := range b.systems {
-				if w.fits(s) {
-					b.try(ctx, w, s, round)
-				}
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-			}
-		}
+		b.round(ctx, round)
 	}
 	if b.options.only.MatchString("footprint") {
 		for _, s := range b.systems {
 			b.try(ctx, work{name: "footprint", do: (*bench).footprint}, s, 0)
 		}
 	}
-	fmt.Printf("%s, %d CPUs, %s; %d rounds, medians; at most %v or %d messages per run. A dash: the system does not do this.\n\n",
-		time.Now().Format(time.DateOnly), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, b.options.rounds, b.options.limit, b.options.count)
+	if ctx.Err() != nil {
+		b.failed = errors.Join(b.failed, errors.New("interrupted: the table has what was measured until then"))
+	}
+	size := "everything"
+	if b.options.quick {
+		size = "quick: less of everything than the rows say"
+	}
+	fmt.Printf("%s\n%s\n%s; %d rounds, medians; at most %v or %d messages per counted run. A dash: the system does not do this.\n\n",
+		b.machine, packages(), size, b.options.rounds, b.options.limit, b.options.count)
 	return errors.Join(b.report.print(os.Stdout, rows()), b.failed)
+}
+
+func (b *bench) round(ctx context.Context, n int) {
+	for _, w := range works() {
+		if !b.options.only.MatchString(w.name) {
+			continue
+		}
+		for _, s := range b.systems {
+			if w.fits(s) {
+				b.try(ctx, w, s, n)
+			}
+		}
+	}
 }
 
 // try does a piece of work; what fails is told and noted, and the rest goes
 // on.
 func (b *bench) try(ctx context.Context, w work, s *system, round int) {
+	if ctx.Err() != nil {
+		return
+	}
 	begin := time.Now()
 	err := w.do(b, ctx, s, round)
 	if err != nil && ctx.Err() == nil {
 		b.failed = errors.Join(b.failed, fmt.Errorf("%s on %s: %w", w.name, s.name, err))
 	}
 	fmt.Fprintf(os.Stderr, "round %d: %s on %s, %v %v\n", round+1, w.name, s.name, time.Since(begin).Round(time.Millisecond), errText(err))
+	for _, r := range rows() {
+		if !strings.HasPrefix(r.id, w.name+"/") {
+			continue
+		}
+		if c := b.report.cells[[2]string{r.id, s.name}]; c != nil {
+			fmt.Fprintf(os.Stderr, "    %-16s %s\n", r.id, c)
+		} else if err != nil {
+			b.report.note(r.id, s.name, "failed")
+		}
+	}
 }
 
 func errText(err error) string {

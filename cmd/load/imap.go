@@ -25,7 +25,7 @@ type imapRun struct {
 }
 
 // imapWork fills a folder and does to it what mail programs do.
-func (b *bench) imapWork(_ context.Context, s *system, round int) error {
+func (b *bench) imapWork(ctx context.Context, s *system, round int) error {
 	r := &imapRun{b: b, s: s, me: s.private[round], all: len(b.letters)}
 	var err error
 	if r.c, err = r.session(); err != nil {
@@ -39,6 +39,9 @@ func (b *bench) imapWork(_ context.Context, s *system, round int) error {
 		}
 	}
 	for _, part := range []func() error{r.fill, r.login, r.open, r.read, r.search, r.flags, r.push, r.big, r.carry} {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		err = errors.Join(err, part()) // the other parts have their figures all the same
 	}
 	return err

@@ -16,7 +16,7 @@ import (
 // TestAgainstTheService does a little of each work against the real service:
 // what the load program says and expects is what the service says.
 func TestAgainstTheService(t *testing.T) {
-	sink, err := smtp.Listen([]string{"127.0.0.1"})
+	sink, err := smtp.Listen([]string{"127.0.0.1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

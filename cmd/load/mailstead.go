@@ -42,7 +42,7 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 	if err != nil {
 		return nil, err
 	}
-	sink, err := smtp.Listen(addrs)
+	sink, err := smtp.Listen(addrs, b.sinkTLS)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type options struct {
 	only      *regexp.Regexp
 	skip      *regexp.Regexp
 	quick     bool
+	sinkTLS   bool
 	keep      bool
 }
 
@@ -48,6 +49,7 @@ func parse(args []string) (*options, error) {
 	only := f.String("only", "", "do only the work whose name (api, submission, mx, relay, imap, footprint) matches this `pattern`")
 	skip := f.String("skip", "", "leave out the systems whose name matches this `pattern`")
 	f.BoolVar(&o.quick, "quick", false, "little of everything, to see that it works")
+	f.BoolVar(&o.sinkTLS, "sink-tls", false, "let the sink offer STARTTLS")
 	f.BoolVar(&o.keep, "keep", false, "keep the folder")
 	if err := f.Parse(args); err != nil {
 		return nil, err

@@ -31,9 +31,10 @@ smtpd_peername_lookup = no
 smtp_host_lookup = native
 disable_dns_lookups = yes
 smtpd_relay_restrictions = permit_mynetworks, permit_sasl_authenticated, reject
-relayhost = [127.0.1.1]:%[2]d
-smtpd_tls_cert_file = %[3]s
-smtpd_tls_key_file = %[4]s
+transport_maps = texthash:%[1]s/transport
+smtp_tls_security_level = may
+smtpd_tls_cert_file = %[2]s
+smtpd_tls_key_file = %[3]s
 virtual_mailbox_domains = postfix-home.net
 virtual_mailbox_base = %[1]s/mail
 virtual_mailbox_maps = texthash:%[1]s/boxes
@@ -86,30 +87,33 @@ func startPostfix(ctx context.Context, b *bench, auth *system) (*system, error) 
 	if err != nil {
 		return nil, err
 	}
-	addrs, _, err := outsideDomains(b.names, "postfix")
+	addrs, outside, err := outsideDomains(b.names, "postfix")
 	if err != nil {
 		return nil, err
 	}
-	sink, err := smtp.Listen(addrs)
+	sink, err := smtp.Listen(addrs, b.sinkTLS)
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(b.dir, "postfix")
 	sys := &system{
-		name: "Postfix", sink: sink, clear: auth == nil,
+		name: "Postfix", sink: sink, outside: outside, clear: auth == nil,
 		mx: net.JoinHostPort("127.0.0.1", fmt.Sprint(base+25)), submission: net.JoinHostPort("127.0.0.1", fmt.Sprint(base+587)),
 		queued: func() (int64, error) { return postfixQueue(dir) },
 	}
 	sys.greets = sys.mx
-	for i := 1; i <= outsideCount; i++ {
-		sys.outside = append(sys.outside, fmt.Sprintf("postfix-d%d.bench-sink.net", i))
+	// Postfix has no resolver setting of its own: it is told the hosts.
+	var transport strings.Builder
+	for i, name := range outside {
+		fmt.Fprintf(&transport, "%s smtp:[%s]:%d\n", name, addrs[i], sink.Port)
 	}
 	socket := "none"
 	if auth != nil {
 		socket = filepath.Join(b.dir, "dovecot-maildir", "auth")
 	}
 	if err := writePostfix(dir, sys, auth, map[string]string{
-		"main.cf":   fmt.Sprintf(postfixMain, dir, sink.Port, b.certFile, b.keyFile),
+		"main.cf":   fmt.Sprintf(postfixMain, dir, b.certFile, b.keyFile),
+		"transport": transport.String(),
 		"master.cf": fmt.Sprintf(postfixMaster, base+25, base+587, map[bool]string{true: "yes", false: "no"}[auth != nil], socket),
 	}); err != nil {
 		return nil, errors.Join(err, sink.Close())

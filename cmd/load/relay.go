@@ -33,7 +33,7 @@ func (b *bench) relays(ctx context.Context, s *system, _ int) error {
 		}
 		took, after := time.Since(begin), s.sink.Counts()
 		b.report.add(fmt.Sprintf("relay/%d", domains), s.name, rate(float64(b.options.relay)/took.Seconds()),
-			count("connections", after.Connections-before.Connections))
+			count("new connections", after.Connections-before.Connections))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 type Sink struct {
 	Port int
 
+	tls         *tls.Config
 	messages    atomic.Int64
 	connections atomic.Int64
 	bytes       atomic.Int64
@@ -32,8 +34,9 @@ type Sink struct {
 }
 
 // Listen opens a sink on one free port of all the loopback addresses given.
-func Listen(addrs []string) (*Sink, error) {
-	s := &Sink{reached: make(chan struct{}, 1), open: map[net.Conn]struct{}{}}
+// With a TLS configuration it offers STARTTLS.
+func Listen(addrs []string, config *tls.Config) (*Sink, error) {
+	s := &Sink{tls: config, reached: make(chan struct{}, 1), open: map[net.Conn]struct{}{}}
 	for i, a := range addrs {
 		l, err := net.Listen("tcp", net.JoinHostPort(a, fmt.Sprint(s.Port)))
 		if err != nil {
@@ -127,6 +130,8 @@ func (s *Sink) session(conn net.Conn) {
 		}
 		return r.Buffered() > 0 || w.Flush() == nil
 	}
+	hello := "250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-ENHANCEDSTATUSCODES\r\n250 SIZE 104857600\r\n"
+	offer := s.tls != nil
 	ok := reply("220 sink ESMTP\r\n")
 	for ok {
 		line, err := r.ReadSlice('\n')
@@ -135,7 +140,23 @@ func (s *Sink) session(conn net.Conn) {
 		}
 		switch verb := bytes.ToUpper(line[:min(4, len(line))]); string(verb) {
 		case "EHLO":
-			ok = reply("250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-ENHANCEDSTATUSCODES\r\n250 SIZE 104857600\r\n")
+			if offer {
+				ok = reply("250-STARTTLS\r\n" + hello)
+			} else {
+				ok = reply(hello)
+			}
+		case "STAR":
+			if !offer {
+				ok = reply("502 5.5.1 not offered\r\n")
+				continue
+			}
+			if !reply("220 2.0.0 go on\r\n") {
+				return
+			}
+			secure := tls.Server(conn, s.tls)
+			r.Reset(secure)
+			w.Reset(secure)
+			offer = false
 		case "DATA":
 			if ok = reply("354 go on\r\n") && w.Flush() == nil && s.message(r); ok {
 				ok = reply("250 2.0.0 taken\r\n")

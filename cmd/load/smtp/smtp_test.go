@@ -5,11 +5,18 @@ package smtp
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
 	"testing"
+	"time"
 )
 
 func TestClientAndSink(t *testing.T) {
-	sink, err := Listen([]string{"127.0.0.1", "127.0.1.1"})
+	sink, err := Listen([]string{"127.0.0.1", "127.0.1.1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +55,7 @@ func TestClientAndSink(t *testing.T) {
 }
 
 func TestUntilEnds(t *testing.T) {
-	sink, err := Listen([]string{"127.0.0.1"})
+	sink, err := Listen([]string{"127.0.0.1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +63,41 @@ func TestUntilEnds(t *testing.T) {
 	cancel()
 	if err := sink.Until(ctx, 1); err == nil {
 		t.Error("no message came, yet Until returned")
+	}
+	if err := sink.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSinkTakesTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, err := Listen([]string{"127.0.0.1"}, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(sink.listeners[0].Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartTLS(&tls.Config{InsecureSkipVerify: true}); err != nil { //nolint:gosec // the sink is ours
+		t.Fatal(err)
+	}
+	if err := c.Send("a@bench.test", "b@bench.test", []byte("Subject: x\r\n\r\nx\r\n")); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := sink.Counts().Messages; got != 1 {
+		t.Errorf("%d messages", got)
 	}
 	if err := sink.Close(); err != nil {
 		t.Error(err)

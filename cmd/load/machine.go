@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// machine says in one line where the figures are from, and how busy the
+// machine was with other things when the run began.
+func machine(dir string) string {
+	parts := []string{time.Now().UTC().Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d CPUs", runtime.NumCPU())}
+	if model := field("/proc/cpuinfo", "model name"); model != "" {
+		parts[1] += " (" + model + ")"
+	}
+	if total := field("/proc/meminfo", "MemTotal"); total != "" {
+		parts = append(parts, "memory "+total)
+	}
+	parts = append(parts, "disk "+fileSystem(dir))
+	var u syscall.Utsname
+	if syscall.Uname(&u) == nil {
+		release := []byte{}
+		for _, c := range u.Release {
+			if c == 0 {
+				break
+			}
+			release = append(release, byte(c)) //nolint:gosec,unconvert // the type differs by architecture
+		}
+		parts = append(parts, "Linux "+string(release))
+	}
+	parts = append(parts, runtime.Version())
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		parts = append(parts, "load average at the start "+strings.Join(strings.Fields(string(text))[:1], ""))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func field(file, name string) string {
+	text, _ := os.ReadFile(file) // what is missing is left out
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func fileSystem(dir string) string {
+	out, err := exec.Command("df", "--output=fstype", dir).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(out))[1:], " ")
+}
+
+// packages are the versions of what the systems are, as Debian calls them.
+func packages() string {
+	out, err := exec.Command("dpkg-query", "-W", "-f", "${Package} ${Version}\n", "postfix", "dovecot-core", "postgresql-15", "postgresql").Output()
+	if err != nil && len(out) == 0 {
+		return ""
+	}
+	return strings.Join(strings.Split(strings.TrimSpace(string(out)), "\n"), ", ")
+}
