@@ -64,6 +64,17 @@ func (sh *shared) repeatedly(ctx context.Context, try func() error) error {
 	return fault.New(fault.Unavailable, "folder_busy", "The folder is being changed by others all the time. Try again.")
 }
 
+// unchanged returns errStale if there is a change after this one.
+func (sh *shared) unchanged(ctx context.Context, since uint64) error {
+	if err := sh.refresh(ctx, true); err != nil {
+		return err
+	}
+	if _, changed := sh.state(); changed != since {
+		return errStale
+	}
+	return nil
+}
+
 // logChange queues the entry of the log, and now and then its pruning.
 func (sh *shared) logChange(b *db.Batch, modseq uint64, vanished bool, uids string) {
 	b.Queue(insertChange.With(sh.id, int64(modseq), vanished, uids))

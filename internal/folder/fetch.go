@@ -100,8 +100,10 @@ func (want Want) columns(row *Row, dst []any) (ranges, list *db.Query, _ []any) 
 // does not know always are.
 func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row) error) error {
 	if want == 0 {
+		var row Row
 		for index, e := range v.snap.pick(uids) {
-			if err := f(v.row0(index, e)); err != nil {
+			row = Row{FlagChange: v.flagChange(index, e), Size: e.size}
+			if err := f(&row); err != nil {
 				return err
 			}
 		}
@@ -121,10 +123,6 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row)
 		uids = uids[len(page)-more:]
 	}
 	return nil
-}
-
-func (v *View) row0(index int, e entry) *Row {
-	return &Row{FlagChange: v.flagChange(index, e), Size: e.size}
 }
 
 // errFull ends the reading of a page.

@@ -30,6 +30,21 @@ func fold(text string) string {
 	return strings.ToLower(text)
 }
 
+// appendFolded appends the folded text to b.
+func appendFolded(b, text []byte) []byte {
+	start := len(b)
+	b = append(b, text...)
+	for i := start; i < len(b); i++ {
+		switch c := b[i]; {
+		case c >= utf8.RuneSelf:
+			return append(b[:start], fold(string(text))...)
+		case 'A' <= c && c <= 'Z':
+			b[i] += 'a' - 'A'
+		}
+	}
+	return b
+}
+
 func (n needle) in(text string) bool { return strings.Contains(fold(text), string(n)) }
 
 // textBuffer is how much of a text is looked at at once.
@@ -53,7 +68,7 @@ func (n needle) inReader(r io.Reader, buf []byte) (bool, error) {
 		if err == nil {
 			whole = wholeRunes(read)
 		}
-		window = append(window, fold(string(read[:whole]))...)
+		window = appendFolded(window, read[:whole])
 		if bytes.Contains(window, n) {
 			return true, nil
 		}

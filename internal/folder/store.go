@@ -113,8 +113,9 @@ func (v *View) Store(ctx context.Context, uids []uint32, change StoreFlags) (cha
 			return err
 		}
 		if len(plan.put) == 0 {
+			// Unless another node has just changed what seems to need none.
 			before, now = base, base
-			return nil
+			return sh.unchanged(ctx, since)
 		}
 		modseq, err := v.commitStore(ctx, plan, since, change.touchesWords())
 		if err != nil {

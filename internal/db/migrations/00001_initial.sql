@@ -186,7 +186,7 @@ CREATE TABLE folder_message (
   internal_date BIGINT NOT NULL,
   saved_at      BIGINT NOT NULL,
   PRIMARY KEY (folder, uid)
-) {clustered};
+) {clustered} {hot};
 CREATE INDEX folder_message_message ON folder_message (message);
 
 -- What each command changed; arrivals are seen by their UIDs and not logged.
