@@ -39,15 +39,15 @@ type Copied struct {
 // transfer is a copy or a move on its way.
 type transfer struct {
 	*chosen
-	from, to  Folder
-	since     uint64
-	move      bool
-	first     uint32 // the UID of the first copy
-	dstSeq    uint64 // mod-sequences of the change in the two folders
-	srcSeq    uint64
-	validity  uint32
-	micros    int64
-	unchanged *shared // the source
+	from, to Folder
+	since    uint64
+	move     bool
+	first    uint32 // the UID of the first copy
+	dstSeq   uint64 // mod-sequences of the change in the two folders
+	srcSeq   uint64
+	validity uint32
+	micros   int64
+	source   *shared
 }
 
 // Copy copies messages to another folder of the mailbox, all in one commit. No
@@ -73,7 +73,7 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move bool
 		}
 		snap, since := sh.state()
 		t = transfer{
-			chosen: &chosen{}, from: v.row, to: dst, since: since, move: move, micros: db.Micros(v.store.Now()), unchanged: sh,
+			chosen: &chosen{}, from: v.row, to: dst, since: since, move: move, micros: db.Micros(v.store.Now()), source: sh,
 		}
 		for index, e := range snap.pick(uids) {
 			t.add(index, e)
@@ -114,7 +114,7 @@ func (t *transfer) guard(b *db.Batch) {
 		b.Queue(moveWithin.With(t.to.ID, t.to.Name, int64(t.since), t.messages)).One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
 		return
 	}
-	source := func() {
+	takeSource := func() {
 		if t.move {
 			b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes)).One(&t.srcSeq).Else(errStale)
 		} else {
@@ -122,12 +122,12 @@ func (t *transfer) guard(b *db.Batch) {
 		}
 	}
 	if t.from.ID <= t.to.ID {
-		source()
+		takeSource()
 	}
 	b.Queue(addMessages.With(t.to.ID, t.to.Mailbox, t.to.Name, t.messages, t.unseen, t.bytes)).
 		One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
 	if t.from.ID > t.to.ID {
-		source()
+		takeSource()
 	}
 	if !t.move {
 		b.Queue(mailbox.Claim(t.from.Mailbox, t.bytes, t.messages)).Else(mailbox.Full())
@@ -149,5 +149,5 @@ func (t *transfer) apply(b *db.Batch) {
 	for p := range pieces(t.spans.list) {
 		b.Queue(p.with(takeOut, takeOutList, t.from.ID))
 	}
-	t.unchanged.logChange(b, t.srcSeq, true, t.spans.text())
+	t.source.logChange(b, t.srcSeq, true, t.spans.text())
 }

@@ -153,7 +153,6 @@ type filing struct {
 	blob     *blob.Blob
 	mailbox  db.ID
 	in       *Incoming // nil for Append
-	outbound db.ID
 	keywords string
 	date     int64
 	now      int64

@@ -30,7 +30,7 @@ func noFolder() error {
 	return fault.New(fault.NotFound, "no_such_folder", "There is no folder with this name.")
 }
 
-// folder reads a folder's row, or returns a fault.NotFound.
+// readFolder reads a folder's row, or returns a fault.NotFound.
 func readFolder(ctx context.Context, r db.Reader, s db.Statement) (f Folder, err error) {
 	f, err = one(ctx, r, s, scanFolder)
 	if errors.Is(err, db.ErrNoRow) {
