@@ -170,8 +170,14 @@ func (d *document) parameters(op *huma.Operation, in reflect.Type) {
 	}
 }
 
-// text is the document as JSON.
+// text is the document as JSON. Requests with other members than those shown
+// are refused; answers may get more of them.
 func (d *document) text() []byte {
+	for name, schema := range d.schemas.Map() {
+		if !strings.HasSuffix(name, "Request") {
+			schema.AdditionalProperties = nil
+		}
+	}
 	text, err := json.MarshalIndent(d.OpenAPI, "", " ")
 	if err != nil {
 		panic(fmt.Sprintf("the OpenAPI document can't be written: %v", err))

@@ -32,11 +32,17 @@ type sendRequest struct {
 	Subject     string              `json:"subject,omitempty" required:"true" doc:"The subject line." example:"Your order"`
 	Text        string              `json:"text,omitempty" doc:"The plain text; text, html or both are required." example:"Thank you!"`
 	HTML        string              `json:"html,omitempty" doc:"The HTML; text, html or both are required." example:"<p>Thank you!</p>"`
-	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
+	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Custom header fields; every name starts with X-." example:"{\"X-Order\":\"42\"}"`
 	Metadata    object              `json:"metadata,omitempty" doc:"Your own data, at most 16 KiB; it is in the answer and in every event." example:"{\"order\":42}"`
 	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. One is made when left out." example:"order-42"`
 	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers." example:"<abc@example.org>"`
+}
+
+// TransformSchema says what single fields can't: text, html or both.
+func (sendRequest) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.AnyOf = []*huma.Schema{{Required: []string{"text"}}, {Required: []string{"html"}}}
+	return s
 }
 
 type attachmentRequest struct {

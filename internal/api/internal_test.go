@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+func quiet() *API { return &API{Log: slog.New(slog.DiscardHandler)} }
+
+// A panic is answered, or cuts an answer that has begun; the server lives on.
+func TestPanic(t *testing.T) {
+	serve := func(h http.HandlerFunc) (w *httptest.ResponseRecorder, aborted bool) {
+		a, w := quiet(), httptest.NewRecorder()
+		defer func() { aborted = recover() == http.ErrAbortHandler }() //nolint:errorlint // a sentinel value
+		a.identified(a.recovered(h)).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		return w, false
+	}
+	w, aborted := serve(func(http.ResponseWriter, *http.Request) { panic("secret") })
+	if aborted || w.Code != 500 || !strings.Contains(w.Body.String(), `"code":"internal_error"`) || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("%v %d %s", aborted, w.Code, w.Body)
+	}
+	if _, aborted := serve(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"half":`)
+		panic("secret")
+	}); !aborted {
+		t.Error("half an answer was ended as a whole one")
+	}
+	if _, aborted := serve(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }); !aborted {
+		t.Error("an abort was answered")
+	}
+}
+
+// Each kind of fault has its status; what is no fault shows nothing of itself.
+func TestProblemStatuses(t *testing.T) {
+	a := quiet()
+	for kind, want := range map[fault.Kind]int{
+		fault.Internal: 500, fault.Invalid: 422, fault.Denied: 403, fault.Unknown: 401, fault.NotFound: 404, fault.Conflict: 409,
+		fault.TooLarge: 413, fault.Limited: 429, fault.OverQuota: 507, fault.Unavailable: 503,
+	} {
+		w := httptest.NewRecorder()
+		err := fmt.Errorf("doing x: %w", &fault.Error{Kind: kind, Code: "x", Message: "X.", Retry: 1500e6, Cause: errors.New("secret")})
+		a.fail(w, httptest.NewRequest("GET", "/", nil), err)
+		if w.Code != want || w.Header().Get("Retry-After") != "2" || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%d: %d %v %s", kind, w.Code, w.Header(), w.Body)
+		}
+	}
+	if p := a.toProblem(t.Context(), errors.New("secret")); p.Status != 500 || p.Code != "internal_error" || strings.Contains(p.Detail, "secret") {
+		t.Errorf("got %+v", p)
+	}
+}
+
+// No request makes more than a bounded answer.
+func TestFaultsAreBounded(t *testing.T) {
+	var bad fault.Fields
+	for i := range 10_000 {
+		bad.Add(fmt.Sprintf("to[%d]", i), "x", "X.")
+	}
+	if p := quiet().toProblem(t.Context(), bad.Err()); len(p.Errors) != maxFaults {
+		t.Errorf("%d faults are told", len(p.Errors))
+	}
+	if got := clip(strings.Repeat("ä", 500) + "\n"); len(got) > 70 {
+		t.Errorf("a name is told with %d bytes", len(got))
+	}
+}
+
+// FuzzSend: no body whatever makes readSend panic, hold more than it may, or
+// answer with something else than a fault of the request.
+func FuzzSend(f *testing.F) {
+	for _, seed := range []string{
+		`{"from_email":"a@b.example","to":["c@d.example"],"subject":"x","text":"y","metadata":{"a":[1,{"b":null}]},"headers":{"X-A":"b"}}`,
+		`{"attachments":[{"filename":"x","content":"aGk="},{"content":null},{"content":0}],"cc":null}`,
+		`{"attachments":[{"\u0063ontent":"aGk\u003d","content_type":5}]}`,
+		`[[[{"attachments":[{"content":"`, `{"a":1e999,"b":"\ud800"}`, `{"":{"":""}}`, "null", "",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		files := &spool{}
+		defer files.remove()
+		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
+		r.Header.Set("Content-Type", "application/json")
+		s, err := readSend(httptest.NewRecorder(), r, files)
+		if err != nil {
+			if p := quiet().toProblem(t.Context(), err); p.Status < 400 || p.Status >= 500 {
+				t.Fatalf("%d: %v", p.Status, err)
+			}
+			return
+		}
+		for _, a := range s.Attachments {
+			if a.Open == nil {
+				if len(s.Attachments) > 10 {
+					continue
+				}
+				t.Fatal("an attachment without content passed")
+			}
+			content, err := a.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, content); err != nil || n != a.Size {
+				t.Fatalf("%d of %d bytes, %v", n, a.Size, err)
+			}
+		}
+	})
+}
+
+// FuzzDecode: what decode accepts is JSON, and what it refuses is the
+// client's fault; it never panics.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{`{"name":"x","scopes":["*"],"expires_at":"2026-01-02T03:04:05Z"}`, `{"name":1}`, `[]`, `{"name":{"a":[]}}`, `{"allowed_ips":[null,1]}`,
+		`{"domain_id":"x","local_part":"y","quota_mb":1e3}`, `{"from_email":"a","headers":{"a":1},"metadata":{},"attachments":[[{}]]}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, into := range []any{&createKeyRequest{}, &createMailboxRequest{}, &sendRequest{}} {
+			err := decode(text, reflect.ValueOf(into).Elem())
+			if err == nil && !json.Valid(text) {
+				t.Fatalf("%q passed", text)
+			}
+			if err == nil {
+				continue
+			}
+			if p := quiet().toProblem(t.Context(), err); p.Status < 400 || p.Status >= 500 || p.Status == 422 && len(p.Errors) == 0 {
+				t.Fatalf("%+v: %v", p, err)
+			}
+		}
+	})
+}
