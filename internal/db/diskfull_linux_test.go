@@ -59,8 +59,8 @@ func TestDiskFullPostgres(t *testing.T) {
 }
 
 func fillDisk(t *testing.T, d *db.DB, free func()) {
-	const callers, size = 40, 32 << 10
-	bytes := make([]byte, size)
+	const callers = 40
+	bytes := make([]byte, 65<<10)
 	_, _ = rand.Read(bytes) // never fails; PostgreSQL would compress zeros
 	round := func() (stored, refused int) {
 		var wg sync.WaitGroup
@@ -68,7 +68,8 @@ func fillDisk(t *testing.T, d *db.DB, free func()) {
 		committed := make([]int, callers)
 		for i := range callers {
 			ids[i] = d.NewID()
-			add := []db.Statement{addAccount.With(ids[i], ids[i].String(), "A"), benchBlob.With(ids[i], size, 0, bytes), setName.With(ids[i], "B")}
+			size := (1 + i%5*16) << 10 // where a large one does not fit, a small one may
+			add := []db.Statement{addAccount.With(ids[i], ids[i].String(), "A"), benchBlob.With(ids[i], size, 0, bytes[:size]), setName.With(ids[i], "B")}
 			wg.Go(func() {
 				if i%10 == 9 { // an ordinary transaction among the lanes' jobs
 					told[i] = d.Tx(t.Context(), func(tx *db.Tx) error {
