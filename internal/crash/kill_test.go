@@ -90,8 +90,8 @@ func (s *service) loadAndKill(l *ledger, round string, r *rand.Rand) {
 	for l.count() < until {
 		select {
 		case <-l.onAck:
-		case err := <-s.ended:
-			s.t.Fatalf("the service ended under load: %v", err)
+		case <-s.ended:
+			s.t.Fatalf("the service ended under load: %v", s.cmd.ProcessState)
 		case <-late:
 			s.t.Fatalf("of %d messages only %d were acknowledged within %v", until, l.count(), patience)
 		}

@@ -61,7 +61,7 @@ type service struct {
 	base     int    // of its ports
 	under    []string
 	cmd      *exec.Cmd
-	ended    chan error
+	ended    chan struct{} // closed when the process is gone
 	errors   *tail
 
 	dev struct {
@@ -130,7 +130,7 @@ func (s *service) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	ready, ended := make(chan bool, 1), make(chan error, 1)
+	ready, ended := make(chan bool, 1), make(chan struct{})
 	s.ended = ended
 	go func(cmd *exec.Cmd) {
 		lines := bufio.NewScanner(out)
@@ -139,13 +139,15 @@ func (s *service) start() {
 				ready <- true
 			}
 		}
-		ended <- cmd.Wait()
+		_ = cmd.Wait() // ProcessState tells it all
+		close(ended)
 	}(s.cmd)
 	select {
 	case <-ready:
-	case err := <-ended:
+	case <-ended:
+		state := s.cmd.ProcessState
 		s.cmd = nil
-		s.t.Fatalf("the service ended instead of starting: %v\n%s", err, s.errors)
+		s.t.Fatalf("the service ended instead of starting: %v\n%s", state, s.errors)
 	case <-time.After(patience):
 		s.t.Fatalf("the service did not start within %v", patience)
 	}

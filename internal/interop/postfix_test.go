@@ -122,8 +122,11 @@ postlog unix-dgram n - n - 1 postlogd
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting Postfix: %v", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // that it stops is told by `postfix stop`
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		if out, err := exec.Command("postfix", "-c", filepath.Join(dir, "etc"), "stop").CombinedOutput(); err != nil {
 			t.Errorf("stopping Postfix: %v\n%s", err, out)
