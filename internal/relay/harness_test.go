@@ -76,12 +76,18 @@ func newHouse(t testing.TB, port uint16, set func(*relay.Options), records ...st
 	t.Cleanup(h.events.Close)
 	h.run = func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
+		keep, let := context.WithCancel(context.Background())
+		ended, kept := make(chan error, 1), make(chan error, 1)
+		go func() { kept <- node.Keep(keep) }()
 		go func() { ended <- h.queue.Run(ctx) }()
 		t.Cleanup(func() {
 			cancel()
 			if err := <-ended; err != nil {
 				t.Errorf("the queue ended with %v", err)
+			}
+			let()
+			if err := <-kept; err != nil {
+				t.Errorf("the lease ended with %v", err)
 			}
 			if err := o.Pool.Close(context.Background()); err != nil {
 				t.Errorf("closing the pool: %v", err)
@@ -169,6 +175,13 @@ func (h *house) await(ids ...db.ID) {
 		select {
 		case <-h.events.C:
 		case <-limit.C:
+			h.mu.Lock()
+			for id := range h.mails {
+				if all, err := h.queue.Attempts(context.Background(), id); err != nil || len(all) > 0 && all[0].Outcome == queue.Deferred {
+					h.t.Logf("deferred: %+v, %v", all, err)
+				}
+			}
+			h.mu.Unlock()
 			h.t.Fatalf("waited in vain: %+v, %+v", h.queue.Stats(), h.deliveries(ids[0]))
 		}
 	}
