@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -28,20 +29,18 @@ func readSettings(r io.Reader) (kong.Resolver, error) {
 	return s, nil
 }
 
-// Validate refuses keys that no command knows, so that a typing error is not
-// a setting silently left at its default.
+// Validate refuses keys that are no setting of serve, so that a typing error is
+// not a setting silently left at its default.
 func (s settings) Validate(app *kong.Application) error {
 	var known []string
-	var walk func(*kong.Node)
-	walk = func(n *kong.Node) {
-		for _, f := range n.Flags {
+	for _, command := range app.Children {
+		if command.Name != "serve" {
+			continue
+		}
+		for _, f := range command.Flags {
 			known = append(known, f.Name)
 		}
-		for _, child := range n.Children {
-			walk(child)
-		}
 	}
-	walk(app.Node)
 	for key := range s {
 		if !slices.Contains(known, key) {
 			return fmt.Errorf("the configuration file has a setting %q that does not exist", key)
@@ -55,6 +54,11 @@ func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 	value, ok := s[flag.Name]
 	if !ok || flag.Name == "config" {
 		return nil, nil
+	}
+	for _, name := range flag.Tag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return nil, nil // kong itself would let the file win
+		}
 	}
 	if list, ok := value.([]any); ok {
 		texts := make([]string, len(list))

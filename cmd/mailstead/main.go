@@ -5,9 +5,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -49,13 +51,30 @@ func main() {
 		kong.Configuration(readSettings),
 		kong.Vars{"dev_data": devData()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ValueFormatter(describe),
 	)
 	ctx, err := parser.Parse(os.Args[1:])
 	if err == nil {
 		err = ctx.Run()
 	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "mailstead: %v\n", err)
+	if err != nil && !errors.Is(err, errStopped) {
+		fmt.Fprintf(os.Stderr, "mailstead: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		os.Exit(1)
 	}
+}
+
+// describe is a flag's line of help: what it is, its default, and the
+// environment variable that is the same.
+func describe(v *kong.Value) string {
+	var more []string
+	if v.HasDefault && v.Default != "" {
+		more = append(more, "default "+v.Default)
+	}
+	for _, name := range v.Tag.Envs {
+		more = append(more, "$"+name)
+	}
+	if len(more) == 0 {
+		return v.Help
+	}
+	return strings.TrimSuffix(v.Help, ".") + " (" + strings.Join(more, "; ") + ")."
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -35,6 +36,10 @@ type running struct {
 	cancel context.CancelFunc
 }
 
+// errStopped says that a signal came before the service was ready. It has
+// cleaned up, so that is an end like any other.
+var errStopped = errors.New("stopped while starting")
+
 func start(c *server.Config) (*running, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
@@ -44,7 +49,10 @@ func start(c *server.Config) (*running, error) {
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	s, err := server.Start(stop, *c, log)
 	if err != nil {
-		cancel()
+		defer cancel()
+		if stop.Err() != nil {
+			return nil, errStopped
+		}
 		return nil, err
 	}
 	return &running{Server: s, stop: stop, cancel: cancel}, nil

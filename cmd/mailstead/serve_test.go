@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
+
+// A setting is one and the same as a flag, a variable and a key of the file;
+// the first of these counts.
+func TestSettings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mailstead.toml")
+	text := "host = \"file.example.com\"\nnode = \"file\"\ntls = \"self-signed\"\ndrain = \"9s\"\nallow_private = [\"10.0.0.0/8\", \"192.168.0.0/16\"]\ntrust-resolver = true\nmax_quota_mb = 7\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		env, args []string
+		want      string
+	}{
+		{nil, []string{"--config", file}, "host=file.example.com node=file "},
+		{[]string{"MAILSTEAD_CONFIG=" + file}, nil, "host=file.example.com node=file "},
+		{[]string{"MAILSTEAD_NODE=variable"}, []string{"--config", file}, "host=file.example.com node=variable "},
+		{[]string{"MAILSTEAD_NODE=variable", "MAILSTEAD_HOST=variable.example.com"}, []string{"--config", file, "--node", "flag"},
+			"host=variable.example.com node=flag "},
+	} {
+		s := serve(t, c.env, append(c.args, "--data", t.TempDir())...)
+		if !strings.Contains(s.ready, c.want) {
+			t.Errorf("%v %v: %s, want %s", c.env, c.args, s.ready, c.want)
+		}
+		s.stop()
+	}
+}
+
+// What an operator does: start, make accounts and keys beside the running
+// service, stop.
+func TestServe(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		data := t.TempDir()
+		where := []string{"--data", data}
+		if strings.HasPrefix(url, "postgres") {
+			where = append(where, "--database", url)
+		}
+		with := func(args ...string) []string { return append(args, where...) }
+		s := serve(t, nil, with("--host", "mail.example.com", "--tls", "self-signed", "--postmaster", "root@example.com")...)
+		// Another process on the same folder, and one on the same ports.
+		refused(t, "another process uses the data folder", nil, append(s.Args[1:], "--port-base", "20000")...)
+		other := append(s.Args[1:], "--data", t.TempDir())
+		status, _, stderr := run(t, nil, other...)
+		if status != 1 || !strings.Contains(stderr, "port: listen tcp 127.0.0.1:") || !strings.Contains(stderr, "address already in use") {
+			t.Errorf("ports in use: status %d, %s", status, stderr)
+		}
+
+		status, out, stderr := run(t, nil, with("account", "create", "--email", "you@example.com", "--name", "You")...)
+		words := strings.Fields(out)
+		if status != 0 || len(words) < 5 || words[0] != "account" {
+			t.Fatalf("account create: status %d, %q, %q", status, out, stderr)
+		}
+		s.ask(words[4], 200)
+		refused(t, "already", nil, with("account", "create", "--email", "You@example.com")...)
+		status, out, stderr = run(t, nil, with("key", "create", "--email", "you@example.com", "--scope", "events.read", "--expires", "1h")...)
+		if status != 0 {
+			t.Fatalf("key create: status %d, %q", status, stderr)
+		}
+		s.ask(strings.TrimSpace(out), 403)
+		s.ask("ms_wrong", 401)
+		refused(t, "no such account", nil, with("key", "create", "--email", "me@example.com")...)
+		s.stop()
+		// And again, on what is there.
+		s = serve(t, nil, with("--host", "mail.example.com", "--tls", "self-signed")...)
+		s.ask(words[4], 200)
+		s.stop()
+	})
+}
+
+// ask lists the domains with a key.
+func (s *service) ask(key string, want int) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), "GET", "http://"+s.addr(80)+"/api/v1/domains", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Close = true
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != want {
+		s.t.Errorf("status %d, want %d", answer.StatusCode, want)
+	}
+}
+
+// --tls takes certificate files, which every door then shows.
+func TestServeCertificateFiles(t *testing.T) {
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(42), DNSNames: []string{"mail.example.com"}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serve(t, nil, "--host", "mail.example.com", "--data", filepath.Join(dir, "data"), "--tls", filepath.Join(dir, "cert.pem")+","+filepath.Join(dir, "key.pem"))
+	for _, port := range []int{443, 465, 993} {
+		c, err := tls.Dial("tcp", s.addr(port), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.ConnectionState().PeerCertificates[0].SerialNumber; got.Cmp(template.SerialNumber) != 0 {
+			t.Errorf("port %d shows certificate %v", port, got)
+		}
+		_ = c.Close()
+	}
+	s.stop()
+}
