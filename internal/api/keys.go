@@ -71,6 +71,11 @@ type createKeyRequest struct {
 type createKeyInput struct{ Body createKeyRequest }
 
 func (a *API) createKey(ctx context.Context, p account.Principal, in *createKeyInput) (keyAnswer, error) {
+	if in.Body.Scopes != nil && len(in.Body.Scopes) == 0 {
+		var bad fault.Fields
+		bad.Add("scopes", "required", "Give at least one scope; leave the field out for all that this key has.")
+		return keyAnswer{}, bad.Err()
+	}
 	n := account.NewKey{Name: in.Body.Name, Scopes: in.Body.Scopes, Domain: in.Body.Domain, Networks: in.Body.AllowedIPs}
 	if in.Body.ExpiresAt != nil {
 		n.ExpiresAt = *in.Body.ExpiresAt

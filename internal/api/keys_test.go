@@ -30,6 +30,7 @@ func TestKeys(t *testing.T) {
 				t.Errorf("a list shows a key: %v", k)
 			}
 		}
+		refused(t, "no scopes", s.API("POST", "/api-keys", object{"name": "x", "scopes": []string{}}), 422, "validation_failed", "scopes required")
 		refused(t, "all faults", s.API("POST", "/api-keys", object{"name": " ", "scopes": []string{"x"}, "domain": "-", "allowed_ips": []string{"300.1.1.1"}, "expires_at": "2001-01-01T00:00:00Z"}),
 			422, "validation_failed", "name invalid_name", "scopes[0] unknown_scope", "domain invalid_domain", "allowed_ips[0] invalid_network", "expires_at in_the_past")
 

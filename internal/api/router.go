@@ -3,10 +3,13 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -106,13 +109,17 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, o operation, out an
 
 // write writes JSON as it is, without escapes for HTML.
 func (a *API) write(w http.ResponseWriter, r *http.Request, status int, media string, v any) {
-	w.Header().Set("Content-Type", media)
-	w.WriteHeader(status)
-	e := json.NewEncoder(w)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		a.Log.DebugContext(r.Context(), "the answer was not written", "request", requestID(r.Context()), "error", err)
+		a.fail(w, r, fmt.Errorf("writing an answer: %w", err)) // a problem can always be written
+		return
 	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(text.Bytes()) // the client may have left
 }
 
 const elsewhere = "/"
