@@ -166,8 +166,10 @@ func (s *Store) Prepend(b *Blob, head []byte) *Blob {
 }
 
 var (
-	insert = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, $2, $3, $4)`)
-	find   = db.SQL(`SELECT size, file, bytes FROM blob WHERE id = $1`)
+	insert    = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, $2, $3, $4)`)
+	find      = db.SQL(`SELECT size, file, bytes FROM blob WHERE id = $1`)
+	findGroup = db.SQL(`SELECT id, size, file, bytes FROM blob
+		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 	remove = db.SQL(`DELETE FROM blob WHERE id = $1`)
 	named  = db.SQL(`SELECT id FROM blob WHERE file = $1 AND file > 0 LIMIT 1`)
 )
@@ -198,6 +200,38 @@ func (b *Blob) Discard(ctx context.Context) {
 	if b.file != 0 {
 		_ = b.files.Delete(context.WithoutCancel(ctx), b.file)
 	}
+}
+
+// loadGroup is how many blobs one query reads.
+const loadGroup = 16
+
+// LoadAll returns stored blobs in the order of their ids; one without a row is
+// nil. What stands in rows is in memory then, so ids should be few.
+func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
+	all := make([]*Blob, len(ids))
+	for at := 0; at < len(ids); at += loadGroup {
+		group := ids[at:min(at+loadGroup, len(ids))]
+		var args [loadGroup]any
+		for i := range args {
+			args[i] = group[min(i, len(group)-1)]
+		}
+		err := s.DB.Each(ctx, findGroup.With(args[:]...), func(r db.Row) error {
+			b := &Blob{files: s.Files}
+			if err := r.Scan(&b.ID, &b.Size, &b.file, &b.bytes); err != nil {
+				return err
+			}
+			for i, id := range group {
+				if id == b.ID {
+					all[at+i] = b
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // Reader reads a blob at any offset.

@@ -23,6 +23,7 @@ const (
 	WantEnvelope                   // Envelope
 	WantStructure                  // Structure
 	WantBlob                       // Blob
+	WantBytes                      // Bytes, and Blob
 )
 
 // Row is a message as Fetch gives it.
@@ -34,7 +35,8 @@ type Row struct {
 	SavedAt    time.Time // when it came into this folder (RFC 8514)
 	Envelope   []byte
 	Structure  []byte
-	Blob       db.ID // for blob.Store.Load
+	Blob       db.ID      // for blob.Store.Load
+	Bytes      *blob.Blob // nil if it is gone
 }
 
 // What is read of rows alone, and with the message's envelope, structure or
@@ -87,7 +89,7 @@ func (want Want) columns(row *Row, dst []any) (ranges, list *db.Query, _ []any) 
 		return readStructures, readStructuresList, append(dst, &row.Blob, &row.Structure)
 	case want&WantEnvelope != 0:
 		return readEnvelopes, readEnvelopesList, append(dst, &row.Blob, &row.Envelope)
-	case want&WantBlob != 0:
+	case want&(WantBlob|WantBytes) != 0:
 		return readBlobs, readBlobsList, append(dst, &row.Blob)
 	}
 	return readRows, readRowsList, dst
@@ -115,14 +117,45 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row)
 		if err != nil {
 			return err
 		}
+		loaded := 0
 		for i := range rows {
+			if want&WantBytes != 0 && i == loaded {
+				if loaded, err = v.loadBytes(ctx, rows, i); err != nil {
+					return err
+				}
+			}
 			if err := f(&rows[i]); err != nil {
 				return err
 			}
+			rows[i].Bytes = nil
 		}
 		uids = uids[len(page)-more:]
 	}
 	return nil
+}
+
+// aheadBytes bounds what is read of the bytes of messages before they are asked
+// for.
+const aheadBytes = 512 << 10
+
+// loadBytes reads the bytes of the next rows, at least one's, and returns up
+// to which row.
+func (v *View) loadBytes(ctx context.Context, rows []Row, from int) (to int, err error) {
+	ids, size := make([]db.ID, 0, 16), 0
+	for to = from; to < len(rows) && len(ids) < cap(ids); to++ {
+		if size += int(min(rows[to].Size, blob.Inline)); size > aheadBytes && to > from {
+			break
+		}
+		ids = append(ids, rows[to].Blob)
+	}
+	blobs, err := v.store.Blobs.LoadAll(ctx, ids)
+	if err != nil {
+		return from, err
+	}
+	for i, b := range blobs {
+		rows[from+i].Bytes = b
+	}
+	return to, nil
 }
 
 // errFull ends the reading of a page.

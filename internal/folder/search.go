@@ -100,7 +100,11 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 		return hits, nil
 	}
 	buf := make([]byte, textBuffer)
-	err := v.Fetch(ctx, open, ready.wants(), func(r *Row) error {
+	want := ready.wants()
+	if want == WantBlob|WantStructure {
+		want |= WantBytes // nothing else can tell, so each will be read
+	}
+	err := v.Fetch(ctx, open, want, func(r *Row) error {
 		e, _ := v.snap.find(r.UID)
 		m := candidate{entry: e, recent: r.Flags&Recent != 0, row: r}
 		found := ready.judge(&m)

@@ -109,7 +109,10 @@ type texts struct {
 
 // judgeBytes judges a message whose row left it open.
 func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf []byte) (truth, error) {
-	b, err := v.store.Blobs.Load(ctx, m.row.Blob)
+	b, err := m.row.Bytes, error(nil)
+	if b == nil {
+		b, err = v.store.Blobs.Load(ctx, m.row.Blob)
+	}
 	if errors.Is(err, blob.ErrNotExist) {
 		return no, nil // expunged, and collected meanwhile
 	}

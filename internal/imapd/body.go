@@ -24,12 +24,13 @@ type body struct {
 // openBody begins to read a message. Its index is only decoded if a section
 // needs it: BODY[] does without.
 func (f *fetcher) openBody(r *folder.Row) (*body, error) {
-	b, err := f.Blobs.Load(f.ctx(), r.Blob)
-	if err != nil {
-		return nil, err
+	b := r.Bytes
+	if b == nil {
+		return nil, blob.ErrNotExist
 	}
 	m := &body{size: b.Size}
 	var here bool
+	var err error
 	if m.bytes, here = b.Bytes(); !here {
 		if m.file, err = b.Open(f.ctx()); err != nil {
 			return nil, err

@@ -78,7 +78,7 @@ func (f *fetcher) plan() {
 		f.want |= folder.WantStructure
 	}
 	for i := range f.cmd.Sections {
-		f.want |= folder.WantBlob
+		f.want |= folder.WantBytes
 		f.parts = f.parts || needsIndex(&f.cmd.Sections[i])
 	}
 	if f.parts {
