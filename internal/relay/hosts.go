@@ -39,6 +39,7 @@ type failure struct {
 
 // live is an address that runs are at.
 type live struct {
+	visits  int             // runs that try it, or talk
 	talking int             // runs that have a conversation
 	trying  chan struct{}   // a run finds out whether there is one to be had; closed then
 	waiting []chan struct{} // runs that wait for one of those talking to end
@@ -80,6 +81,7 @@ func (h *hosts) enter(ctx context.Context, a netip.AddrPort) (*visit, error) {
 		wait := l.trying
 		if l.talking > 0 || v.first != nil {
 			wait = nil
+			l.visits++
 		}
 		h.mu.Unlock()
 		if wait == nil {
@@ -122,6 +124,7 @@ func (v *visit) leave(err *smtpclient.DialError) (company bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.live[v.a]
+	l.visits--
 	if v.talking {
 		l.talking--
 		l.wake()
@@ -142,11 +145,12 @@ func (l *live) wake() {
 	}
 }
 
+// tidy lets nobody wait where nobody talks, and forgets what nobody is at.
 func (h *hosts) tidy(a netip.AddrPort, l *live) {
-	if l.talking == 0 && l.trying == nil {
-		for len(l.waiting) > 0 {
-			l.wake()
-		}
+	for l.talking == 0 && len(l.waiting) > 0 {
+		l.wake()
+	}
+	if l.visits == 0 {
 		delete(h.live, a)
 	}
 }
