@@ -29,6 +29,10 @@ type Outbox struct {
 	Key       *secret.Key
 	Host      string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
 	Now       func() time.Time
+	// Signing bounds, by its capacity, how many messages are signed at the same
+	// time, so that a backlog which is being sent does not take the processors
+	// from accepting; nil: no bound.
+	Signing chan struct{}
 }
 
 // How long delivery is tried (RFC 5321 §4.5.4.1 wants 4–5 days at least for

@@ -56,7 +56,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, err := sign(ctx, sender.Signer, b)
+	head, err := o.sign(ctx, sender.Signer, b)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,15 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	return m, nil
 }
 
-func sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]byte, error) {
+func (o *Outbox) sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]byte, error) {
+	if o.Signing != nil {
+		select {
+		case o.Signing <- struct{}{}:
+			defer func() { <-o.Signing }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	var head []byte
 	var err error
 	if whole, inRow := b.Bytes(); inRow {

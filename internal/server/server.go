@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -160,6 +161,7 @@ func (s *Server) openRooms(context.Context) error {
 
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Blobs: s.Blobs, Domains: s.Domains, Mailboxes: s.Mailboxes, Key: s.key, Host: s.Config.Host, Now: time.Now,
+		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
 	s.Queue = queue.New(queue.Options{
 		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Now: time.Now, Log: s.Log, Drain: s.Config.Drain,
