@@ -53,7 +53,7 @@ const (
 // contents that are no base64. The text is yet to be judged by decode; its
 // content members are numbers or, told in bad, something else.
 func extract(r io.Reader, sink func() io.Writer) (rest []byte, bad fault.Fields, err error) {
-	x := &extractor{in: bufio.NewReaderSize(r, 32<<10), limit: maxRest, sink: sink}
+	x := &extractor{in: bufio.NewReaderSize(r, 16<<10), limit: maxRest, sink: sink}
 	err = x.value()
 	if err == nil {
 		// What follows the value is for the decoder to refuse.
@@ -98,10 +98,14 @@ func (x *extractor) atContent() bool {
 
 func (x *extractor) put(b byte) error {
 	if len(x.out) >= x.limit {
-		return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.limit)
+		return x.tooLarge()
 	}
 	x.out = append(x.out, b)
 	return nil
+}
+
+func (x *extractor) tooLarge() error {
+	return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.limit)
 }
 
 // copySpace passes white space on.
@@ -285,21 +289,37 @@ func (x *extractor) list(end byte, element func(i int) error) error {
 
 // text passes a string on as it is.
 func (x *extractor) text() error {
-	for n := 0; ; n++ {
-		b, err := x.in.ReadByte()
-		if err != nil {
+	if err := x.copyByte(); err != nil { // the opening quote
+		return err
+	}
+	for {
+		if _, err := x.in.Peek(1); err != nil {
 			return err
 		}
-		if err := x.put(b); err != nil {
+		chunk, _ := x.in.Peek(x.in.Buffered())
+		n := bytes.IndexByte(chunk, '"')
+		if n < 0 {
+			n = len(chunk)
+		}
+		if escape := bytes.IndexByte(chunk[:n], '\\'); escape >= 0 {
+			n = escape
+		}
+		if len(x.out)+n > x.limit {
+			return x.tooLarge()
+		}
+		x.out = append(x.out, chunk[:n]...)
+		end := n < len(chunk) && chunk[n] == '"'
+		if _, err := x.in.Discard(n); err != nil {
 			return err
 		}
-		switch {
-		case b == '\\':
-			if err := x.copyByte(); err != nil {
-				return err
-			}
-		case b == '"' && n > 0:
-			return nil
+		if n == len(chunk) {
+			continue
+		}
+		if err := x.copyByte(); err != nil || end {
+			return err
+		}
+		if err := x.copyByte(); err != nil { // what is escaped
+			return err
 		}
 	}
 }

@@ -138,3 +138,15 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkReadSend4KiB(b *testing.B) {
+	body := `{"from_email":"a@b.example","to":["c@d.example"],"subject":"Hello","text":"` + strings.Repeat("0123456789 abcde", 256) + `","metadata":{"order":1}}`
+	b.ReportAllocs()
+	for b.Loop() {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		if _, err := readSend(httptest.NewRecorder(), r, &spool{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
