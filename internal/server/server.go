@@ -371,7 +371,9 @@ func (s *Server) Shutdown() error {
 	}
 	s.duties.end()
 	if s.pool != nil {
-		errs = append(errs, s.pool.Close(ctx))
+		if err := s.pool.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			errs = append(errs, err)
+		}
 	}
 	s.lease.end()
 	if s.certs != nil {

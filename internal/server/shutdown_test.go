@@ -11,6 +11,7 @@ import (
 	"net/smtp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -86,5 +87,31 @@ func TestShutdownDrainsTogether(t *testing.T) {
 	again := servertest.Start(t, func(c *server.Config) { c.Data = dir })
 	if mail := arrived(t, again, 1, 1); !strings.Contains(mail, "Subject: at the end") {
 		t.Errorf("got\n%s", mail)
+	}
+}
+
+// A host that never answers does not make the end a failure: its delivery is
+// tried again after the next start.
+func TestShutdownCutsAttempts(t *testing.T) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close() //nolint:errcheck // the end of the test
+	s := servertest.Start(t, func(c *server.Config) {
+		c.Relay = "smtp://" + mute.Addr().String()
+		c.Drain = 200 * time.Millisecond
+	})
+	if a := s.API("POST", "/outbound/send", map[string]any{
+		"from_email": "alice@demo.test", "to": []string{"x@far.example"}, "subject": "x", "text": "x"}); a.Status != 202 {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	nc, err := mute.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close() //nolint:errcheck // nothing was said
+	if err := s.Stop(); err != nil {
+		t.Error(err)
 	}
 }
