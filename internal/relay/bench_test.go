@@ -21,7 +21,7 @@ func BenchmarkRelay(b *testing.B) {
 		b.Run(fmt.Sprintf("connections=%d", n), func(b *testing.B) {
 			var taken atomic.Int64
 			all := make(chan struct{})
-			s := listen(b, "127.0.0.1", 0, &sink{forget: true, answer: func(_ int, line string) string {
+			s := listen(b, &sink{forget: true, answer: func(_ int, line string) string {
 				if line == "final" && taken.Add(1) == int64(b.N) {
 					close(all)
 				}

@@ -59,7 +59,7 @@ func TestStaleConnection(t *testing.T) {
 // instead of making each message try in vain.
 func TestBrokenDestination(t *testing.T) {
 	s := &sink{answer: refuse("RCPT", "421 4.7.0 too fast")}
-	listen(t, "127.0.0.1", 0, s)
+	listen(t, s)
 	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.Limit = 1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for range 50 {
@@ -96,7 +96,7 @@ func TestFewConnectionsAtATime(t *testing.T) {
 		}
 		return ""
 	}
-	listen(t, "127.0.0.1", 0, s)
+	listen(t, s)
 	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for range 150 {
@@ -116,7 +116,7 @@ func TestFewConnectionsAtATime(t *testing.T) {
 // A host that is down is asked once, however much waits for it, and for how
 // many domains.
 func TestDeadHostIsDialledOnce(t *testing.T) {
-	s := listen(t, "127.0.0.1", 0, &sink{answer: refuse("greeting", "554 not here")})
+	s := listen(t, &sink{answer: refuse("greeting", "554 not here")})
 	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "e.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for i := range 100 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 // oneHost makes a running house where d.test has one MX, which is s.
 func oneHost(t *testing.T, s *sink) *house {
 	t.Helper()
-	listen(t, "127.0.0.1", 0, s)
+	listen(t, s)
 	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	h.run()
 	return h
@@ -30,9 +31,12 @@ func oneHost(t *testing.T, s *sink) *house {
 // the better one. Without a sink nobody listens.
 func twoHosts(t *testing.T, a, b *sink) *house {
 	t.Helper()
-	listen(t, "127.0.0.2", 0, b)
-	if a != nil {
-		listen(t, "127.0.0.1", b.addr.Port(), a)
+	l := bind(t, "127.0.0.2", "127.0.0.1")
+	start(t, l[0], b)
+	if a == nil {
+		_ = l[1].Close()
+	} else {
+		start(t, l[1], a)
 	}
 	h := newHouse(t, b.addr.Port(), nil, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.",
 		"a.d.test. A 127.0.0.1", "b.d.test. A 127.0.0.2")
@@ -170,8 +174,9 @@ func TestSilentHost(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			release := make(chan struct{})
-			b := listen(t, "127.0.0.2", 0, &sink{})
-			listen(t, "127.0.0.1", b.addr.Port(), &sink{answer: func(_ int, line string) string {
+			l := bind(t, "127.0.0.2", "127.0.0.1")
+			b := start(t, l[0], &sink{})
+			start(t, l[1], &sink{answer: func(_ int, line string) string {
 				if strings.HasPrefix(line, at) {
 					<-release
 					return drop
@@ -222,8 +227,9 @@ func TestBrokenTLS(t *testing.T) {
 
 // The queue is told of a destination that nobody answers for, and tries again.
 func TestNobodyListens(t *testing.T) {
-	s := listen(t, "127.0.0.2", 0, &sink{})
-	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	l := bind(t, "127.0.0.9")[0]
+	_ = l.Close()
+	h := newHouse(t, l.Addr().(*net.TCPAddr).AddrPort().Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.9")
 	h.run()
 	id := h.send("bob@d.test")
 	a := h.attempt(id)
@@ -231,7 +237,11 @@ func TestNobodyListens(t *testing.T) {
 		!strings.HasPrefix(a.Reply, "mx.d.test: ") {
 		t.Errorf("attempt %+v", a)
 	}
-	listen(t, "127.0.0.1", s.addr.Port(), &sink{})
+	back, err := net.Listen("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, back, &sink{})
 	h.later(5 * time.Minute)
 	for h.states(id) != "delivered 2.0.0" {
 		<-h.events.C

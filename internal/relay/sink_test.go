@@ -44,14 +44,40 @@ type sink struct {
 // drop as an answer closes the connection.
 const drop = "drop"
 
-// listen starts a sink at an address of loopback. Its port is that of the
-// first sink where that is not 0.
-func listen(t testing.TB, ip string, port uint16, s *sink) *sink {
+// bind listens at addresses of loopback, all on one free port.
+func bind(t testing.TB, ips ...string) []net.Listener {
 	t.Helper()
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), port)))
-	if err != nil {
-		t.Fatal(err)
+	var failed error
+	for range 50 {
+		port := "0"
+		var all []net.Listener
+		for _, ip := range ips {
+			l, err := net.Listen("tcp", net.JoinHostPort(ip, port))
+			if failed = err; err != nil {
+				break // someone has that port there
+			}
+			all = append(all, l)
+			_, port, _ = net.SplitHostPort(l.Addr().String())
+		}
+		if failed == nil {
+			return all
+		}
+		for _, l := range all {
+			_ = l.Close()
+		}
 	}
+	t.Fatal(failed)
+	return nil
+}
+
+// listen starts a sink on a port of its own.
+func listen(t testing.TB, s *sink) *sink {
+	t.Helper()
+	return start(t, bind(t, "127.0.0.1")[0], s)
+}
+
+// start makes a sink serve until the test ends.
+func start(t testing.TB, l net.Listener, s *sink) *sink {
 	s.addr = l.Addr().(*net.TCPAddr).AddrPort()
 	if s.ext == nil {
 		s.ext = []string{"PIPELINING", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestSmartHost(t *testing.T) {
-	s := listen(t, "127.0.0.1", 0, &sink{tls: certificate(t, "relay.test")})
+	s := listen(t, &sink{tls: certificate(t, "relay.test")})
 	h := newHouse(t, 25, nil, "relay.test. A 127.0.0.1")
 	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: s.addr.Port()}
 	h.run()
@@ -102,7 +102,7 @@ func TestSmartHostWithLogin(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
-	t.Cleanup(func() { _ = srv.Close(); <-done })
+	t.Cleanup(func() { _ = srv.Close(); <-done }) //nolint:errcheck // it was closed
 
 	h := newHouse(t, 25, nil, "relay.test. A 127.0.0.1")
 	h.router.Smart = &route.SmartHost{Host: "relay.test", Port: uint16(l.Addr().(*net.TCPAddr).Port),
