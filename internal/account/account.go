@@ -34,6 +34,8 @@ type Accounts struct {
 
 	mu    sync.Mutex
 	known map[[32]byte]known // keys seen a moment ago, by hash
+	// changes counts deletions, so that what was read before one is not kept.
+	changes int
 }
 
 // New returns the accounts of a database.

@@ -97,6 +97,7 @@ func (a *Accounts) lookUp(ctx context.Context, hash [32]byte) (known, error) {
 	now := a.now()
 	a.mu.Lock()
 	entry, ok := a.known[hash]
+	mark := a.changes
 	a.mu.Unlock()
 	if ok && now.Before(entry.until) {
 		return entry, nil
@@ -116,6 +117,9 @@ func (a *Accounts) lookUp(ctx context.Context, hash [32]byte) (known, error) {
 	entry.active, entry.until = status == "active", now.Add(knownFor)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.changes != mark {
+		return entry, nil // a key was deleted meanwhile, perhaps this one: don't keep it
+	}
 	if len(a.known) >= maxKnown {
 		clear(a.known)
 	}
@@ -156,6 +160,7 @@ func (a *Accounts) Forget(account db.ID) { a.forget(account) }
 func (a *Accounts) forget(account db.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.changes++
 	for hash, entry := range a.known {
 		if entry.key.Account == account {
 			delete(a.known, hash)

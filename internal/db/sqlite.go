@@ -250,11 +250,8 @@ func runQueued(s session, p *pending, queued []*Queued) error {
 		if err != nil {
 			return err
 		}
-		if err := p.judge(q, n, *declined); err != nil {
+		if err := p.judge(q, n, *declined); err != nil || p.err != nil {
 			return err
-		}
-		if p.err != nil {
-			return nil
 		}
 	}
 	return nil

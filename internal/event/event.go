@@ -8,6 +8,7 @@
 package event
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -66,11 +67,15 @@ type Log struct {
 var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, created_at) VALUES ($1, $2, $3, $4, $5, $6)`)
 
 func (l *Log) statement(e New) (db.Statement, error) {
-	data, err := json.Marshal(e.Data)
+	// Metadata comes back as it was given, so nothing is escaped for HTML.
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(e.Data)
 	if err != nil {
 		return db.Statement{}, fmt.Errorf("writing the data of a %s event: %w", e.Kind, err)
 	}
-	return insert.With(l.DB.NewID(), e.Account, e.Kind, e.Message, string(data), db.Micros(l.Now())), nil
+	return insert.With(l.DB.NewID(), e.Account, e.Kind, e.Message, strings.TrimSuffix(data.String(), "\n"), db.Micros(l.Now())), nil
 }
 
 // Prepare makes the statement that records e, for a job of a write lane: the

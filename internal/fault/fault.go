@@ -97,10 +97,10 @@ func (f *Fields) Add(field, code, format string, args ...any) {
 }
 
 // Merge adds what another check found, but for fields that have a fault
-// already. An error of another kind than Invalid is returned.
+// already. An error that names no fields is returned.
 func (f *Fields) Merge(err error) error {
 	var e *Error
-	if err == nil || !errors.As(err, &e) || e.Kind != Invalid {
+	if err == nil || !errors.As(err, &e) || e.Kind != Invalid || len(e.Fields) == 0 {
 		return err
 	}
 	known := len(*f)

@@ -173,7 +173,7 @@ func TestComposeRefuses(t *testing.T) {
 		{"subject", "subject", func(d *message.Draft) { d.Subject = "a\r\nBcc: x@y" }},
 		{"LF", "subject", func(d *message.Draft) { d.Subject = "a\nb" }},
 		{"NUL", "subject", func(d *message.Draft) { d.Subject = "a\x00b" }},
-		{"name", "from_email", func(d *message.Draft) { d.From.Name = "a\rb" }},
+		{"name", "from_name", func(d *message.Draft) { d.From.Name = "a\rb" }},
 		{"address", "to[0]", func(d *message.Draft) { d.To[0].Domain = "demo.test>\r\nX: y" }},
 		{"half literal", "to[0]", func(d *message.Draft) { d.To[0].Domain = "[" }},
 		{"local", "cc[0]", func(d *message.Draft) { d.Cc = []message.Address{{Local: "a\nb", Domain: "c"}} }},

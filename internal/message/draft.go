@@ -78,19 +78,20 @@ func (d *Draft) Check() error {
 			bad.Add(field, "control_character", "Line breaks and NUL are not allowed here.")
 		}
 	}
-	one := func(field string, a Address) {
-		header(field, a.Name)
+	one := func(field, name string, a Address) {
+		header(name, a.Name)
 		if !a.valid() {
 			bad.Add(field, "address", "This is not an e-mail address.")
 		}
 	}
-	one("from_email", d.From)
+	one("from_email", "from_name", d.From)
 	for _, l := range []struct {
 		field string
 		list  []Address
 	}{{"reply_to", d.ReplyTo}, {"to", d.To}, {"cc", d.Cc}} {
 		for i, a := range l.list {
-			one(fmt.Sprintf("%s[%d]", l.field, i), a)
+			field := fmt.Sprintf("%s[%d]", l.field, i)
+			one(field, field, a)
 		}
 	}
 	header("subject", d.Subject)

@@ -41,7 +41,7 @@ func TestSendRules(t *testing.T) {
 	}{
 		"no sender":             {func(s *Send) { s.FromEmail = "" }, "from_email", "invalid_address"},
 		"a named sender":        {func(s *Send) { s.FromEmail = "Ann <ann@shop.example>" }, "from_email", "invalid_address"},
-		"a folded name":         {func(s *Send) { s.FromName = "Ann\r\nBcc: x@y.example" }, "from_email", "control_character"},
+		"a folded name":         {func(s *Send) { s.FromName = "Ann\r\nBcc: x@y.example" }, "from_name", "control_character"},
 		"nobody":                {func(s *Send) { s.To = nil }, "to", "required"},
 		"a bad recipient":       {func(s *Send) { s.Cc = []string{"a@example.com", "nobody"} }, "cc[1]", "invalid_address"},
 		"51 recipients":         {func(s *Send) { s.Bcc = addresses(50) }, "to", "too_many_recipients"},

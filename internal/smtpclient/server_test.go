@@ -247,7 +247,7 @@ func serve(t testing.TB, s *sink, implicit bool, set func(*smtp.Server)) netip.A
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
-	t.Cleanup(func() { _ = srv.Close(); _ = <-done })
+	t.Cleanup(func() { _ = srv.Close(); <-done }) //nolint:errcheck // it was closed
 	return addr
 }
 

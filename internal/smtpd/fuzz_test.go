@@ -92,7 +92,7 @@ func FuzzSession(f *testing.F) {
 		if err := server.Shutdown(f.Context()); err != nil {
 			f.Log(err)
 		}
-		_ = <-ended
+		<-ended //nolint:errcheck // it was shut down
 	})
 	f.Fuzz(func(t *testing.T, state uint8, input []byte) {
 		near, far := net.Pipe()

@@ -2,20 +2,28 @@
 
 package wire
 
-// Commands without arguments (RFC 9051 §6; CHECK and the plain EXPUNGE as
-// in RFC 3501; UNAUTHENTICATE RFC 8437).
-
+// The commands without arguments.
 type (
-	Capability     struct{}
-	Noop           struct{}
-	Logout         struct{}
-	StartTLS       struct{}
+	// Capability is CAPABILITY (RFC 9051 §6.1.1).
+	Capability struct{}
+	// Noop is NOOP (§6.1.2).
+	Noop struct{}
+	// Logout is LOGOUT (§6.1.3).
+	Logout struct{}
+	// StartTLS is STARTTLS (§6.2.1).
+	StartTLS struct{}
+	// Unauthenticate is UNAUTHENTICATE (RFC 8437).
 	Unauthenticate struct{}
-	Namespace      struct{}
-	Idle           struct{} // answer with Continue, then ReadDone
-	Check          struct{}
-	Close          struct{}
-	Unselect       struct{}
+	// Namespace is NAMESPACE (RFC 9051 §6.3.10).
+	Namespace struct{}
+	// Idle is IDLE (§6.3.13): answer with Continue, then ReadDone.
+	Idle struct{}
+	// Check is CHECK (RFC 3501 §6.4.1).
+	Check struct{}
+	// Close is CLOSE (RFC 9051 §6.4.1).
+	Close struct{}
+	// Unselect is UNSELECT (§6.4.2).
+	Unselect struct{}
 )
 
 // Name returns the command's name.
