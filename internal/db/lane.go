@@ -15,6 +15,9 @@ const maxBatch = 256
 // error; with an error nothing of it was written, save ErrUnknown. ctx only
 // bounds the wait for a place in the lane: a job that began is carried through.
 func (d *DB) Write(ctx context.Context, key ID, job *Job) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	p := &pending{job: job, done: make(chan error, 1)}
 	l := d.lane[mix(uint64(key))%uint64(len(d.lane))]
 	select {

@@ -48,7 +48,7 @@ var (
 	firstOf = db.SQL(`SELECT id, account, domain, local_part, address, status FROM mailbox
 		WHERE account = $1 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
 	oldest = db.SQL(`SELECT id, account, domain, local_part, address, status FROM mailbox
-		WHERE deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
+		WHERE id > 0 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
 )
 
 // Resolve finds the mailbox that an address means: its own, whatever the
