@@ -29,7 +29,7 @@ func (v *View) claimStored(ctx context.Context) error {
 	sh := v.shared
 	for {
 		sh.mu.Lock()
-		v.snap, v.row = sh.snap, sh.row
+		v.snap, v.row = sh.snap, sh.seen()
 		from, to, stored := sh.recentFrom, sh.next, sh.row.recentFrom
 		if from >= to || v.readOnly || stored < from {
 			v.tellRecent(from, to)

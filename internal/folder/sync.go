@@ -35,7 +35,7 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 	before := v.snap
 	sh.mu.Lock()
 	now := sh.snap
-	v.row = sh.row
+	v.row = sh.seen()
 	if now.last() > before.last() {
 		v.tellRecent(max(sh.recentFrom, before.last()+1), now.last()+1)
 	}

@@ -50,6 +50,15 @@ func (sh *shared) behind(row Folder) bool {
 	return row.ModSeq > sh.row.ModSeq
 }
 
+// seen returns the row as the snapshot shows it: what has arrived is published
+// a moment before the row that tells of it, and UIDNEXT must not be the UID of
+// a message that is there. mu is held.
+func (sh *shared) seen() Folder {
+	row := sh.row
+	row.UIDNext = max(row.UIDNext, sh.next)
+	return row
+}
+
 // Close ends the view.
 func (v *View) Close() {
 	v.saveRecent()
