@@ -199,7 +199,7 @@ func call(c *httpConn, method, path, token string, in, out any) error {
 		case err != nil:
 			return err
 		case status == 429:
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond) // a limit of the service; this is set-up and not measured
 			continue
 		case status >= 300:
 			return fmt.Errorf("%s %s: %d %s", method, path, status, answer)

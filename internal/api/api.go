@@ -15,10 +15,8 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -33,10 +31,8 @@ type API struct {
 	Mailboxes *mailbox.Mailboxes
 	Outbox    *outbound.Outbox
 	Events    *event.Log
-	Blobs     *blob.Store
 	Version   string
 	Log       *slog.Logger
-	Now       func() time.Time
 }
 
 // Handler returns the handler of /api/v1. It answers whatever else it is asked

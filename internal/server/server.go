@@ -257,8 +257,8 @@ func (s *Server) openDoors(context.Context) error {
 		Log: s.Log, Now: time.Now,
 	})
 	handler := s.certs.Challenge((&api.API{
-		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Blobs: s.Blobs,
-		Version: Version, Log: s.Log, Now: time.Now,
+		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events,
+		Version: Version, Log: s.Log,
 	}).Handler())
 	for range 2 { // in clear, and with TLS
 		s.http = append(s.http, &http.Server{
