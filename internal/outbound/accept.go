@@ -39,6 +39,7 @@ type AcceptedRecipient struct {
 // fault.Invalid that names every field at fault, or fault.Denied when the
 // account may not send as from_email; then nothing was stored.
 func (o *Outbox) Send(ctx context.Context, p account.Principal, s Send) (Accepted, error) {
+	defer o.pace.accepting(o.Now)()
 	l, err := s.read()
 	if err != nil {
 		return Accepted{}, err

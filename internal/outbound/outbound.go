@@ -33,6 +33,8 @@ type Outbox struct {
 	// time, so that a backlog which is being sent does not take the processors
 	// from accepting; nil: no bound.
 	Signing chan struct{}
+
+	pace pace
 }
 
 // How long delivery is tried (RFC 5321 §4.5.4.1 wants 4–5 days at least for

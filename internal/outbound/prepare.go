@@ -80,6 +80,11 @@ func (o *Outbox) sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]
 			return nil, ctx.Err()
 		}
 	}
+	begin := o.Now()
+	defer func() {
+		now := o.Now()
+		pause(ctx, o.pace.rest(now, now.Sub(begin)))
+	}()
 	var head []byte
 	var err error
 	if whole, inRow := b.Bytes(); inRow {

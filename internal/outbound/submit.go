@@ -63,6 +63,7 @@ func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, bo
 	if err != nil {
 		return 0, err
 	}
+	defer o.pace.accepting(o.Now)()
 	defer raw.Discard(ctx)
 	if err := o.checkAuthor(m, header); err != nil {
 		return 0, err
