@@ -28,10 +28,9 @@ type pace struct {
 const (
 	paceWindow = 100 * time.Millisecond
 	// paceFree is the share of time that accepting may take without slowing
-	// down what is signed.
-	paceFree = 0.5
-	// paceRest is how many times the duration of a signature is rested when
-	// accepting never pauses.
+	// down what is signed, paceFull that from which on signing rests most.
+	paceFree, paceFull = 0.2, 0.6
+	// paceRest is how many times the duration of a signature is then rested.
 	paceRest = 6
 	// paceBurst is how long signing rests in all; it comes back at a quarter
 	// of the time that passes.
@@ -74,7 +73,7 @@ func (p *pace) rest(now time.Time, took time.Duration) time.Duration {
 	if p.share <= paceFree {
 		return 0
 	}
-	d := time.Duration(float64(took) * paceRest * (p.share - paceFree) / (1 - paceFree))
+	d := time.Duration(float64(took) * paceRest * min(1, (p.share-paceFree)/(paceFull-paceFree)))
 	d = min(d, paceBurst-p.spent)
 	p.spent += d
 	return d
