@@ -69,7 +69,7 @@ type devDashboard struct {
 // calls that customers use, or finds them from an earlier start, and writes
 // dev.json. It runs when the doors are open.
 func (s *Server) furnish(ctx context.Context) error {
-	dev := &Dev{BaseURL: fmt.Sprintf("http://127.0.0.1:%d", s.port("http")), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}}
+	dev := &Dev{BaseURL: s.baseURL(), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}}
 	for name := range ports {
 		dev.Ports[name] = int(s.port(name))
 	}

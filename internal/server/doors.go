@@ -50,3 +50,15 @@ func (s *Server) port(name string) uint16 {
 	}
 	return s.doors.open[name].Addr().(*net.TCPAddr).AddrPort().Port()
 }
+
+// baseURL is where people and programs reach the service by HTTP: in dev in
+// clear on loopback, else at its own name.
+func (s *Server) baseURL() string {
+	if s.Config.Dev {
+		return fmt.Sprintf("http://127.0.0.1:%d", s.port("http"))
+	}
+	if port := s.port("https"); port != 443 {
+		return fmt.Sprintf("https://%s:%d", s.Config.Host, port)
+	}
+	return "https://" + s.Config.Host
+}

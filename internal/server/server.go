@@ -38,6 +38,7 @@ import (
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/throttle"
 )
 
@@ -48,17 +49,18 @@ type Server struct {
 	Log    *slog.Logger
 	Dev    *Dev // what dev.json says; nil for serve
 
-	DB        *db.DB
-	Hub       *signal.Hub
-	Events    *event.Log
-	Blobs     *blob.Store
-	Accounts  *account.Accounts
-	Domains   *domain.Domains
-	Mailboxes *mailbox.Mailboxes
-	Folders   *folder.Store
-	Queue     *queue.Queue
-	Outbox    *outbound.Outbox
-	Inbound   *inbound.Inbound
+	DB           *db.DB
+	Hub          *signal.Hub
+	Events       *event.Log
+	Blobs        *blob.Store
+	Accounts     *account.Accounts
+	Domains      *domain.Domains
+	Mailboxes    *mailbox.Mailboxes
+	Folders      *folder.Store
+	Queue        *queue.Queue
+	Outbox       *outbound.Outbox
+	Inbound      *inbound.Inbound
+	Suppressions *suppression.List
 
 	data     *dataFolder
 	key      *secret.Key
@@ -159,6 +161,7 @@ func (s *Server) openRooms(context.Context) error {
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log})
 	s.Mailboxes.Provision, s.Mailboxes.Empty = s.Folders.Provision, s.Folders.Empty
 
+	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Blobs: s.Blobs, Domains: s.Domains, Mailboxes: s.Mailboxes, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),

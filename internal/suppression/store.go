@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suppression
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+var (
+	all = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+		WHERE account = $1 AND {page}`)
+	allOfReason = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+		WHERE account = $1 AND reason = $4 AND {page}`)
+	allOfAddress = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+		WHERE account = $1 AND address = $4 AND ($5 = '' OR reason = $5) AND {page}`)
+	byID = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+		WHERE id = $2 AND account = $1`)
+	byAddress = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+		WHERE account = $1 AND address = $2 ORDER BY scope`)
+	following = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
+		WHERE account = $1 AND id > $2 ORDER BY id LIMIT $3`)
+	removeID      = db.SQL(`DELETE FROM suppression WHERE id = $2 AND account = $1`)
+	removeAddress = db.SQL(`DELETE FROM suppression WHERE account = $1 AND address = $2`)
+)
+
+func scan(r db.Row) (e Entry, err error) {
+	var created int64
+	err = r.Scan(&e.ID, &e.Account, &e.Address, (*string)(&e.Reason), &e.Message, &e.N, &e.Diagnostic, &e.Simulated, &created)
+	e.CreatedAt = db.Time(created)
+	return e, err
+}
+
+// Filter chooses entries.
+type Filter struct {
+	Reason  Reason          // "" for all
+	Address address.Address // zero for all
+}
+
+// List returns entries of an account, newest first.
+func (l *List) List(ctx context.Context, account db.ID, f Filter, page db.Page) (entries []Entry, more bool, err error) {
+	switch {
+	case f.Address != address.Address{}:
+		return db.ReadPage(ctx, l.DB, allOfAddress, page, scan, account, f.Address.Key(), string(f.Reason))
+	case f.Reason != "":
+		return db.ReadPage(ctx, l.DB, allOfReason, page, scan, account, string(f.Reason))
+	}
+	return db.ReadPage(ctx, l.DB, all, page, scan, account)
+}
+
+// EachPage calls f with all entries of an account in the order of their making,
+// some at a time; an error of f ends it. No query is open while f runs.
+func (l *List) EachPage(ctx context.Context, account db.ID, f func([]Entry) error) error {
+	const size = 500
+	for last := db.ID(0); ; {
+		entries, err := db.All(ctx, l.DB, following.With(account, last, size), scan)
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		if err := f(entries); err != nil {
+			return err
+		}
+		if len(entries) < size {
+			return nil
+		}
+		last = entries[len(entries)-1].ID
+	}
+}
+
+var errNotListed = fault.New(fault.NotFound, "not_found", "There is no such entry on the suppression list.")
+
+// Get returns an entry by its id, or by its address: of two for the same
+// address the one that stops all mail. A fault.NotFound says that there is
+// none.
+func (l *List) Get(ctx context.Context, account db.ID, idOrAddress string) (Entry, error) {
+	find, err := choose(byID, byAddress, account, idOrAddress)
+	if err != nil {
+		return Entry{}, err
+	}
+	found, err := db.All(ctx, l.DB, find, scan)
+	if err == nil && len(found) == 0 {
+		err = errNotListed
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	return found[0], nil
+}
+
+// Delete removes an entry by its id, or all entries of an address. A
+// fault.NotFound says that there is none.
+func (l *List) Delete(ctx context.Context, account db.ID, idOrAddress string) error {
+	remove, err := choose(removeID, removeAddress, account, idOrAddress)
+	if err != nil {
+		return err
+	}
+	return l.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, remove)
+		if err == nil && n == 0 {
+			err = errNotListed
+		}
+		return err
+	})
+}
+
+func choose(id, addr *db.Query, account db.ID, idOrAddress string) (db.Statement, error) {
+	if !strings.Contains(idOrAddress, "@") {
+		number, err := db.ParseID(idOrAddress)
+		return id.With(account, number), err
+	}
+	a, err := address.Parse(idOrAddress)
+	if err != nil { // nothing can be listed under it
+		return db.Statement{}, errNotListed
+	}
+	return addr.With(account, a.Key()), nil
+}
+
+// MaxPut is how many addresses Put takes at once.
+const MaxPut = 1000
+
+// Put puts addresses on the list of an account and returns how they now stand
+// there, in their order: one that was there already keeps its first reason.
+// Simulator addresses are a fault.Invalid on addresses[i].
+func (l *List) Put(ctx context.Context, account db.ID, addresses []address.Address, reason Reason) ([]Entry, error) {
+	var bad fault.Fields
+	statements := make([]db.Statement, len(addresses))
+	for i, a := range addresses {
+		var ok bool
+		if statements[i], ok = l.Add(Entry{Account: account, Address: a.String(), Reason: reason}); !ok || Simulator(a) {
+			bad.Add(fmt.Sprintf("addresses[%d]", i), "simulator_address", "Addresses of the simulator are never on the list.")
+		}
+	}
+	if err := bad.Err(); err != nil {
+		return nil, err
+	}
+	var entries []Entry
+	err := l.DB.Tx(ctx, func(tx *db.Tx) error {
+		entries = make([]Entry, 0, len(addresses))
+		for i, s := range statements {
+			if _, err := tx.Exec(ctx, s); err != nil {
+				return err
+			}
+			err := tx.Each(ctx, byAddress.With(account, addresses[i].Key()), func(r db.Row) error {
+				e, err := scan(r)
+				if e.Reason.scope() == reason.scope() {
+					entries = append(entries, e)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return entries, err
+}

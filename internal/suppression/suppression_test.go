@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suppression_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+func newList(t testing.TB, d *db.DB) *suppression.List {
+	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &suppression.List{DB: d, Key: key, Base: "https://mail.example.net",
+		Now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }}
+}
+
+func parse(t testing.TB, texts ...string) (all []address.Address) {
+	t.Helper()
+	for _, text := range texts {
+		a, err := address.Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// add runs the statement of an entry; it reports whether the entry is new.
+func add(t testing.TB, l *suppression.List, e suppression.Entry) bool {
+	t.Helper()
+	s, ok := l.Add(e)
+	if !ok {
+		return false
+	}
+	n := int64(0)
+	err := l.DB.Tx(context.Background(), func(tx *db.Tx) (err error) {
+		n, err = tx.Exec(context.Background(), s)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n == 1
+}
+
+type reasons = map[string]suppression.Reason
+
+func TestBlocked(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		l := newList(t, d)
+		me, other := d.NewID(), d.NewID()
+		for _, e := range []suppression.Entry{
+			{Account: me, Address: "Bounced@Example.org", Reason: suppression.Bounce, Message: 7, N: 2, Diagnostic: "550 no"},
+			{Account: me, Address: "spam@bücher.example", Reason: suppression.Complaint},
+			{Account: me, Address: "left@example.org", Reason: suppression.Unsubscribe},
+			{Account: me, Address: "both@example.org", Reason: suppression.Unsubscribe},
+			{Account: me, Address: "both@example.org", Reason: suppression.Bounce},
+			{Account: me, Address: "bounced+x@simulator.test", Reason: suppression.Bounce},
+			{Account: other, Address: "other@example.org", Reason: suppression.Manual},
+		} {
+			if !add(t, l, e) {
+				t.Fatalf("%s was not added", e.Address)
+			}
+		}
+		for _, e := range []suppression.Entry{
+			{Account: me, Address: "bounced@example.org", Reason: suppression.Complaint},
+			{Account: me, Address: "complained@simulator.test", Reason: suppression.Complaint},
+			{Account: me, Address: "bounced@simulator.test", Reason: suppression.Manual},
+			{Account: me, Address: "nobody@simulator.test", Reason: suppression.Bounce},
+			{Account: me, Address: "no address", Reason: suppression.Bounce},
+		} {
+			if add(t, l, e) {
+				t.Errorf("%s was added as %s", e.Address, e.Reason)
+			}
+		}
+		asked := parse(t, "bounced@example.org", "BOUNCED@example.org", "bounced+x@example.org", "Spam@xn--bcher-kva.example",
+			"left@example.org", "both@example.org", "other@example.org", "bounced@simulator.test", "bounced+x@simulator.test",
+			"Suppressed+label@simulator.test", "delivered@simulator.test")
+		want := reasons{"bounced@example.org": suppression.Bounce, "spam@xn--bcher-kva.example": suppression.Complaint,
+			"both@example.org": suppression.Bounce, "suppressed+label@simulator.test": suppression.Bounce}
+		blocked(t, l, me, asked, false, want)
+		want["left@example.org"] = suppression.Unsubscribe
+		blocked(t, l, me, asked, true, want)
+
+		for i := range asked { // the same one by one
+			a := asked[i : i+1]
+			single := maps.Clone(want)
+			maps.DeleteFunc(single, func(k string, _ suppression.Reason) bool { return k != a[0].Key() })
+			blocked(t, l, me, a, true, single)
+		}
+		var many []address.Address
+		for i := range 120 {
+			many = append(many, parse(t, fmt.Sprintf("user%d@example.org", i))...)
+		}
+		many = append(many, asked...)
+		blocked(t, l, me, many, true, want)
+		blocked(t, l, me, many[:50], true, nil)
+		blocked(t, l, me, nil, true, nil)
+
+		e, err := l.Get(t.Context(), me, "BOUNCED@example.org")
+		if err != nil || e.Reason != suppression.Bounce || e.Message != 7 || e.N != 2 || e.Diagnostic != "550 no" || e.Simulated ||
+			!e.CreatedAt.Equal(l.Now()) {
+			t.Errorf("%+v, %v", e, err)
+		}
+		if e, err = l.Get(t.Context(), me, "bounced+x@simulator.test"); err != nil || !e.Simulated {
+			t.Errorf("%+v, %v", e, err)
+		}
+		if e, err = l.Get(t.Context(), me, "both@example.org"); err != nil || e.Reason != suppression.Bounce {
+			t.Errorf("%+v, %v", e, err)
+		}
+	})
+}
+
+func blocked(t *testing.T, l *suppression.List, account db.ID, asked []address.Address, unsubscribable bool, want reasons) {
+	t.Helper()
+	got, err := l.Blocked(t.Context(), account, asked, unsubscribable)
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("unsubscribable %v: got %v, %v, want %v", unsubscribable, got, err, want)
+	}
+}
+
+// Of many who put an address on the list at once exactly one does so, and its
+// reason stays.
+func TestAddRace(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		l := newList(t, d)
+		account := d.NewID()
+		var first atomic.Int64
+		var group sync.WaitGroup
+		for i := range 20 {
+			group.Go(func() {
+				if add(t, l, suppression.Entry{Account: account, Address: "x@example.org", Reason: suppression.Bounce, N: i}) {
+					first.Add(int64(i) + 1)
+				}
+			})
+		}
+		group.Wait()
+		e, err := l.Get(t.Context(), account, "x@example.org")
+		if err != nil || int64(e.N) != first.Load()-1 {
+			t.Errorf("%+v, %v; first was %d", e, err, first.Load()-1)
+		}
+	})
+}
+
+func TestListGetDelete(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		l := newList(t, d)
+		ctx, me, other := t.Context(), d.NewID(), d.NewID()
+		put := func(account db.ID, reason suppression.Reason, addresses ...string) []suppression.Entry {
+			t.Helper()
+			entries, err := l.Put(ctx, account, parse(t, addresses...), reason)
+			if err != nil || len(entries) != len(addresses) {
+				t.Fatal(entries, err)
+			}
+			return entries
+		}
+		a := put(me, suppression.Manual, "a@example.org", "b@example.org", "A@example.org")
+		if a[0].ID != a[2].ID || a[1].Address != "b@example.org" || a[0].ID == a[1].ID {
+			t.Errorf("%+v", a)
+		}
+		again := put(me, suppression.Complaint, "B@example.org", "c@example.org")
+		if again[0].ID != a[1].ID || again[0].Reason != suppression.Manual || again[1].Reason != suppression.Complaint {
+			t.Errorf("%+v", again)
+		}
+		left := put(me, suppression.Unsubscribe, "b@example.org")[0]
+		if left.Reason != suppression.Unsubscribe || left.ID == a[1].ID {
+			t.Errorf("%+v", left)
+		}
+		put(other, suppression.Manual, "d@example.org")
+		if _, err := l.Put(ctx, me, parse(t, "e@example.org", "delivered@simulator.test", "bounced@simulator.test"), suppression.Bounce); !fault.Is(err, fault.Invalid) ||
+			!strings.Contains(err.Error(), "addresses[1]: simulator_address; addresses[2]: simulator_address") {
+			t.Errorf("%v", err)
+		}
+
+		b := parse(t, "b@example.org")[0]
+		for _, c := range []struct {
+			filter suppression.Filter
+			page   db.Page
+			want   string
+			more   bool
+		}{
+			{suppression.Filter{}, db.Page{}, "b c b a", false},
+			{suppression.Filter{}, db.Page{Limit: 2}, "b c", true},
+			{suppression.Filter{}, db.Page{Limit: 2, After: again[1].ID}, "b a", false},
+			{suppression.Filter{}, db.Page{Limit: 1, Before: a[0].ID}, "b", true},
+			{suppression.Filter{Reason: suppression.Manual}, db.Page{}, "b a", false},
+			{suppression.Filter{Reason: suppression.Bounce}, db.Page{}, "", false},
+			{suppression.Filter{Address: b}, db.Page{}, "b b", false},
+			{suppression.Filter{Address: b, Reason: suppression.Unsubscribe}, db.Page{}, "b", false},
+		} {
+			entries, more, err := l.List(ctx, me, c.filter, c.page)
+			var got []string
+			for _, e := range entries {
+				got = append(got, e.Address[:1])
+			}
+			if err != nil || strings.Join(got, " ") != c.want || more != c.more {
+				t.Errorf("%+v: %v %v, %v", c, got, more, err)
+			}
+		}
+
+		for _, id := range []string{"nobody@example.org", "not an id", "@", d.NewID().String(), "d@example.org"} {
+			if _, err := l.Get(ctx, me, id); !fault.Is(err, fault.NotFound) {
+				t.Errorf("getting %s: %v", id, err)
+			}
+			if err := l.Delete(ctx, me, id); !fault.Is(err, fault.NotFound) {
+				t.Errorf("deleting %s: %v", id, err)
+			}
+		}
+		if err := l.Delete(ctx, other, a[0].ID.String()); !fault.Is(err, fault.NotFound) {
+			t.Errorf("another's entry: %v", err)
+		}
+		if err := l.Delete(ctx, me, a[0].ID.String()); err != nil {
+			t.Error(err)
+		}
+		if err := l.Delete(ctx, me, "B@example.org"); err != nil {
+			t.Error(err)
+		}
+		if entries, _, err := l.List(ctx, me, suppression.Filter{}, db.Page{}); err != nil || len(entries) != 1 || entries[0].Address != "c@example.org" {
+			t.Errorf("%+v, %v", entries, err)
+		}
+	})
+}
+
+func TestLink(t *testing.T) {
+	l := newList(t, nil)
+	k := suppression.Link{Account: 1 << 60, Message: 5, Address: "Bob+x@example.org"}
+	url := l.URL(k)
+	token, ok := strings.CutPrefix(url, "https://mail.example.net/u/")
+	if !ok || len(url) > 120 || strings.Contains(token, "=") {
+		t.Errorf("the link %s", url)
+	}
+	if got, ok := l.Open(token); !ok || got != k {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	longest := suppression.Link{Account: 1, Address: strings.Repeat("a", 64) + "@" + strings.Repeat("b.", 92) + "test"}
+	if got, ok := l.Open(strings.TrimPrefix(l.URL(longest), l.Base+"/u/")); !ok || got != longest || len(l.URL(longest)) > 500 {
+		t.Errorf("%+v, %v, %d", got, ok, len(l.URL(longest)))
+	}
+	elsewhere := newList(t, nil)
+	for _, bad := range []string{"", "x", token[1:], token[:len(token)-1], token + "A", token + "=", strings.ToLower(token), "\x00", strings.Repeat("A", 10_000)} {
+		if got, ok := l.Open(bad); ok {
+			t.Errorf("%q was taken: %+v", bad, got)
+		}
+	}
+	if _, ok := elsewhere.Open(token); ok {
+		t.Error("a link of another service was taken")
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	l := newList(f, nil)
+	f.Add(strings.TrimPrefix(l.URL(suppression.Link{Account: 1, Message: 2, Address: "a@b.test"}), l.Base+"/u/"))
+	f.Add("AQ")
+	f.Fuzz(func(t *testing.T, token string) {
+		if k, ok := l.Open(token); ok && (k.Account != 1 || k.Message != 2 || k.Address != "a@b.test") {
+			t.Errorf("%q was taken: %+v", token, k)
+		}
+	})
+}
