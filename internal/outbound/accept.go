@@ -131,6 +131,6 @@ func (o *Outbox) commit(ctx context.Context, r *row, b *blob.Blob, recipients []
 
 func (r *row) about() queue.About {
 	return queue.About{
-		Account: r.account, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
+		Account: r.account, API: r.mailbox == 0, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
 	}
 }

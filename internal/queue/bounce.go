@@ -2,7 +2,13 @@
 
 package queue
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
 
 // The categories of a bounce: whether the recipient's address is at fault, or
 // anything else.
@@ -32,9 +38,19 @@ var saysNoMailbox = []string{
 	"does not exist", "invalid recipient", "unknown recipient", "recipient unknown", "mailbox does not exist",
 }
 
-// bounceOf says what kind of bounce a final failure is. A host may say 5.1.1
+// saysOther are words of a text that names the recipient's mailbox, and yet
+// refuses for another reason: who sends, what, or how much.
+var saysOther = []string{
+	"sender", "blocked", "block list", "blocklist", "blacklist", "black list", "reputation", "policy", "spam", "spf", "dkim", "dmarc",
+	"rbl", "relay", "quota", "full", "too many", "rate", "try again", "temporar", "from address", "return path", "mail from",
+}
+
+// general are codes that leave it to the text what is the matter.
+func general(code string) bool { return code == "" || code == "0.0" || code == "1.0" || code == "2.0" }
+
+// bounceOf says what kind of bounce a final failure is. A host may say so much
 // of mail that it refuses for its content, but not before it has seen it: only
-// at RCPT is a text without a code believed.
+// at RCPT, and in a DSN, is a text without a clear code believed.
 func bounceOf(stage string, expired bool, s statusData) *bounce {
 	b := &bounce{Type: "Permanent", Subtype: "General", Category: aboutInfrastructure}
 	if expired {
@@ -49,12 +65,42 @@ func bounceOf(stage string, expired bool, s statusData) *bounce {
 		b.Subtype = otherTrouble[code]
 	case strings.HasPrefix(code, "7."):
 		b.Subtype = "Policy"
-	case code == "" && stage == "rcpt" && s.Code/10 == 55 && contains(strings.ToLower(s.Reply), saysNoMailbox):
+	case general(code) && (stage == "rcpt" || stage == "dsn") && s.Code/10 == 55 && namesRecipient(strings.ToLower(s.Reply)):
 		b.Subtype, b.Category = "NoMailbox", aboutRecipient
 	case s.Code == 552:
 		b.Subtype = "MailboxFull"
 	}
 	return b
+}
+
+func namesRecipient(text string) bool {
+	return contains(text, saysNoMailbox) && !contains(text, saysOther)
+}
+
+// suppresses reports whether a bounce is recipient trouble for good.
+func (b *bounce) suppresses(s *statusData) bool {
+	return b.Type == "Permanent" && b.Category == aboutRecipient && !strings.HasPrefix(s.Enhanced, "4.")
+}
+
+// diagnostic is the last answer in one line.
+func (s *statusData) diagnostic() string {
+	code := ""
+	if s.Code != 0 {
+		code = fmt.Sprint(s.Code)
+	}
+	return strings.Join(strings.Fields(code+" "+s.Enhanced+" "+s.Reply), " ")
+}
+
+// suppress makes the statement that puts the recipient of a delivery on the
+// account's list, to go with what is written of the delivery; false for what
+// suppresses nothing, such as mail that a mailbox submitted.
+func (q *Queue) suppress(s *statusData, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
+	if !s.API {
+		return db.Statement{}, false
+	}
+	return q.o.Suppressions.Add(suppression.Entry{
+		Account: s.Account, Address: s.Recipient, Reason: why, Message: s.ID, N: n, Diagnostic: diagnostic,
+	})
 }
 
 func contains(s string, words []string) bool {

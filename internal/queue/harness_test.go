@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // clock is a clock that stands until it is moved.
@@ -117,6 +118,7 @@ type house struct {
 	settled chan settled
 	log     logLines
 
+	submits  bool // the mail is a mailbox's
 	mu       sync.Mutex
 	prepared map[db.ID]int
 	denied   map[db.ID]error
@@ -130,11 +132,12 @@ func newHouse(t testing.TB, d *db.DB, n *db.Node, c queue.Courier, set ...func(*
 		key:   testKey(t), settled: make(chan settled, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
 	o := queue.Options{
 		DB: d, Node: n, Hub: h.hub, Now: h.clock.Now, Key: h.key,
-		Log:      slog.New(slog.NewTextHandler(h.log, nil)),
-		Events:   &event.Log{DB: d, Node: n, Hub: h.hub, Now: h.clock.Now},
-		Prepare:  h.prepare,
-		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return h.about(id), nil },
-		Choose:   func(context.Context, string) (queue.Courier, error) { return c, nil },
+		Suppressions: &suppression.List{DB: d, Now: h.clock.Now},
+		Log:          slog.New(slog.NewTextHandler(h.log, nil)),
+		Events:       &event.Log{DB: d, Node: n, Hub: h.hub, Now: h.clock.Now},
+		Prepare:      h.prepare,
+		Describe:     func(_ context.Context, id db.ID) (queue.About, error) { return h.about(id), nil },
+		Choose:       func(context.Context, string) (queue.Courier, error) { return c, nil },
 	}
 	for _, f := range set {
 		f(&o)
@@ -160,7 +163,7 @@ func eachHouse(t *testing.T, c queue.Courier, f func(t *testing.T, h *house), se
 }
 
 func (h *house) about(id db.ID) queue.About {
-	return queue.About{Account: h.account, MessageID: "<" + id.String() + "@from.test>", ThreadID: "thread",
+	return queue.About{Account: h.account, API: !h.submits, MessageID: "<" + id.String() + "@from.test>", ThreadID: "thread",
 		Metadata: json.RawMessage(`{"order":7}`)}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // Report is what a later message says about a delivery: a DSN or a complaint.
@@ -35,13 +36,19 @@ var (
 func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
 	update := lateBounce.With(message, n, r.Code, clean(r.Enhanced, 16), clean(r.Text, maxReply), clean(r.Remote, 255),
 		db.Micros(q.o.Now()))
-	return q.late(ctx, message, n, update, func(c *changed) []event.New {
+	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Bounced
 		b := bounceOf("dsn", false, c.statusData)
 		if strings.HasPrefix(r.Enhanced, "4.") { // the other side gave up on a temporary failure
 			b.Type = "Transient"
 		}
-		return c.events(b)
+		var also []db.Statement
+		if b.suppresses(&c.statusData) {
+			if s, ok := q.suppress(&c.statusData, n, suppression.Bounce, c.diagnostic()); ok {
+				also = append(also, s)
+			}
+		}
+		return c.events(b), also
 	})
 }
 
@@ -49,14 +56,20 @@ func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bo
 // that changed anything.
 func (q *Queue) Complained(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
 	update := complain.With(message, n, db.Micros(q.o.Now()))
-	return q.late(ctx, message, n, update, func(c *changed) []event.New {
+	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Complained
-		return c.complaint(clean(r.Text, maxReply), clean(r.Remote, 255))
+		var also []db.Statement
+		if s, ok := q.suppress(&c.statusData, n, suppression.Complaint, r.Text); ok {
+			also = append(also, s)
+		}
+		return c.complaint(clean(r.Text, maxReply), clean(r.Remote, 255)), also
 	})
 }
 
-// late runs a conditional update that fires two events.
-func (q *Queue) late(ctx context.Context, message db.ID, n int, update db.Statement, events func(*changed) []event.New) (bool, error) {
+// late runs a conditional update that fires two events, and what else goes with
+// it.
+func (q *Queue) late(ctx context.Context, message db.ID, n int, update db.Statement,
+	follow func(*changed) ([]event.New, []db.Statement)) (bool, error) {
 	about, err := q.o.Describe(ctx, message)
 	if err != nil {
 		return false, err
@@ -69,7 +82,13 @@ func (q *Queue) late(ctx context.Context, message db.ID, n int, update db.Statem
 		}
 		c.About, c.ID = about, message
 		c.Sequence -= 2
-		return q.recordAll(ctx, tx, events(c))
+		events, also := follow(c)
+		for _, s := range also {
+			if _, err := tx.Exec(ctx, s); err != nil {
+				return err
+			}
+		}
+		return q.recordAll(ctx, tx, events)
 	})
 	if err != nil {
 		return false, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // Message is what the queue must know of a message to accept it.
@@ -22,7 +23,9 @@ type Recipient struct {
 	Address     string // as for RCPT TO
 	Kind        string // to, cc, bcc; envelope: may share a transaction with others
 	Destination string // the address's domain: A-labels, lower case
-	Suppressed  bool   // begins, and ends, as suppressed
+	// Suppressed, if set, is why the recipient gets nothing: the delivery
+	// begins, and ends, as suppressed.
+	Suppressed suppression.Reason
 }
 
 // Plan is the acceptance of a message: its deliveries, with places reserved in
@@ -45,7 +48,7 @@ type planned struct {
 
 var insertDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
 		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', '', '', $12)`)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12)`)
 
 // Plan reserves places for a message's deliveries. It does no I/O.
 func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
@@ -59,7 +62,7 @@ func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
 		row := &p.rows[n]
 		row.Recipient, row.state, row.due = r, Queued, now
 		switch {
-		case r.Suppressed:
+		case r.Suppressed != "":
 			row.state = Suppressed
 			continue
 		case scheduled:
@@ -114,16 +117,16 @@ func (p *Plan) Queue(b *db.Batch) {
 		if row.hand != nil && p.tenure != 0 {
 			owner = p.tenure
 		}
-		sequence := 0
+		sequence, reply := 0, ""
 		if row.state == Suppressed {
-			sequence = 1
-			data := statusData{About: p.m.About, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reason: "suppressed"}
+			sequence, reply = 1, "The recipient is on the account's suppression list ("+string(row.Suppressed)+")."
+			data := statusData{About: p.m.About, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reply: reply, Reason: row.Suppressed.Told()}
 			if also, err := q.prepare(data.events(nil)); err == nil { // its data is plain text
 				b.Queue(also[0])
 			}
 		}
 		b.Queue(insertDelivery.With(p.m.ID, n, p.m.Account, row.Address, row.Kind, row.Destination, string(row.state),
-			db.Micros(row.due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at)))
+			db.Micros(row.due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at), reply))
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // Options are what a Queue works with.
@@ -35,8 +36,10 @@ type Options struct {
 	Events *event.Log
 	Hub    *signal.Hub
 	Key    *secret.Key // signs the return paths of API mail
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Suppressions gets the recipients of API mail that are at fault or complain.
+	Suppressions *suppression.List
+	Now          func() time.Time
+	Log          *slog.Logger
 
 	// Prepare loads a message for sending: its facts, and its DKIM signatures,
 	// made once for all its deliveries in hand. A fault.NotFound or

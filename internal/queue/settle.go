@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // verdict is what is written of a delivery.
@@ -35,7 +36,7 @@ var errLost = errors.New("the delivery is no longer in hand")
 var (
 	settle = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, tenure = NULL, attempts = $6, sequence = $7,
 			code = $8, enhanced = $9, reply = $10, remote = $11, updated_at = $12
-		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
+		WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $13 AND state IN ('scheduled', 'queued', 'deferred')`)
 	insertAttempt = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage,
 			code, enhanced, reply, transcript)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
@@ -118,11 +119,12 @@ func clean(s string, limit int) string {
 // record commits a verdict with its attempt and its events.
 func (q *Queue) record(d *Delivery, v verdict) {
 	about, err := q.aboutOf(d, v)
-	if err == nil {
+	for again := err == nil; again; {
 		var job *db.Job
 		if job, err = q.verdictJob(d, v, about); err == nil {
 			err = q.write(d.Message, job)
 		}
+		again = errors.Is(err, errLost) && q.resequence(d)
 	}
 	switch {
 	case errors.Is(err, errLost):
@@ -141,6 +143,17 @@ func (q *Queue) record(d *Delivery, v verdict) {
 		}
 	}
 	q.forget(d)
+}
+
+var sequenceOf = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
+	AND state IN ('scheduled', 'queued', 'deferred')`)
+
+// resequence reports whether an outcome was declined only because another
+// event of the delivery, its recipient's unsubscribing, came in between.
+func (q *Queue) resequence(d *Delivery) bool {
+	before := d.sequence
+	err := q.o.DB.One(q.last, sequenceOf.With(d.Message, d.N, d.tenure), &d.sequence)
+	return err == nil && d.sequence != before
 }
 
 // aboutOf finds what the events say about the message.
@@ -176,6 +189,7 @@ func (q *Queue) verdictJob(d *Delivery, v verdict, about About) (*db.Job, error)
 		Attempts: attempts, Code: v.Code, Enhanced: v.Enhanced, Reply: v.Reply, Remote: v.Remote, Via: v.Via,
 	}
 	var events []event.New
+	var also []db.Statement
 	switch v.State {
 	case Deferred:
 		if d.state != Deferred {
@@ -183,20 +197,27 @@ func (q *Queue) verdictJob(d *Delivery, v verdict, about About) (*db.Job, error)
 			events = data.events(nil)
 		}
 	case Bounced:
-		events = data.events(bounceOf(v.Stage, v.expired, data))
+		b := bounceOf(v.Stage, v.expired, data)
+		events = data.events(b)
+		if b.suppresses(&data) {
+			if s, ok := q.suppress(&data, d.N, suppression.Bounce, data.diagnostic()); ok {
+				also = append(also, s)
+			}
+		}
 	default:
 		events = data.events(nil)
 	}
-	also, err := q.prepare(events)
+	recorded, err := q.prepare(events)
 	if err != nil {
 		return nil, err
 	}
+	also = append(also, recorded...)
 	if v.tried {
 		also = append(also, insertAttempt.With(d.Message, d.N, attempts, db.Micros(v.StartedAt), v.Took.Microseconds(),
 			string(v.State), v.Host, v.IP, v.TLS, v.Stage, v.Code, v.Enhanced, v.Reply, v.Transcript))
 	}
 	update := settle.With(d.Message, d.N, d.tenure, string(v.State), db.Micros(due), attempts, d.sequence+len(events),
-		v.Code, v.Enhanced, v.Reply, v.Remote, db.Micros(now))
+		v.Code, v.Enhanced, v.Reply, v.Remote, db.Micros(now), d.sequence)
 	return q.job(update, also, len(events) > 0), nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // script answers by the recipient's local part, which lists what each attempt
@@ -128,11 +129,15 @@ func TestTransitions(t *testing.T) {
 		})
 		t.Run("suppressed", func(t *testing.T) {
 			rcpts := to("ok@a.test", "ok@b.test")
-			rcpts[0].Suppressed = true
+			rcpts[0].Suppressed = suppression.Unsubscribe
 			m := h.accept(h.message(), rcpts)
 			h.await(1)
 			h.wantStates(m, "suppressed delivered")
 			h.wantEvents(m, "delivery_status 1 suppressed, delivery_status 1 delivered")
+			all, err := h.queue.Deliveries(ctx, m)
+			if err != nil || !strings.Contains(all[0].Reply, "unsubscribe") || all[0].Attempts != 0 {
+				t.Errorf("%+v, %v", all, err)
+			}
 		})
 		t.Run("the message is gone", func(t *testing.T) {
 			m := h.message()

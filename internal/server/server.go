@@ -167,7 +167,8 @@ func (s *Server) openRooms(context.Context) error {
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
 	s.Queue = queue.New(queue.Options{
-		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Now: time.Now, Log: s.Log, Drain: s.Config.Drain,
+		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,
+		Drain:   s.Config.Drain,
 		Prepare: s.Outbox.Prepare, Describe: s.Outbox.Describe, Choose: s.choose,
 	})
 	s.Outbox.Queue = s.Queue

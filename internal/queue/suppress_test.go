@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+var listed = db.SQL(`SELECT address, reason, message, n, diagnostic FROM suppression WHERE account = $1 ORDER BY address, scope`)
+
+// listed is the account's suppression list, one entry a line.
+func (h *house) listed() string {
+	h.t.Helper()
+	var all []string
+	err := h.db.Each(context.Background(), listed.With(h.account), func(r db.Row) error {
+		var address, reason, diagnostic string
+		var message db.ID
+		var n int
+		err := r.Scan(&address, &reason, &message, &n, &diagnostic)
+		all = append(all, fmt.Sprintf("%s %s %d %s", address, reason, n, diagnostic))
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strings.Join(all, "\n")
+}
+
+func (h *house) wantListed(want string) {
+	h.t.Helper()
+	if got := h.listed(); got != want {
+		h.t.Errorf("listed:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// Only what is wrong with the recipient's address puts it on the list.
+func TestSuppressing(t *testing.T) {
+	answers := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		local, _, _ := strings.Cut(c.To[0].Recipient, "@")
+		f := strings.Split(local, "/")
+		o := queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: f[1], Stage: f[0], Reply: strings.ReplaceAll(f[2], "_", " "), Host: "mx.test"}
+		return []queue.Outcome{o}
+	}}
+	cases := []struct {
+		local    string
+		suppress bool
+	}{
+		{"rcpt/5.1.1/no", true}, {"rcpt/5.1.2/no", true}, {"rcpt/5.1.3/no", true}, {"rcpt/5.1.6/no", true},
+		{"dns/5.1.10/no", true}, {"rcpt/5.2.1/no", true}, {"rcpt//user_unknown", true}, {"rcpt/5.0.0/No_such_user_here", true},
+		{"rcpt/5.1.0/Address_rejected_recipient_unknown", true},
+		{"rcpt/5.2.2/mailbox_full", false}, {"rcpt/5.7.1/user_unknown", false}, {"final/5.6.0/no", false}, {"rcpt/5.3.4/no", false},
+		{"final//user_unknown", false}, {"rcpt//no_thanks", false}, {"rcpt//mailbox_unavailable-_blocked_by_policy", false},
+		{"rcpt//the_domain_of_the_sender_does_not_exist", false}, {"rcpt/4.1.1/odd", false}, {"rcpt/5.1.8/sender_does_not_exist", false},
+		{"connect/5.4.4/no", false},
+	}
+	eachHouse(t, answers, func(t *testing.T, h *house) {
+		h.run()
+		var want []string
+		for _, c := range cases {
+			address := strings.ToLower(c.local + "@a.test")
+			h.send(c.local + "@A.test")
+			h.await(1)
+			f := strings.Split(c.local, "/")
+			line := fmt.Sprintf("%s bounce 0 %s", address, strings.Join(strings.Fields("550 "+f[1]+" "+strings.ReplaceAll(f[2], "_", " ")), " "))
+			if c.suppress {
+				want = append(want, line)
+			}
+			if got := strings.Contains(h.listed()+"\n", line+"\n"); got != c.suppress {
+				t.Errorf("%s: on the list %v\n%s", c.local, got, h.listed())
+			}
+		}
+		if got := strings.Count(h.listed(), "\n") + 1; got != len(want) {
+			t.Errorf("%d entries, want %d", got, len(want))
+		}
+	})
+}
+
+// Mail that a mailbox submits suppresses nothing.
+func TestSubmissionNeverSuppresses(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.submits = true
+		h.run()
+		h.send("no@a.test")
+		m := h.send("ok@a.test")
+		h.await(2)
+		if ok, err := h.queue.Complained(t.Context(), m, 0, queue.Report{Text: "abuse"}); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		h.wantListed("")
+	})
+}
+
+// A late bounce and a complaint go on the list with the event; expiry and a
+// report of something temporary do not.
+func TestLateSuppressing(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.run()
+		ctx := t.Context()
+		var m []db.ID
+		for _, local := range []string{"ok", "ok-1", "ok-2", "ok-3", "ok-4"} {
+			m = append(m, h.send(local+"@a.test"))
+			h.await(1)
+		}
+		for i, r := range []queue.Report{
+			{Code: 550, Enhanced: "5.1.1", Text: "no such user"}, {Code: 450, Enhanced: "4.1.1", Text: "greylisted"},
+			{Code: 552, Enhanced: "5.2.2", Text: "full"}, {Code: 550, Enhanced: "5.0.0", Text: "550 user unknown"},
+		} {
+			if ok, err := h.queue.Bounced(ctx, m[i], 0, r); !ok || err != nil {
+				t.Error(ok, err)
+			}
+		}
+		for want := range 2 {
+			if ok, err := h.queue.Complained(ctx, m[4], 0, queue.Report{Text: "abuse", Remote: "isp.test"}); ok != (want == 0) || err != nil {
+				t.Error(ok, err)
+			}
+		}
+		if ok, err := h.queue.Complained(ctx, m[0], 0, queue.Report{Text: "abuse"}); ok || err != nil {
+			t.Error("bounced, and complained:", ok, err)
+		}
+		h.wantListed("ok-3@a.test bounce 0 550 5.0.0 550 user unknown\nok-4@a.test complaint 0 abuse\nok@a.test bounce 0 550 5.1.1 no such user")
+	})
+}
+
+// Several unsubscribe at once: one event, one entry, and no sequence twice,
+// though an attempt is under way.
+func TestUnsubscribed(t *testing.T) {
+	began, goOn := make(chan string), make(chan struct{})
+	slow := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		if strings.HasPrefix(c.To[0].Recipient, "slow") {
+			began <- c.To[0].Recipient
+			<-goOn
+		}
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, slow, func(t *testing.T, h *house) {
+		h.run()
+		ctx := t.Context()
+		unsubscribe := func(k suppression.Link) int {
+			t.Helper()
+			var changed atomic.Int64
+			var group sync.WaitGroup
+			for range 8 {
+				group.Go(func() {
+					ok, err := h.queue.Unsubscribed(ctx, k)
+					if err != nil {
+						t.Error(err)
+					}
+					if ok {
+						changed.Add(1)
+					}
+				})
+			}
+			group.Wait()
+			return int(changed.Load())
+		}
+		m := h.send("ok@a.test")
+		h.await(1)
+		if n := unsubscribe(suppression.Link{Account: h.account, Message: m, Address: "ok@a.test"}); n != 1 {
+			t.Errorf("%d changed something", n)
+		}
+		h.wantEvents(m, "delivery_status 1 delivered, delivery_status 2 delivered")
+		h.wantReason(m, "unsubscribed")
+
+		m = h.send("slow@a.test")
+		<-began
+		if n := unsubscribe(suppression.Link{Account: h.account, Message: m, Address: "slow@a.test"}); n != 1 {
+			t.Errorf("%d changed something", n)
+		}
+		goOn <- struct{}{}
+		h.await(1)
+		h.wantStates(m, "delivered")
+		h.wantEvents(m, "delivery_status 1 queued, delivery_status 2 delivered")
+
+		// The message has gone; and the address is on the other list already.
+		gone := h.db.NewID()
+		h.exec(blockGone)
+		if n := unsubscribe(suppression.Link{Account: h.account, Message: gone, Address: "Gone@a.test"}); n != 1 {
+			t.Errorf("%d changed something", n)
+		}
+		h.wantEvents(gone, "delivery_status 1 delivered")
+		if n := unsubscribe(suppression.Link{Account: h.account, Message: m, Address: "ok@a.test"}); n != 0 {
+			t.Errorf("%d changed something", n)
+		}
+		h.wantListed("gone@a.test unsubscribe 0 \nok@a.test unsubscribe 0 \nslow@a.test unsubscribe 0 ")
+	})
+}
+
+var blockGone = db.SQL(`DELETE FROM delivery WHERE recipient = 'ok@a.test'`)
+
+// wantReason looks at the reason of the last event.
+func (h *house) wantReason(message db.ID, want string) {
+	h.t.Helper()
+	var reason string
+	err := h.db.Each(context.Background(), eventsOf.With(message), func(r db.Row) error {
+		var kind, data string
+		if err := r.Scan(&kind, &data); err != nil {
+			return err
+		}
+		var e struct{ Reason string }
+		err := json.Unmarshal([]byte(data), &e)
+		reason = e.Reason
+		return err
+	})
+	if err != nil || reason != want {
+		h.t.Errorf("reason %q, %v; want %q", reason, err, want)
+	}
+}
