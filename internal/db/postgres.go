@@ -54,6 +54,10 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		"idle_in_transaction_session_timeout": "30s",
 		"lock_timeout":                        "20s",
 		"synchronous_commit":                  "on",
+		// Every query finds its rows by an index, whatever the arguments: to
+		// plan it anew for them costs more than to run it.
+		"plan_cache_mode": "force_generic_plan",
+		"jit":             "off",
 	} {
 		if _, set := cfg.ConnConfig.RuntimeParams[name]; !set {
 			cfg.ConnConfig.RuntimeParams[name] = value

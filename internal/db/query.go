@@ -18,7 +18,8 @@ type Query struct {
 
 // SQL makes a query from one text with $1…$n placeholders. Where the engines
 // need other words, the text holds a fragment: {blob}, {id}, {clustered},
-// {hot}, {skip_locked}, {for_update}, {now} (see fragments).
+// {hot}, {skip_locked}, {for_update}, {now} (see fragments). A line that begins
+// with {postgres} is for PostgreSQL alone.
 func SQL(text string) *Query {
 	return &Query{
 		sqlite:   render(SQLite, text),
@@ -59,6 +60,7 @@ var fragments = [2]*strings.Replacer{
 		"{id}", "INTEGER PRIMARY KEY",
 		"{clustered}", "WITHOUT ROWID",
 		"{hot}", "",
+		"{postgres}", "--",
 		"{skip_locked}", "",
 		"{for_update}", "",
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
@@ -68,6 +70,7 @@ var fragments = [2]*strings.Replacer{
 		"{id}", "BIGINT PRIMARY KEY",
 		"{clustered}", "",
 		"{hot}", "WITH (fillfactor = 50)",
+		"{postgres}", "",
 		"{skip_locked}", "FOR UPDATE SKIP LOCKED",
 		"{for_update}", "FOR UPDATE",
 		"{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT",
