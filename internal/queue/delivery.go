@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
 // State is where a delivery stands.
@@ -49,13 +50,16 @@ type Delivery struct {
 	Destination string
 	Attempts    int // before this one
 	ExpiresAt   time.Time
+	Notify      smtpclient.Notify // as given; 0: not
+	Original    string            // ORCPT, decoded; "" for none
 
 	state    State // as in the row
 	sequence int
 	due      time.Time
 	last     Outcome // what the row says of the last attempt
 	tenure   db.ID
-	again    int // how often it was put back untried
+	tells    smtpclient.Notify // what its sender is told by us
+	again    int               // how often it was put back untried
 
 	dest    *destination
 	seen    time.Time // when its row was known to be ours and open; zero: look
@@ -92,6 +96,10 @@ type Outcome struct {
 	// "local" or "sandbox"; "" means Host. Via is "relay" for a smart host.
 	Remote, Via   string
 	Host, IP, TLS string // "" if there was no connection
+
+	// DSN says that the host reports to the sender by itself from here on
+	// (RFC 3461).
+	DSN bool
 
 	Transcript string        // the conversation; only its first 64 KiB are kept
 	StartedAt  time.Time     // zero: when the consignment was taken

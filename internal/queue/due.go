@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
 const (
@@ -32,7 +33,7 @@ var (
 		UPDATE delivery SET tenure = $1 WHERE (message, n) IN (SELECT message, n FROM due)
 			AND tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
 		RETURNING message, n, account, recipient, kind, state, due_at, expires_at, attempts, sequence,
-			code, enhanced, reply, remote`)
+			code, enhanced, reply, remote, notify, orcpt`)
 	promote = db.SQL(`UPDATE delivery SET state = 'queued', sequence = $4, updated_at = $5
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND state = 'scheduled'`)
 )
@@ -192,9 +193,10 @@ func (q *Queue) claim(f *filling, now time.Time) {
 func scanDelivery(r db.Row, f *filling, now time.Time) (*Delivery, error) {
 	d := &Delivery{Destination: f.d.name, dest: f.d, tenure: f.tenure, seen: now}
 	var state string
-	var due, expires int64
+	var due, expires, notify int64
 	err := r.Scan(&d.Message, &d.N, &d.Account, &d.Recipient, &d.Kind, &state, &due, &expires, &d.Attempts, &d.sequence,
-		&d.last.Code, &d.last.Enhanced, &d.last.Reply, &d.last.Remote)
+		&d.last.Code, &d.last.Enhanced, &d.last.Reply, &d.last.Remote, &notify, &d.Original)
+	d.Notify, d.tells = smtpclient.Notify(notify&notifyBits), smtpclient.Notify(notify>>tellsShift&notifyBits)
 	d.state, d.due, d.ExpiresAt = State(state), db.Time(due), db.Time(expires)
 	return d, err
 }

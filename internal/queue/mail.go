@@ -43,7 +43,8 @@ type Mail struct {
 	UTF8       bool // the headers need SMTPUTF8
 	EightBit   bool // the body has octets above 127
 	RequireTLS bool // RFC 8689
-	Notify     smtpclient.Notify
-	Ret        string // RET of RFC 3461: "HDRS", "FULL" or ""
-	EnvID      string // ENVID, not encoded
+	// Notify, if not 0, is NOTIFY for every recipient, whatever was asked.
+	Notify smtpclient.Notify
+	Ret    string // RET of RFC 3461: "HDRS", "FULL" or ""
+	EnvID  string // ENVID, not encoded
 }

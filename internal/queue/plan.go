@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -16,6 +17,9 @@ type Message struct {
 	ID        db.ID
 	DueAt     time.Time // scheduled until then; zero or past: at once
 	ExpiresAt time.Time // bounced when not delivered by then
+	// Tells says that its sender is told what becomes of it by a mail into a
+	// mailbox here (RFC 3461), as the NOTIFY of each recipient asks.
+	Tells bool
 }
 
 // Recipient is one of a message's recipients.
@@ -26,6 +30,10 @@ type Recipient struct {
 	// Suppressed, if set, is why the recipient gets nothing: the delivery
 	// begins, and ends, as suppressed.
 	Suppressed suppression.Reason
+	// Notify and Original are NOTIFY (0: not given) and ORCPT (as
+	// "rfc822;a@b", decoded; "" for none), for the hosts that it goes to.
+	Notify   smtpclient.Notify
+	Original string
 }
 
 // Plan is the acceptance of a message: its deliveries, with places reserved in
@@ -47,8 +55,8 @@ type planned struct {
 }
 
 var insertDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
-		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12)`)
+		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, notify, orcpt, late_at)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12, $14, $15, $16)`)
 
 // Plan reserves places for a message's deliveries. It does no I/O.
 func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
@@ -75,7 +83,8 @@ func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
 		} else if able && q.admits(d) {
 			row.hand = &Delivery{
 				Message: m.ID, N: n, Account: m.Account, Recipient: r.Address, Kind: r.Kind, Destination: r.Destination,
-				ExpiresAt: m.ExpiresAt, state: Queued, due: now, dest: d, seen: now,
+				ExpiresAt: m.ExpiresAt, Notify: r.Notify, Original: r.Original, tells: p.tells(r),
+				state: Queued, due: now, dest: d, seen: now,
 			}
 			q.admit(row.hand)
 		}
@@ -126,7 +135,8 @@ func (p *Plan) Queue(b *db.Batch) {
 			}
 		}
 		b.Queue(insertDelivery.With(p.m.ID, n, p.m.Account, row.Address, row.Kind, row.Destination, string(row.state),
-			db.Micros(row.due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at), reply))
+			db.Micros(row.due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at), reply,
+			int(row.Notify)|int(p.tells(row.Recipient))<<tellsShift, row.Original, db.Micros(p.lateAt(row.Recipient))))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -216,9 +217,20 @@ func (q *Queue) verdictJob(d *Delivery, v verdict, about About) (*db.Job, error)
 		also = append(also, insertAttempt.With(d.Message, d.N, attempts, db.Micros(v.StartedAt), v.Took.Microseconds(),
 			string(v.State), v.Host, v.IP, v.TLS, v.Stage, v.Code, v.Enhanced, v.Reply, v.Transcript))
 	}
+	notice := q.noticeOf(d, v)
+	if notice != nil {
+		also = append(also, notice.insert())
+	}
 	update := settle.With(d.Message, d.N, d.tenure, string(v.State), db.Micros(due), attempts, d.sequence+len(events),
 		v.Code, v.Enhanced, v.Reply, v.Remote, db.Micros(now), d.sequence)
-	return q.job(update, also, len(events) > 0), nil
+	job := q.job(update, also, len(events) > 0)
+	if notice != nil {
+		job.AfterCommit = func() {
+			q.o.Events.Wake()
+			q.o.Hub.Wake(signal.Key{Kind: signal.Notice})
+		}
+	}
+	return job, nil
 }
 
 // job makes an update that decides, and what follows from it.

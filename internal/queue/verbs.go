@@ -28,7 +28,8 @@ var (
 	hasten = db.SQL(`UPDATE delivery SET due_at = $3
 		WHERE message = $1 AND n = $2 AND state = 'deferred' AND tenure IS NULL
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
-	move = db.SQL(`UPDATE delivery SET due_at = $2, expires_at = $3, updated_at = $4
+	move = db.SQL(`UPDATE delivery SET due_at = $2, expires_at = $3, updated_at = $4,
+			late_at = CASE WHEN late_at > 0 THEN $2 + (late_at - due_at) ELSE 0 END
 		WHERE message = $1 AND state = 'scheduled' AND tenure IS NULL`)
 )
 

@@ -52,7 +52,11 @@ func (j *job) message(s *shift) *smtpclient.Message {
 		Ret: mail.Ret, EnvID: mail.EnvID, Prefix: mail.Head, Body: j.body,
 	}
 	for i, n := range j.open {
-		m.To[i] = smtpclient.Rcpt{Addr: j.c.To[n].Recipient, Notify: mail.Notify}
+		to := j.c.To[n]
+		m.To[i] = smtpclient.Rcpt{Addr: to.Recipient, Notify: to.Notify, Original: to.Original}
+		if mail.Notify != 0 {
+			m.To[i].Notify = mail.Notify
+		}
 	}
 	return m
 }
@@ -106,7 +110,7 @@ func outcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.Outco
 	}
 	switch o.Class {
 	case smtpclient.Delivered:
-		q.State = queue.Delivered
+		q.State, q.DSN = queue.Delivered, r.DSN
 	case smtpclient.Permanent:
 		q.State = queue.Bounced
 	}

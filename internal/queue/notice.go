@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// The actions of a notice, in the words of RFC 3464 §2.3.3.
+const (
+	ActionFailed    = "failed"
+	ActionDelayed   = "delayed"
+	ActionDelivered = "delivered"
+	ActionRelayed   = "relayed" // to a host that will not report
+)
+
+// Notice is what the sender of a submission is to be told of one recipient. It
+// is written in the commit of what happened, and stays until Told is committed.
+type Notice struct {
+	ID        db.ID
+	Message   db.ID
+	N         int
+	Action    string
+	Recipient string
+	Original  string // ORCPT as "rfc822;a@b", decoded; "" for none
+	Code      int    // of the host's reply; 0 if there was none
+	Enhanced  string
+	Reply     string
+	Remote    string    // the host, "local", "sandbox", or ""
+	NextAt    time.Time // of delayed: the next try
+	ExpiresAt time.Time // of delayed: until when it is tried
+	At        time.Time
+}
+
+const (
+	// lateAfter is after how long the sender is told that the mail is not
+	// there yet.
+	lateAfter = 4 * time.Hour
+	// tellsShift parts NOTIFY as given from what we tell, in the column.
+	tellsShift = 4
+	notifyBits = 1<<tellsShift - 1
+	// gatherFor is how long a notice waits at most for those of other
+	// recipients that are in hand, to be told in the same mail.
+	gatherFor = 10 * time.Second
+	// lateChunk bounds how many late deliveries are noted in one commit.
+	lateChunk = 200
+)
+
+// tells is what the sender is told of a recipient: NOTIFY, or what that is by
+// default (RFC 3461 §4.1).
+func (p *Plan) tells(r Recipient) smtpclient.Notify {
+	switch {
+	case !p.m.Tells:
+		return 0
+	case r.Notify == 0:
+		return smtpclient.NotifyFailure | smtpclient.NotifyDelay
+	}
+	return r.Notify
+}
+
+// lateAt is when the sender is told that a recipient has nothing yet; zero:
+// never.
+func (p *Plan) lateAt(r Recipient) time.Time {
+	switch {
+	case p.tells(r)&smtpclient.NotifyDelay == 0:
+		return time.Time{}
+	case p.m.DueAt.After(p.at):
+		return p.m.DueAt.Add(lateAfter)
+	}
+	return p.at.Add(lateAfter)
+}
+
+// noticeOf returns what the sender is to be told of a verdict, nil for nothing.
+func (q *Queue) noticeOf(d *Delivery, v verdict) *Notice {
+	n := &Notice{
+		ID: q.o.DB.NewID(), Message: d.Message, N: d.N, Recipient: d.Recipient, Original: d.Original,
+		Code: v.Code, Enhanced: v.Enhanced, Reply: v.Reply, Remote: v.Remote, At: q.o.Now(),
+	}
+	switch {
+	case (v.State == Bounced || v.State == Failed) && d.tells&smtpclient.NotifyFailure != 0:
+		n.Action = ActionFailed
+	case v.State == Delivered && d.tells&smtpclient.NotifySuccess != 0 && !v.DSN:
+		n.Action = ActionRelayed
+		if v.Remote == "local" {
+			n.Action = ActionDelivered
+		}
+	default:
+		return nil
+	}
+	return n
+}
+
+var (
+	insertNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote,
+			next_at, expires_at, at, due_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)`)
+	deleteNotice  = db.SQL(`DELETE FROM notice WHERE id = $1`)
+	putOffNotice  = db.SQL(`UPDATE notice SET due_at = $2 WHERE id = $1`)
+	dueNotices    = db.SQL(`SELECT message FROM notice WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
+	messageNotice = db.SQL(`SELECT id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at
+		FROM notice WHERE message = $1 ORDER BY n, id`)
+	othersInHand = db.SQL(`SELECT COUNT(*) FROM delivery WHERE message = $1 AND tenure IS NOT NULL
+		AND state IN ('scheduled', 'queued', 'deferred')`)
+	// A delivery that is in hand at this moment is noted when it no longer is,
+	// should it be late still.
+	late = db.SQL(`WITH late AS MATERIALIZED (SELECT message, n FROM delivery
+			WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1
+			ORDER BY late_at LIMIT $2 {skip_locked})
+		UPDATE delivery SET late_at = 0 WHERE (message, n) IN (SELECT message, n FROM late)
+			AND tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred')
+		RETURNING message, n, recipient, orcpt, code, enhanced, reply, remote, due_at, expires_at`)
+)
+
+func (n *Notice) insert() db.Statement {
+	return insertNotice.With(n.ID, n.Message, n.N, n.Action, n.Recipient, n.Original, n.Code, n.Enhanced, n.Reply, n.Remote,
+		db.Micros(n.NextAt), db.Micros(n.ExpiresAt), db.Micros(n.At))
+}
+
+func scanNotice(r db.Row) (n Notice, err error) {
+	var next, expires, at int64
+	err = r.Scan(&n.ID, &n.Message, &n.N, &n.Action, &n.Recipient, &n.Original, &n.Code, &n.Enhanced, &n.Reply, &n.Remote,
+		&next, &expires, &at)
+	n.NextAt, n.ExpiresAt, n.At = db.Time(next), db.Time(expires), db.Time(at)
+	return n, err
+}
+
+// NoteLate makes notices of what has not been delivered for four hours, once
+// for each delivery whose sender wants to know. It reports whether there may
+// be more.
+func (q *Queue) NoteLate(ctx context.Context) (more bool, err error) {
+	now := q.o.Now()
+	count := 0
+	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		count = 0
+		var found []Notice
+		err := tx.Each(ctx, late.With(db.Micros(now), lateChunk), func(r db.Row) error {
+			n := Notice{ID: q.o.DB.NewID(), Action: ActionDelayed, At: now}
+			var next, expires int64
+			err := r.Scan(&n.Message, &n.N, &n.Recipient, &n.Original, &n.Code, &n.Enhanced, &n.Reply, &n.Remote, &next, &expires)
+			n.NextAt, n.ExpiresAt = db.Time(next), db.Time(expires)
+			found = append(found, n)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if _, err := tx.Exec(ctx, found[i].insert()); err != nil {
+				return err
+			}
+		}
+		count = len(found)
+		return nil
+	})
+	if err == nil && count > 0 {
+		q.o.Hub.Wake(signal.Key{Kind: signal.Notice})
+	}
+	return count == lateChunk, err
+}
+
+// ToTell returns messages, at most limit, whose senders are to be told
+// something now.
+func (q *Queue) ToTell(ctx context.Context, limit int) ([]db.ID, error) {
+	seen := map[db.ID]bool{}
+	var list []db.ID
+	err := q.o.DB.Each(ctx, dueNotices.With(db.Micros(q.o.Now()), limit), func(r db.Row) error {
+		var id db.ID
+		if err := r.Scan(&id); err != nil {
+			return err
+		}
+		if !seen[id] {
+			seen[id] = true
+			list = append(list, id)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Notices returns what the sender of a message is to be told, in the order of
+// recipients and of time. ready is false, with a time to ask again, while
+// other recipients are being tried whose notices could go with them.
+func (q *Queue) Notices(ctx context.Context, message db.ID) (all []Notice, ready bool, again time.Time, err error) {
+	// Before the notices: what leaves the hand meanwhile has its notice then.
+	var open int
+	if err := q.o.DB.One(ctx, othersInHand.With(message), &open); err != nil {
+		return nil, false, time.Time{}, err
+	}
+	if all, err = db.All(ctx, q.o.DB, messageNotice.With(message), scanNotice); err != nil || len(all) == 0 {
+		return nil, true, time.Time{}, err
+	}
+	first := all[0].At
+	for _, n := range all {
+		if n.At.Before(first) {
+			first = n.At
+		}
+	}
+	again = first.Add(gatherFor)
+	return all, open == 0 || !q.o.Now().Before(again), again, nil
+}
+
+// Told returns the statements that delete notices, for the commit that files
+// the mail which tells them.
+func (q *Queue) Told(told []Notice) []db.Statement {
+	list := make([]db.Statement, len(told))
+	for i := range told {
+		list[i] = deleteNotice.With(told[i].ID)
+	}
+	return list
+}
+
+// PutOff makes notices due later, after trouble of our own.
+func (q *Queue) PutOff(ctx context.Context, list []Notice, until time.Time) error {
+	return q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		for i := range list {
+			if _, err := tx.Exec(ctx, putOffNotice.With(list[i].ID, db.Micros(until))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
