@@ -93,10 +93,11 @@ func (a *API) send(w http.ResponseWriter, r *http.Request, p account.Principal) 
 		_, _ = io.CopyN(io.Discard, r.Body, maxSendBody)
 		return acceptedAnswer{}, err
 	}
-	accepted, err := a.Outbox.Send(r.Context(), p, *s)
+	results, err := a.Outbox.Send(r.Context(), p, []outbound.Send{*s}, outbound.Options{})
 	if err != nil {
 		return acceptedAnswer{}, err
 	}
+	accepted := results[0]
 	out := acceptedAnswer{
 		ID: accepted.ID, Status: accepted.Status, MessageID: accepted.MessageID, ThreadID: accepted.ThreadID,
 		Metadata: object(accepted.Metadata), CreatedAt: stamp(accepted.CreatedAt),
@@ -132,7 +133,8 @@ func readSend(w http.ResponseWriter, r *http.Request, files *spool) (*outbound.S
 		}
 		s.Attachments = append(s.Attachments, a)
 	}
-	return s, bad.Err()
+	s.Faults = bad
+	return s, nil
 }
 
 // spool keeps the attachments of a request: small ones in memory, larger ones

@@ -5,15 +5,14 @@ package outbound
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/address"
-	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -25,6 +24,7 @@ type Accepted struct {
 	ThreadID   string
 	Recipients []AcceptedRecipient
 	Metadata   json.RawMessage
+	SendAt     time.Time // zero for at once
 	CreatedAt  time.Time
 }
 
@@ -35,102 +35,124 @@ type AcceptedRecipient struct {
 	Status queue.State
 }
 
-// Send accepts a message from the API. It returns after the commit, with a
+// Result is what became of one send of several.
+type Result struct {
+	Accepted
+	Err error // with Options.Partial: why it was not accepted
+}
+
+// Options say how sends are accepted together.
+type Options struct {
+	// Batch names the fields of faults by the send that they belong to:
+	// messages[3].to[0].
+	Batch bool
+	// Partial accepts what can be accepted; the other results have an Err.
+	Partial bool
+	// Guard, if set, gets the results before they are committed, and returns
+	// what queues the statements that decide whether they may be. It is called
+	// also when nothing is accepted.
+	Guard func(results []Result) (func(b *db.Batch), error)
+}
+
+// Send accepts messages from the API, all of them in one commit or, unless
+// Options.Partial is set, none. It returns after the commit, with a
 // fault.Invalid that names every field at fault, or fault.Denied when the
 // account may not send as from_email; then nothing was stored.
-func (o *Outbox) Send(ctx context.Context, p account.Principal, s Send) (Accepted, error) {
+func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, opt Options) ([]Result, error) {
 	defer o.pace.accepting(o.Now)()
-	l, err := s.read()
-	if err != nil {
-		return Accepted{}, err
-	}
-	sender, err := o.sender(ctx, p, l.from)
-	if err != nil {
-		return Accepted{}, err
-	}
 	now := o.Now().UTC()
-	r := &row{
-		id: o.DB.NewID(), account: p.Account, domain: sender.Domain, returnsTo: o.returnsTo(sender),
-		from: l.from.String(), subject: s.Subject, thread: l.threadID, metadata: l.metadata,
-		created: now, expires: now.Add(ExpiryAPI),
-	}
-	if r.thread == "" {
-		r.thread = o.DB.NewID().String()
-	}
-	r.messageID = "<" + r.id.String() + "@" + l.from.Domain + ">"
-	l.draft.Date, l.draft.MessageID = now, r.messageID
-	b, err := o.compose(ctx, &l.draft, r)
+	results := make([]Result, len(sends))
+	letters, err := check(sends, results, opt, now)
 	if err != nil {
-		return Accepted{}, err
+		return nil, err
 	}
-	if err := o.commit(ctx, r, b, l.recipients); err != nil {
-		return Accepted{}, err
+	parcels, err := o.address(ctx, p, letters, results, opt)
+	if err != nil {
+		return nil, err
 	}
-	a := Accepted{
-		ID: r.id, Status: queue.Queued, MessageID: r.messageID, ThreadID: r.thread,
-		Metadata: json.RawMessage(r.metadata), CreatedAt: now,
+	if err := o.prepare(ctx, p.Account, parcels, now); err != nil {
+		return nil, err
 	}
-	for _, to := range l.recipients {
-		a.Recipients = append(a.Recipients, AcceptedRecipient{to.String(), to.kind, queue.Queued})
+	for _, pc := range parcels {
+		results[pc.place].Accepted = pc.accepted()
 	}
-	return a, nil
+	var guard func(*db.Batch)
+	if opt.Guard != nil {
+		if guard, err = opt.Guard(results); err != nil {
+			o.discard(ctx, parcels)
+			return nil, err
+		}
+	}
+	return results, o.commit(ctx, p.Account, parcels, guard)
 }
 
-// sender finds out whether the principal may send as an address.
-func (o *Outbox) sender(ctx context.Context, p account.Principal, from address.Address) (domain.Sender, error) {
-	if p.Domain != "" && p.Domain != from.Domain {
+// check reads every send; those that break a rule have no letter.
+func check(sends []Send, results []Result, opt Options, now time.Time) ([]*letter, error) {
+	const enough = 100 // faults; nobody is told more
+	letters := make([]*letter, len(sends))
+	var bad fault.Fields
+	for i := range sends {
+		l, faults := sends[i].read(now)
+		switch {
+		case len(faults) == 0:
+			letters[i] = l
+		case opt.Partial:
+			results[i].Err = faults.Err()
+		default:
+			for _, f := range faults {
+				f.Field = opt.field(i, f.Field)
+				bad = append(bad, f)
+			}
+		}
+		if len(bad) >= enough {
+			break
+		}
+	}
+	return letters, bad.Err()
+}
+
+func (opt Options) field(i int, name string) string {
+	if opt.Batch {
+		return fmt.Sprintf("messages[%d].%s", i, name)
+	}
+	return name
+}
+
+// address finds the sending domain of every letter.
+func (o *Outbox) address(ctx context.Context, p account.Principal, letters []*letter, results []Result, opt Options) ([]*parcel, error) {
+	var parcels []*parcel
+	var denied *fault.Error
+	for i, l := range letters {
+		if l == nil {
+			continue
+		}
+		sender, err := o.sender(ctx, p, l)
+		switch {
+		case err == nil:
+			parcels = append(parcels, &parcel{place: i, letter: l, sender: sender})
+		case !fault.Is(err, fault.Denied) || !opt.Batch:
+			return nil, err
+		case opt.Partial:
+			results[i].Err = err
+		default:
+			if denied == nil {
+				denied = fault.New(fault.Denied, "sender_not_allowed", "Some messages have a sender that you may not send as.")
+			}
+			var f *fault.Error
+			_ = errors.As(err, &f) // it is one
+			denied.Fields = append(denied.Fields, fault.Field{Field: opt.field(i, "from_email"), Code: f.Code, Message: f.Message})
+		}
+	}
+	if denied != nil {
+		return nil, denied
+	}
+	return parcels, nil
+}
+
+// sender finds out whether the principal may send as a letter's author.
+func (o *Outbox) sender(ctx context.Context, p account.Principal, l *letter) (domain.Sender, error) {
+	if p.Domain != "" && p.Domain != l.from.Domain {
 		return domain.Sender{}, fault.New(fault.Denied, "sender_not_allowed", "This API key may send for another domain only.")
 	}
-	return o.Domains.Sender(ctx, p.Account, from.Domain)
-}
-
-// returnsTo is where bounces of API mail go: to the From domain itself where
-// its MX and SPF are ours, so that SPF aligns (RFC 7489 §3.1.2), else to us.
-func (o *Outbox) returnsTo(s domain.Sender) string {
-	if s.Aligned {
-		return s.Name
-	}
-	return "bounces." + o.Host
-}
-
-func (o *Outbox) compose(ctx context.Context, d *message.Draft, r *row) (*blob.Blob, error) {
-	w := o.Blobs.Create(ctx)
-	defer w.Abort()
-	composed, err := message.Compose(w, d)
-	if err != nil {
-		return nil, err
-	}
-	b, err := w.Finish()
-	if err != nil {
-		return nil, err
-	}
-	r.size, r.blob, r.utf8 = b.Size, b.ID, composed.NeedsUTF8
-	return b, nil
-}
-
-// commit writes the message, its bytes and its deliveries in one commit.
-func (o *Outbox) commit(ctx context.Context, r *row, b *blob.Blob, recipients []recipient) error {
-	to := make([]queue.Recipient, len(recipients))
-	for i, rcpt := range recipients {
-		to[i] = queue.Recipient{Address: rcpt.String(), Kind: rcpt.kind, Destination: rcpt.Domain}
-	}
-	plan := o.Queue.Plan(queue.Message{About: r.about(), ID: r.id, ExpiresAt: r.expires}, to)
-	err := o.DB.Write(ctx, r.account, &db.Job{
-		Apply: func(batch *db.Batch) {
-			batch.Queue(b.Insert())
-			batch.Queue(r.insert())
-			plan.Queue(batch)
-		},
-		AfterCommit: plan.Committed,
-	})
-	if err != nil {
-		plan.Abandon()
-	}
-	return err
-}
-
-func (r *row) about() queue.About {
-	return queue.About{
-		Account: r.account, API: r.mailbox == 0, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
-	}
+	return o.Domains.Sender(ctx, p.Account, l.from.Domain)
 }

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -29,6 +31,8 @@ const (
 	maxSubject     = 2000
 	maxThreadID    = 255
 	maxText        = 10 << 20 // text and html each
+	maxPast        = 5 * time.Minute
+	maxAhead       = 30 * 24 * time.Hour
 )
 
 // Send is a request to send mail, with the names and rules of the interface
@@ -44,7 +48,13 @@ type Send struct {
 	Headers     map[string]string
 	Metadata    json.RawMessage // a JSON object, or nil
 	ThreadID    string
-	InReplyTo   string // a Message-ID, with or without angle brackets
+	InReplyTo   string    // a Message-ID, with or without angle brackets
+	SendAt      time.Time // when it is to be sent; zero for at once
+	Class       string    // of mail, for Feedback-ID; "" for an ordinary send
+
+	// Faults are what the door found wrong with the request already. They are
+	// told together with the rules that are broken.
+	Faults fault.Fields
 }
 
 // Attachment is a file of a send, its content decoded.
@@ -70,18 +80,21 @@ type letter struct {
 	recipients []recipient
 	metadata   string
 	threadID   string
+	sendAt     time.Time // zero for at once
+	class      string
 }
 
 // read checks every rule of a send and returns all that is broken at once.
-func (s *Send) read() (*letter, error) {
+func (s *Send) read(now time.Time) (*letter, fault.Fields) {
 	var bad fault.Fields
-	l := &letter{metadata: "{}", threadID: s.ThreadID}
+	l := &letter{metadata: "{}", threadID: s.ThreadID, class: s.Class}
 	l.readFrom(s, &bad)
 	l.readRecipients(s, &bad)
 	l.readBody(s, &bad)
 	l.readAttachments(s, &bad)
 	l.readHeaders(s, &bad)
 	l.readMetadata(s, &bad)
+	l.readSendAt(s, now, &bad)
 	if s.ThreadID != "" && !printable(s.ThreadID, maxThreadID) {
 		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
 	}
@@ -92,13 +105,57 @@ func (s *Send) read() (*letter, error) {
 		l.draft.From = message.Address{Local: "x", Domain: "x.invalid"} // told already
 	}
 	l.draft.MessageID = "<x@x.invalid>" // ours, made later
-	if err := bad.Merge(l.draft.Check()); err != nil {
-		return nil, err
-	}
+	_ = bad.Merge(l.draft.Check())      // it has fields, or there is none
 	if l.draft.InReplyTo != "" {
 		l.draft.References = []string{l.draft.InReplyTo}
 	}
-	return l, bad.Err()
+	return l, join(s.Faults, bad)
+}
+
+// join adds the rules that a request breaks to what the door found wrong with
+// it. Of what the door could not read the rules have nothing to say.
+func join(door, rules fault.Fields) fault.Fields {
+	if len(door) == 0 {
+		return rules
+	}
+	all := slices.Clone(door)
+	for _, r := range rules {
+		unread := func(d fault.Field) bool {
+			rest, inside := strings.CutPrefix(r.Field, d.Field)
+			return inside && (rest == "" || rest[0] == '[' || rest[0] == '.') ||
+				r.Code == "text_or_html_required" && d.Field == "html"
+		}
+		if !slices.ContainsFunc(door, unread) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// readSendAt takes a time to send at; a little past is now, as clocks differ.
+func (l *letter) readSendAt(s *Send, now time.Time, bad *fault.Fields) {
+	at, err := Schedule(s.SendAt, now)
+	if err != nil {
+		bad.Add("send_at", err.Code, "%s", err.Message)
+	}
+	l.sendAt = at
+}
+
+// Schedule judges a time to send at: the zero time, and the last five minutes,
+// are now, for which it returns the zero time. What is earlier, or more than
+// 30 days ahead, is a fault.Invalid.
+func Schedule(at, now time.Time) (time.Time, *fault.Error) {
+	switch {
+	case at.IsZero():
+		return at, nil
+	case at.Before(now.Add(-maxPast)):
+		return time.Time{}, fault.New(fault.Invalid, "in_the_past", "This time has passed already.")
+	case at.After(now.Add(maxAhead)):
+		return time.Time{}, fault.New(fault.Invalid, "too_far_ahead", "Mail can be scheduled 30 days ahead at most.")
+	case !at.After(now):
+		return time.Time{}, nil
+	}
+	return at.UTC().Truncate(time.Microsecond), nil
 }
 
 func (l *letter) readFrom(s *Send, bad *fault.Fields) {

@@ -3,15 +3,17 @@
 package outbound
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/fault"
 )
+
+var today = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 func good() Send {
 	return Send{FromEmail: "ann@shop.example", To: []string{"Bob <bob@example.com>"}, Subject: "Hi", Text: "Hello"}
@@ -59,14 +61,15 @@ func TestSendRules(t *testing.T) {
 		"metadata a list":       {func(s *Send) { s.Metadata = []byte(`[1]`) }, "metadata", "invalid_metadata"},
 		"metadata too long":     {func(s *Send) { s.Metadata = []byte(`{"a":"` + strings.Repeat("x", maxMetadata) + `"}`) }, "metadata", "too_long"},
 		"a thread with a line":  {func(s *Send) { s.ThreadID = "a\nb" }, "thread_id", "invalid_thread_id"},
+		"a time gone by":        {func(s *Send) { s.SendAt = today.Add(-maxPast - time.Second) }, "send_at", "in_the_past"},
+		"a time far ahead":      {func(s *Send) { s.SendAt = today.Add(maxAhead + time.Second) }, "send_at", "too_far_ahead"},
 		"a bad in_reply_to":     {func(s *Send) { s.InReplyTo = "a b" }, "in_reply_to", "message_id"},
 	} {
 		s := good()
 		c.change(&s)
-		_, err := s.read()
-		var f *fault.Error
-		if !errors.As(err, &f) || len(f.Fields) != 1 || f.Fields[0].Field != c.field || f.Fields[0].Code != c.code {
-			t.Errorf("%s: got %v, want %s %s alone", name, err, c.field, c.code)
+		_, bad := s.read(today)
+		if len(bad) != 1 || bad[0].Field != c.field || bad[0].Code != c.code {
+			t.Errorf("%s: got %v, want %s %s alone", name, bad, c.field, c.code)
 		}
 	}
 }
@@ -74,13 +77,9 @@ func TestSendRules(t *testing.T) {
 // All broken rules are told at once.
 func TestSendRulesTogether(t *testing.T) {
 	s := Send{FromEmail: "x", Cc: []string{"y"}, Headers: map[string]string{"A": "b"}, Metadata: []byte("1"), Attachments: attachments(11, 3<<20)}
-	_, err := s.read()
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		t.Fatal(err)
-	}
+	_, bad := s.read(today)
 	var fields []string
-	for _, one := range f.Fields {
+	for _, one := range bad {
 		fields = append(fields, one.Field)
 	}
 	want := []string{"from_email", "to", "cc[0]", "subject", "text", "attachments", "attachments", "headers.A", "metadata"}
@@ -94,9 +93,9 @@ func TestSendRecipients(t *testing.T) {
 	s.To = []string{"a@example.com", "A@EXAMPLE.com"}
 	s.Cc = []string{"a@example.com", "b@example.com"}
 	s.Bcc = []string{"b@example.com", "c@example.com", "c+x@example.com"}
-	l, err := s.read()
-	if err != nil {
-		t.Fatal(err)
+	l, bad := s.read(today)
+	if len(bad) > 0 {
+		t.Fatal(bad)
 	}
 	var got []string
 	for _, r := range l.recipients {
@@ -108,5 +107,34 @@ func TestSendRecipients(t *testing.T) {
 	}
 	if len(l.draft.To) != 1 || len(l.draft.Cc) != 1 {
 		t.Errorf("the header names %v and %v", l.draft.To, l.draft.Cc)
+	}
+}
+
+// What the door could not read is told once, by the door.
+func TestSendFaultsOfTheDoor(t *testing.T) {
+	s := Send{
+		FromEmail: "ann@shop.example", Attachments: make([]Attachment, 2), Headers: map[string]string{"X-A": "", "b": "c"},
+		Faults: fault.Fields{{Field: "to"}, {Field: "html"}, {Field: "attachments[1]"}, {Field: "headers.X-A"}, {Field: "sub"}},
+	}
+	_, bad := s.read(today)
+	var fields []string
+	for _, one := range bad {
+		fields = append(fields, one.Field)
+	}
+	want := []string{"to", "html", "attachments[1]", "headers.X-A", "sub", "subject", "attachments[0].filename", "headers.b"}
+	if !slices.Equal(fields, want) {
+		t.Errorf("got %v, want %v", fields, want)
+	}
+}
+
+// A little past is now, and the future is kept to the microsecond.
+func TestSchedule(t *testing.T) {
+	for _, c := range []struct{ at, want time.Time }{
+		{time.Time{}, time.Time{}}, {today, time.Time{}}, {today.Add(-maxPast), time.Time{}},
+		{today.Add(time.Hour + time.Nanosecond), today.Add(time.Hour)}, {today.Add(maxAhead), today.Add(maxAhead)},
+	} {
+		if got, err := Schedule(c.at, today); err != nil || !got.Equal(c.want) {
+			t.Errorf("%v gives %v, %v", c.at, got, err)
+		}
 	}
 }

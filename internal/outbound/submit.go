@@ -73,7 +73,8 @@ func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, bo
 	if err != nil {
 		return 0, err
 	}
-	return r.id, o.commit(ctx, r, final, s.recipients(header))
+	pc := &parcel{row: r, blob: final, to: envelope(s.recipients(header))}
+	return r.id, o.commit(ctx, r.account, []*parcel{pc}, nil)
 }
 
 // spool keeps the message as it came, but for its line ends.

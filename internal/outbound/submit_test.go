@@ -115,7 +115,7 @@ func TestSendRefusals(t *testing.T) {
 		send := func(domain string, change func(*outbound.Send)) error {
 			m := good
 			change(&m)
-			_, err := s.Outbox.Send(t.Context(), principal(acc.ID, domain), m)
+			_, err := s.Outbox.Send(t.Context(), principal(acc.ID, domain), []outbound.Send{m}, outbound.Options{})
 			return err
 		}
 		for what, c := range map[string]struct {
