@@ -5,6 +5,7 @@ package dns
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/netip"
 	"slices"
@@ -80,9 +81,26 @@ func (r *Resolver) PTR(ctx context.Context, ip netip.Addr) (Result[string], erro
 	return lookup(ctx, r, name, wire.TypePTR, func(rr *wire.PTR) string { return plain(rr.Ptr) })
 }
 
+// TLSA pins the certificate of a server (RFC 6698 §2.1). Its fields are as
+// they came: values that mean nothing and data of any length may be there.
+type TLSA struct {
+	Usage, Selector, Matching uint8
+	Data                      []byte
+}
+
+// TLSA returns the pins of a server. The name is in full, such as
+// _25._tcp.mx.example.com. They are worth something only if Authentic.
+func (r *Resolver) TLSA(ctx context.Context, name string) (Result[TLSA], error) {
+	return lookup(ctx, r, name, wire.TypeTLSA, func(rr *wire.TLSA) TLSA {
+		data, _ := hex.DecodeString(rr.Certificate) // hex is how the library shows octets
+		return TLSA{Usage: rr.Usage, Selector: rr.Selector, Matching: rr.MatchingType, Data: data}
+	})
+}
+
 // Addrs returns the addresses of a host, IPv6 (AAAA) and IPv4 (A) asked for at
 // the same time, IPv6 first. If only one of the two could be found out, its
-// addresses are all there are, and Authentic is false.
+// addresses are all there are, and it alone says whether they are authentic:
+// else whoever spoils one answer could make the other look unsigned.
 func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], error) {
 	var four Result[netip.Addr]
 	var fourErr error
@@ -99,6 +117,12 @@ func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], 
 		Canonical: cmp.Or(six.Canonical, four.Canonical),
 		Authentic: six.Authentic && four.Authentic,
 		TTL:       min(six.TTL, four.TTL),
+	}
+	switch {
+	case errors.Is(sixErr, ErrTemporary):
+		res.Authentic = four.Authentic
+	case errors.Is(fourErr, ErrTemporary):
+		res.Authentic = six.Authentic
 	}
 	switch {
 	case len(res.Records) > 0:

@@ -35,9 +35,10 @@ type shift struct {
 	ctx context.Context
 	run *queue.Run
 
-	via  string
-	ways []way
-	at   int // the way being tried
+	via   string
+	notes string // what a domain's policies have to say, for each story
+	ways  []way
+	at    int // the way being tried
 
 	pending []*job // taken, and not sent
 	leave   bool   // the way in use is of no more use
@@ -58,6 +59,7 @@ func (c *Courier) Carry(ctx context.Context, r *queue.Run) {
 		return
 	}
 	s.via = plan.Via
+	s.tell(plan.Notes)
 	for _, h := range plan.Hosts {
 		for _, a := range h.Addrs {
 			s.ways = append(s.ways, way{host: h, addr: a})
@@ -67,6 +69,16 @@ func (c *Courier) Carry(ctx context.Context, r *queue.Run) {
 		return bit(c.hosts.avoided(a.addr)) - bit(c.hosts.avoided(b.addr))
 	})
 	s.work()
+}
+
+// tell puts what policies said into the story of each delivery.
+func (s *shift) tell(notes []string) {
+	for _, n := range notes {
+		s.notes += "* " + n + "\n"
+	}
+	if len(notes) > 0 {
+		s.c.o.Log.Info("a destination's policies", "destination", s.run.Destination(), "notes", notes)
+	}
 }
 
 func bit(b bool) int {
@@ -82,7 +94,8 @@ func (s *shift) unroutable(err error) {
 	if !errors.As(err, &why) { // ctx has ended
 		return
 	}
-	o := queue.Outcome{State: queue.Bounced, Code: why.Code, Enhanced: why.Enhanced, Reply: why.Reason, Stage: "dns"}
+	o := queue.Outcome{State: queue.Bounced, Code: why.Code, Enhanced: why.Enhanced, Reply: why.Reason, Stage: why.Stage}
+	s.tell(why.Notes)
 	if !why.Permanent {
 		s.c.o.Log.Info("a destination has no way", "destination", s.run.Destination(), "error", err)
 		s.giveUp(o)
@@ -206,7 +219,9 @@ func (s *shift) take() *job {
 	if c == nil {
 		return nil
 	}
-	return newJob(c)
+	j := newJob(c)
+	j.trail.WriteString(s.notes)
+	return j
 }
 
 // send sends what waits over connections to one way. An error says why no
@@ -214,7 +229,8 @@ func (s *shift) take() *job {
 func (s *shift) send(w *way, v *visit) error {
 	o := smtpclient.Options{
 		Addr: w.addr, Host: w.host.Name, LocalName: s.c.o.LocalName, LocalIP: s.c.o.LocalIP,
-		TLS: w.host.TLS, Verify: w.host.Verify, Auth: w.host.Auth, Timeouts: s.c.o.Timeouts, Now: s.c.o.Now,
+		TLS: w.host.TLS, Verify: w.host.Verify, Auth: w.host.Auth, TLSConfig: w.host.TLSConfig, Policy: w.host.Policy,
+		Demand: w.host.Demand, Audit: w.host.Audit, Timeouts: s.c.o.Timeouts, Now: s.c.o.Now,
 	}
 	if w.clear {
 		o.TLS = smtpclient.Never

@@ -2,12 +2,15 @@
 
 // Package route knows where a destination's mail goes: the hosts to try, in
 // their order, with their addresses (RFC 5321 §5.1), or the smart host that
-// takes it all. It dials nothing. No plan leads to an address that strangers'
-// DNS must not lead us to, or back to ourselves.
+// takes it all; and what their TLS must prove, by DANE (RFC 7672) or the
+// domain's MTA-STS policy (RFC 8461). No plan leads to an address that
+// strangers' DNS must not lead us to, or back to ourselves.
 package route
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"math/rand/v2"
 	"net/netip"
@@ -44,6 +47,12 @@ type Router struct {
 	// its MX records lead to us all the same, it is moving in: an error that
 	// passes, where it is a loop for others.
 	Held func(ctx context.Context, domain string) (bool, error)
+	// STS, if set, knows the MTA-STS policies of domains. DANE needs no more
+	// than a resolver that is trusted to validate.
+	STS *STS
+	// Roots are the authorities for certificates that must be valid; nil: the
+	// system's.
+	Roots *x509.CertPool
 }
 
 // Plan is where a destination's mail goes.
@@ -51,6 +60,9 @@ type Plan struct {
 	Hosts []Host // in the order to try; at least one
 	// Via is "relay" when the host is a smart host; else empty.
 	Via string
+	// Notes tell, for the story of each delivery, what the domain's policies
+	// had against hosts, or would have if they were enforced.
+	Notes []string
 }
 
 // Host is a host to try, with how to talk to it.
@@ -61,16 +73,22 @@ type Host struct {
 	TLS    smtpclient.TLSMode
 	Verify bool             // check the certificate against Name
 	Auth   *smtpclient.Auth // nil: none
+
+	// What smtpclient.Options say under the same names.
+	TLSConfig             *tls.Config
+	Policy, Demand, Audit string
 }
 
 // Error tells why a destination as a whole can't be sent to. Every error of
 // Hosts is one, unless ctx has ended.
 type Error struct {
-	Permanent bool   // trying again is in vain
-	Code      int    // the reply that a server would give for it
-	Enhanced  string // RFC 3463
-	Reason    string // for people
-	Cause     error  // for the log; may be nil
+	Permanent bool     // trying again is in vain
+	Code      int      // the reply that a server would give for it
+	Enhanced  string   // RFC 3463
+	Reason    string   // for people
+	Stage     string   // "dns", or "policy" where DANE or MTA-STS stand in the way
+	Cause     error    // for the log; may be nil
+	Notes     []string // as in a Plan
 }
 
 // Error returns the codes and the reason.
@@ -94,12 +112,16 @@ var (
 	errMovingIn  = Error{Code: 451, Enhanced: "4.4.6", Reason: "the domain's MX leads to this server, which has not verified that yet"}
 	errDNS       = Error{Code: 451, Enhanced: "4.4.3", Reason: "the DNS gave no answer about the domain"}
 	errNoAddress = Error{Code: 451, Enhanced: "4.4.4", Reason: "none of the domain's mail hosts has an address that mail may be sent to"}
+	errNoPolicy  = Error{Code: 451, Enhanced: "4.7.0", Stage: "policy", Reason: "the domain's MTA-STS policy could not be found out yet"}
 	errNoSmart   = Error{Code: 451, Enhanced: "4.4.3", Reason: "the relay's address could not be found out"}
 )
 
 // because returns the failure with its cause.
 func (e Error) because(cause error) error {
 	e.Cause = cause
+	if e.Stage == "" {
+		e.Stage = "dns"
+	}
 	return &e
 }
 
@@ -118,11 +140,24 @@ func (r *Router) plan(ctx context.Context, domain string) (Plan, error) {
 	if r.Smart != nil {
 		return r.smart(ctx)
 	}
-	records, implicit, err := r.exchangers(ctx, domain)
-	if err != nil {
-		return Plan{}, err
+	var sts *Policy
+	var stsErr error
+	var work sync.WaitGroup
+	if r.STS != nil {
+		work.Go(func() { sts, stsErr = r.STS.Policy(ctx, domain) })
 	}
-	found := r.lookUp(ctx, records)
+	t, err := r.exchangers(ctx, domain)
+	var found []candidate
+	if err == nil {
+		found = r.lookUp(ctx, t)
+	}
+	work.Wait()
+	switch {
+	case err != nil:
+		return Plan{}, err
+	case stsErr != nil:
+		return Plan{}, errNoPolicy.because(stsErr)
+	}
 	if own := slices.IndexFunc(found, func(c candidate) bool { return c.own }); own >= 0 {
 		// We are a relay for the domain: only better ones may be tried (RFC
 		// 5321 §5.1).
@@ -132,27 +167,43 @@ func (r *Router) plan(ctx context.Context, domain string) (Plan, error) {
 			return Plan{}, r.loop(ctx, domain)
 		}
 	}
-	if err := found[0].err; implicit && (errors.Is(err, dns.ErrNotFound) || errors.Is(err, dns.ErrNoData)) {
+	if err := found[0].err; t.implicit && (errors.Is(err, dns.ErrNotFound) || errors.Is(err, dns.ErrNoData)) {
 		return Plan{}, errNoHost.because(err)
 	}
-	return r.choose(found)
+	return r.choose(demands{domain: domain, sts: sts}, found)
+}
+
+// target is what DNS says of a domain's mail.
+type target struct {
+	hosts    []dns.MX // in the order to try
+	implicit bool     // the domain itself, in place of MX records
+	// signed tells that this is proven by DNSSEC; next are then the names of
+	// the domain, before and after CNAMEs.
+	signed bool
+	next   []string
 }
 
 // exchangers returns the MX records in the order to try, or the domain itself
 // in place of them: the implicit MX.
-func (r *Router) exchangers(ctx context.Context, domain string) (records []dns.MX, implicit bool, err error) {
+func (r *Router) exchangers(ctx context.Context, domain string) (target, error) {
 	res, err := r.DNS.MX(ctx, domain)
+	t := target{signed: res.Authentic, next: []string{domain}}
+	if res.Canonical != "" && res.Canonical != domain {
+		t.next = append(t.next, res.Canonical)
+	}
 	switch {
 	case errors.Is(err, dns.ErrNotFound):
-		return nil, false, errNoDomain.because(err)
+		return t, errNoDomain.because(err)
 	case errors.Is(err, dns.ErrNoData):
-		return []dns.MX{{Host: domain}}, true, nil
+		t.hosts, t.implicit = []dns.MX{{Host: domain}}, true
 	case err != nil:
-		return nil, false, errDNS.because(err)
+		return t, errDNS.because(err)
 	case dns.NullMX(res.Records):
-		return nil, false, errNoMail.because(nil)
+		return t, errNoMail.because(nil)
+	default:
+		t.hosts = order(res.Records, r.Name)
 	}
-	return order(res.Records, r.Name), false, nil
+	return t, nil
 }
 
 // order shuffles records of equal preference, and drops what is named twice
@@ -189,19 +240,25 @@ type candidate struct {
 	own        bool
 	addrs      []netip.Addr
 	err        error
+	pins       *pins // nil: DANE has nothing to say
+	pinsErr    error
 }
 
-// lookUp finds the hosts' addresses, and ourselves among them.
-func (r *Router) lookUp(ctx context.Context, records []dns.MX) []candidate {
-	found := make([]candidate, len(records))
+// lookUp finds the hosts' addresses, and ourselves among them, and their pins.
+func (r *Router) lookUp(ctx context.Context, t target) []candidate {
+	found := make([]candidate, len(t.hosts))
 	var own []netip.Addr
 	var work sync.WaitGroup
 	work.Go(func() { own = r.ownAddresses(ctx) })
-	for i, m := range records {
+	for i, m := range t.hosts {
 		found[i] = candidate{name: m.Host, preference: m.Preference}
 		work.Go(func() {
+			c := &found[i]
 			res, err := r.DNS.Addrs(ctx, m.Host)
-			found[i].addrs, found[i].err = res.Records, err
+			c.addrs, c.err = res.Records, err
+			if err == nil && t.signed {
+				c.pins, c.pinsErr = r.lookUpPins(ctx, m.Host, res, t.next)
+			}
 		})
 	}
 	work.Wait()
@@ -240,8 +297,9 @@ func (r *Router) loop(ctx context.Context, domain string) error {
 	return errLoop.because(nil)
 }
 
-// choose makes the plan of the hosts that can be dialled.
-func (r *Router) choose(found []candidate) (Plan, error) {
+// choose makes the plan of the hosts that can be dialled and that the domain's
+// policies allow.
+func (r *Router) choose(d demands, found []candidate) (Plan, error) {
 	var plan Plan
 	var trouble error
 	total := 0
@@ -260,26 +318,36 @@ func (r *Router) choose(found []candidate) (Plan, error) {
 		if len(addrs) == 0 {
 			continue
 		}
+		h := Host{Name: c.name, Addrs: r.at(addrs)}
+		if !d.demand(r, &h, &c) {
+			continue
+		}
 		total += len(addrs)
-		plan.Hosts = append(plan.Hosts, Host{Name: c.name, Addrs: r.at(addrs)})
+		plan.Hosts = append(plan.Hosts, h)
 	}
+	plan.Notes = d.notes
 	switch {
 	case len(plan.Hosts) > 0:
 		return plan, nil
+	case d.refused != nil:
+		return Plan{}, d.refused
 	case trouble != nil:
 		return Plan{}, errDNS.because(trouble)
 	}
 	return Plan{}, errNoAddress.because(nil)
 }
 
-func (r *Router) at(addrs []netip.Addr) []netip.AddrPort {
-	port := r.Port
-	if port == 0 {
-		port = 25
+func (r *Router) port() uint16 {
+	if r.Port == 0 {
+		return 25
 	}
+	return r.Port
+}
+
+func (r *Router) at(addrs []netip.Addr) []netip.AddrPort {
 	list := make([]netip.AddrPort, len(addrs))
 	for i, a := range addrs {
-		list[i] = netip.AddrPortFrom(a, port)
+		list[i] = netip.AddrPortFrom(a, r.port())
 	}
 	return list
 }

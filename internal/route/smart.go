@@ -66,6 +66,9 @@ func (r *Router) smart(ctx context.Context) (Plan, error) {
 		return Plan{}, errNoSmart.because(err)
 	}
 	h := Host{Name: s.Host, TLS: s.TLS, Verify: s.Verify, Auth: s.Auth}
+	if s.Verify {
+		r.trust(&h)
+	}
 	for _, a := range addrs {
 		h.Addrs = append(h.Addrs, netip.AddrPortFrom(a, s.Port))
 	}

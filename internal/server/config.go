@@ -3,6 +3,7 @@
 package server
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -37,6 +38,9 @@ type Config struct {
 	Relay         string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps://." placeholder:"URL"`
 	SMTPPort      int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
 	AllowPrivate  []string `help:"Private networks that mail may be sent to, separated by commas." placeholder:"PREFIX"`
+	TrustRoots    string   `help:"PEM file of certificates to trust, beside the system's, where the certificate of another mail host or of its MTA-STS policy is checked." placeholder:"FILE"`
+	// PolicyPort is where MTA-STS policies are fetched; 0: 443. For tests.
+	PolicyPort int `kong:"-"`
 
 	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
 
@@ -122,8 +126,30 @@ func (c *Config) check() error {
 	if _, err := c.relay(); err != nil {
 		return err
 	}
-	_, err = c.private()
+	if _, err = c.private(); err != nil {
+		return err
+	}
+	_, err = c.roots()
 	return err
+}
+
+// roots returns the authorities for certificates of others; nil: the system's.
+func (c *Config) roots() (*x509.CertPool, error) {
+	if c.TrustRoots == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(c.TrustRoots)
+	if err != nil {
+		return nil, fmt.Errorf("--trust-roots: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil { // a system without any
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("--trust-roots: the file holds no certificate")
+	}
+	return pool, nil
 }
 
 // relay returns the smart host, or nil.

@@ -23,8 +23,16 @@ func (s *Server) openCouriers() error {
 	if err != nil {
 		return err
 	}
+	roots, err := s.Config.roots()
+	if err != nil {
+		return err
+	}
+	s.sts = route.NewSTS(route.STSOptions{
+		DB: s.DB, DNS: s.resolver, Roots: roots, Allow: allow, Port: uint16(s.Config.PolicyPort), Now: time.Now, Log: s.Log,
+	})
 	router := &route.Router{
 		DNS: s.resolver, Name: s.Config.Host, Own: s.addresses(), Allow: allow, Port: uint16(s.Config.SMTPPort), Held: s.held,
+		STS: s.sts, Roots: roots,
 	}
 	if smart, err := s.Config.relay(); err != nil {
 		return err

@@ -34,6 +34,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -70,6 +71,7 @@ type Server struct {
 	certs    *cert.Source
 	outside  queue.Courier
 	pool     *smtpclient.Pool // of outside; nil if that captures
+	sts      *route.STS       // the same
 	doors    *doors
 	http     []*http.Server
 	smtp     []*smtpd.Server
@@ -281,6 +283,9 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
 	s.duties.run(s.Folders.Run)
 	s.carrying.run(s.Queue.Run)
+	if s.sts != nil {
+		s.duties.run(s.sts.Run)
+	}
 	s.duties.run(s.Inbound.Run)
 	s.duties.run(s.sweep)
 	s.listenToNodes()

@@ -5,6 +5,7 @@ package smtpclient
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -63,6 +64,13 @@ func (c *Conn) refuse(class Class, stage Stage, cause error) *DialError {
 		enhanced = "4.7.0"
 	}
 	text := clean([]byte(cause.Error()))
+	if c.opts.Demand != "" && (stage == StageStartTLS || stage == StageHandshake) {
+		text = c.opts.Demand + ": " + text
+		enhanced = "4.7.4" // RFC 3463 §3.8: security features not supported
+		if stage == StageHandshake {
+			enhanced = "4.7.5" // cryptographic failure
+		}
+	}
 	c.log.note("%s", text)
 	return &DialError{
 		Outcome: local(class, stage, enhanced, text), Facts: c.facts,
@@ -83,6 +91,9 @@ func (c *Conn) refused(stage Stage, r Reply, err error) error {
 
 func (c *Conn) open() error {
 	c.log.note("connected to %s [%s]:%d", c.opts.Host, c.opts.Addr.Addr(), c.opts.Addr.Port())
+	if c.opts.Demand != "" {
+		c.log.note("TLS is demanded: %s", c.opts.Demand)
+	}
 	if c.opts.TLS == Implicit {
 		if err := c.handshake(); err != nil {
 			return err
@@ -94,6 +105,9 @@ func (c *Conn) open() error {
 	}
 	if err := c.hello(); err != nil {
 		return err
+	}
+	if c.opts.Audit != "" && !c.ext.StartTLS {
+		c.log.note("%s: the host does not offer STARTTLS", c.opts.Audit)
 	}
 	if c.opts.TLS == Required && !c.ext.StartTLS {
 		return c.refuse(NextHost, StageStartTLS, errors.New("TLS is required, and the host does not offer STARTTLS"))
@@ -183,10 +197,33 @@ func (c *Conn) handshake() error {
 	st := t.ConnectionState()
 	c.facts.TLS = tls.VersionName(st.Version) + ", " + tls.CipherSuiteName(st.CipherSuite)
 	c.facts.Verified = c.opts.Verify || cfg.VerifyConnection != nil
-	checked := "certificate not checked"
-	if c.facts.Verified {
-		checked = "certificate checked"
+	if !c.facts.Verified {
+		c.log.note("%s, certificate not checked", c.facts.TLS)
+		c.audit(st, cfg)
+		return nil
 	}
-	c.log.note("%s, %s", c.facts.TLS, checked)
+	by := c.opts.Demand
+	if by == "" {
+		by = "PKIX"
+	}
+	c.facts.TLS += ", verified: " + by
+	c.log.note("%s", c.facts.TLS)
 	return nil
+}
+
+// audit notes whether the certificate would do for a policy that is only
+// being tried out.
+func (c *Conn) audit(st tls.ConnectionState, cfg *tls.Config) {
+	if c.opts.Audit == "" {
+		return
+	}
+	o := x509.VerifyOptions{DNSName: cfg.ServerName, Roots: cfg.RootCAs, Intermediates: x509.NewCertPool()}
+	for _, more := range st.PeerCertificates[1:] {
+		o.Intermediates.AddCert(more)
+	}
+	if _, err := st.PeerCertificates[0].Verify(o); err != nil {
+		c.log.note("%s: %s", c.opts.Audit, clean([]byte(err.Error())))
+		return
+	}
+	c.log.note("%s: the certificate is good", c.opts.Audit)
 }

@@ -55,10 +55,14 @@ type Timeouts struct {
 // Options say where to connect and how. Two Options with the same values may
 // share connections in a Pool.
 type Options struct {
-	Addr      netip.AddrPort // where to connect
-	Host      string         // the host's name: TLS server name, name to verify, transcript
-	LocalName string         // our name for EHLO, a domain name or an address literal
-	LocalIP   netip.Addr     // address to connect from; invalid: the system's choice
+	Addr netip.AddrPort // where to connect
+	// MaxOpen is how many connections there may be to Addr now, whatever host
+	// and policy they are for; 0, and what is above PoolLimits.MaxPerHost,
+	// means that.
+	MaxOpen   int
+	Host      string     // the host's name: TLS server name, name to verify, transcript
+	LocalName string     // our name for EHLO, a domain name or an address literal
+	LocalIP   netip.Addr // address to connect from; invalid: the system's choice
 
 	TLS TLSMode
 	// Verify checks the certificate against Host and the roots. Without it
@@ -70,6 +74,11 @@ type Options struct {
 	TLSConfig *tls.Config
 	// Policy tells apart Options whose TLSConfig differ, for Pool.
 	Policy string
+	// Demand names who demands TLS, and the certificate if it is checked, such
+	// as "DANE"; refusals and transcripts say so. Audit names who would like
+	// it: a certificate is then checked against Host and the roots of
+	// TLSConfig, and a bad one, or the lack of TLS, goes into the transcript.
+	Demand, Audit string
 
 	Auth     *Auth
 	Timeouts Timeouts

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,7 +25,7 @@ type Pool struct {
 	sessions    tls.ClientSessionCache
 
 	mu      sync.Mutex
-	hosts   map[poolKey]*poolHost
+	hosts   map[netip.AddrPort]*poolHost
 	total   int // connections that exist, are being dialled, or say goodbye
 	idle    int
 	closed  bool
@@ -35,7 +36,7 @@ type Pool struct {
 // PoolLimits bound a Pool. Zero fields mean the defaults given beside them.
 type PoolLimits struct {
 	IdleTime    time.Duration // how long a connection waits for a next message; 5 s
-	MaxPerHost  int           // connections to one host at a time, those in use and idle ones; 10
+	MaxPerHost  int           // connections to one address at a time, those in use and idle ones; 10
 	MaxMessages int           // messages over one connection; 1,000
 	MaxIdle     int           // idle connections to all hosts together; 500
 }
@@ -50,14 +51,23 @@ type poolKey struct {
 	verify                  bool
 }
 
+// poolHost is one address with its connections, whatever they are for.
 type poolHost struct {
 	open    int // connections there are, or that are being dialled
 	idle    []*idleConn
-	waiting []chan *Conn // nil is sent for leave to dial
+	waiting []*waiter
+}
+
+// waiter is a Get that waits for a connection, or for leave to dial: nil.
+type waiter struct {
+	key  poolKey
+	max  int
+	turn chan *Conn
 }
 
 type idleConn struct {
 	c     *Conn
+	key   poolKey
 	timer *time.Timer
 }
 
@@ -75,7 +85,7 @@ func NewPool(l PoolLimits) *Pool {
 		maxMessages: count(l.MaxMessages, 1000),
 		maxIdle:     count(l.MaxIdle, 500),
 		sessions:    tls.NewLRUClientSessionCache(512),
-		hosts:       map[poolKey]*poolHost{},
+		hosts:       map[netip.AddrPort]*poolHost{},
 		done:        make(chan struct{}),
 		drained:     make(chan struct{}),
 	}
@@ -99,76 +109,96 @@ func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	k := o.key()
+	w := &waiter{key: o.key(), max: p.maxPerHost, turn: make(chan *Conn, 1)}
+	if o.MaxOpen > 0 {
+		w.max = min(w.max, o.MaxOpen)
+	}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil, ErrPoolClosed
 	}
-	h := p.hosts[k]
+	h := p.hosts[o.Addr]
 	if h == nil {
 		h = &poolHost{}
-		p.hosts[k] = h
+		p.hosts[o.Addr] = h
 	}
-	if n := len(h.idle); n > 0 {
-		last := h.idle[n-1]
-		h.idle = h.idle[:n-1]
-		p.idle--
+	if last := p.takeIdle(h, w.key); last != nil {
 		p.mu.Unlock()
 		last.timer.Stop() // should it have fired, expire finds the connection gone
 		return last.c, nil
 	}
-	if h.open < p.maxPerHost {
-		h.open++
-		p.total++
-		p.mu.Unlock()
-		return p.dial(ctx, k, o)
+	h.waiting = append(h.waiting, w)
+	p.admit(h)
+	for len(h.idle) > 0 && slices.Contains(h.waiting, w) { // those serve others only
+		p.drop(o.Addr, h, h.idle[0])
 	}
-	turn := make(chan *Conn, 1)
-	h.waiting = append(h.waiting, turn)
 	p.mu.Unlock()
 	select {
-	case c := <-turn:
+	case c := <-w.turn:
 		if c != nil {
 			return c, nil
 		}
-		return p.dial(ctx, k, o)
+		return p.dial(ctx, o)
 	case <-ctx.Done():
 	case <-p.done:
 	}
-	p.giveUp(k, turn)
+	p.giveUp(o.Addr, w)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	return nil, ErrPoolClosed
 }
 
+// takeIdle returns the idle connection for k that was used last, or nil.
+func (p *Pool) takeIdle(h *poolHost, k poolKey) *idleConn {
+	for i := len(h.idle) - 1; i >= 0; i-- {
+		if one := h.idle[i]; one.key == k {
+			h.idle = append(h.idle[:i], h.idle[i+1:]...)
+			p.idle--
+			return one
+		}
+	}
+	return nil
+}
+
+// admit gives leave to dial to those who wait, in their order, while there is
+// room. The pool is locked.
+func (p *Pool) admit(h *poolHost) {
+	for len(h.waiting) > 0 && h.open < h.waiting[0].max && !p.closed {
+		w := h.waiting[0]
+		h.waiting = h.waiting[1:]
+		h.open++
+		p.total++
+		w.turn <- nil
+	}
+}
+
 // giveUp takes a waiting Get out of the queue, and passes on what it was
 // given in the meantime.
-func (p *Pool) giveUp(k poolKey, turn chan *Conn) {
+func (p *Pool) giveUp(a netip.AddrPort, w *waiter) {
 	p.mu.Lock()
-	h := p.hosts[k]
+	h := p.hosts[a]
 	if h != nil {
-		for i, w := range h.waiting {
-			if w == turn {
-				h.waiting = append(h.waiting[:i], h.waiting[i+1:]...)
-				p.mu.Unlock()
-				return
-			}
+		if i := slices.Index(h.waiting, w); i >= 0 {
+			h.waiting = slices.Delete(h.waiting, i, i+1)
+			p.tidy(a, h)
+			p.mu.Unlock()
+			return
 		}
 	}
 	p.mu.Unlock()
-	if c := <-turn; c != nil {
+	if c := <-w.turn; c != nil {
 		p.Put(c)
 		return
 	}
 	p.mu.Lock()
-	p.freed(k, h)
+	p.freed(a, h)
 	p.gone()
 	p.mu.Unlock()
 }
 
-func (p *Pool) dial(ctx context.Context, k poolKey, o Options) (*Conn, error) {
+func (p *Pool) dial(ctx context.Context, o Options) (*Conn, error) {
 	if o.TLS != Never {
 		cfg := &tls.Config{}
 		if o.TLSConfig != nil {
@@ -182,7 +212,7 @@ func (p *Pool) dial(ctx context.Context, k poolKey, o Options) (*Conn, error) {
 	c, err := Dial(ctx, o)
 	if err != nil {
 		p.mu.Lock()
-		p.freed(k, p.hosts[k])
+		p.freed(o.Addr, p.hosts[o.Addr])
 		p.gone()
 		p.mu.Unlock()
 		return nil, err
@@ -192,73 +222,73 @@ func (p *Pool) dial(ctx context.Context, k poolKey, o Options) (*Conn, error) {
 
 // Put gives a connection back, whatever its state.
 func (p *Pool) Put(c *Conn) {
-	k := c.opts.key()
+	a, k := c.opts.Addr, c.opts.key()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := p.hosts[k]
+	h := p.hosts[a]
 	if p.closed || !c.Usable() || c.begun >= p.maxMessages {
-		p.quit(k, h, c)
+		p.quit(a, h, c)
 		return
 	}
-	if len(h.waiting) > 0 {
-		turn := h.waiting[0]
-		h.waiting = h.waiting[1:]
-		turn <- c
-		return
+	for i, w := range h.waiting {
+		if w.key == k {
+			h.waiting = slices.Delete(h.waiting, i, i+1)
+			w.turn <- c
+			return
+		}
 	}
-	if p.idle >= p.maxIdle {
-		p.quit(k, h, c)
+	if p.idle >= p.maxIdle || len(h.waiting) > 0 {
+		p.quit(a, h, c)
 		return
 	}
 	p.idle++
-	one := &idleConn{c: c}
-	one.timer = time.AfterFunc(p.idleTime, func() { p.expire(k, one) })
+	one := &idleConn{c: c, key: k}
+	one.timer = time.AfterFunc(p.idleTime, func() { p.expire(a, one) })
 	h.idle = append(h.idle, one)
 }
 
 // expire closes a connection that nobody wanted for too long.
-func (p *Pool) expire(k poolKey, one *idleConn) {
+func (p *Pool) expire(a netip.AddrPort, one *idleConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := p.hosts[k]
-	if h == nil {
-		return
+	if h := p.hosts[a]; h != nil && slices.Contains(h.idle, one) {
+		p.drop(a, h, one)
 	}
-	for i := range h.idle {
-		if h.idle[i] == one {
-			h.idle = append(h.idle[:i], h.idle[i+1:]...)
-			p.idle--
-			p.quit(k, h, one.c)
-			return
-		}
-	}
+}
+
+// drop ends an idle connection. The pool is locked.
+func (p *Pool) drop(a netip.AddrPort, h *poolHost, one *idleConn) {
+	one.timer.Stop()
+	i := slices.Index(h.idle, one)
+	h.idle = slices.Delete(h.idle, i, i+1)
+	p.idle--
+	p.quit(a, h, one.c)
 }
 
 // quit closes a connection behind the caller's back, for QUIT may take its
 // time, and frees its place at once. The pool is locked.
-func (p *Pool) quit(k poolKey, h *poolHost, c *Conn) {
+func (p *Pool) quit(a netip.AddrPort, h *poolHost, c *Conn) {
 	go func() {
 		_ = c.Close()
 		p.mu.Lock()
 		p.gone()
 		p.mu.Unlock()
 	}()
-	p.freed(k, h)
+	p.freed(a, h)
 }
 
-// freed gives a connection's place to the first of those who wait, and
-// forgets a host with nothing left. The pool is locked.
-func (p *Pool) freed(k poolKey, h *poolHost) {
-	if len(h.waiting) > 0 && !p.closed {
-		turn := h.waiting[0]
-		h.waiting = h.waiting[1:]
-		p.total++
-		turn <- nil
-		return
-	}
+// freed gives a connection's place to the first of those who wait. The pool
+// is locked.
+func (p *Pool) freed(a netip.AddrPort, h *poolHost) {
 	h.open--
-	if h.open == 0 && len(h.waiting) == 0 {
-		delete(p.hosts, k)
+	p.admit(h)
+	p.tidy(a, h)
+}
+
+// tidy forgets an address with nothing left.
+func (p *Pool) tidy(a netip.AddrPort, h *poolHost) {
+	if h.open == 0 && len(h.waiting) == 0 && p.hosts[a] == h {
+		delete(p.hosts, a)
 	}
 }
 
@@ -277,12 +307,9 @@ func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	close(p.done)
-	for k, h := range p.hosts {
-		idle := h.idle
-		h.idle = nil
-		for _, one := range idle {
-			one.timer.Stop()
-			p.quit(k, h, one.c)
+	for a, h := range p.hosts {
+		for len(h.idle) > 0 {
+			p.drop(a, h, h.idle[0])
 		}
 	}
 	if p.total == 0 {

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/dns"
+)
+
+// The certificate usages that count between mail hosts (RFC 7672 §3.1). The
+// other two lean on authorities that mail hosts have not agreed on.
+const (
+	daneTA = 2 // an authority of the host's choice
+	daneEE = 3 // the host's own certificate, whatever it says
+)
+
+// pins are what signed DNS says about the TLS of a host.
+type pins struct {
+	base    string     // the name at which it says so (RFC 7672 §2.2.3): for SNI
+	names   []string   // of which a certificate under daneTA must have one
+	records []dns.TLSA // those that can be used; none: TLS is a must, and any certificate will do
+}
+
+// lookUpPins asks for the TLSA records of a host whose name came from signed
+// DNS. nil without an error says that there are none that count. An error says
+// that there may be some: the host must not be used (RFC 7672 §2.1.2).
+func (r *Router) lookUpPins(ctx context.Context, host string, addrs dns.Result[netip.Addr], next []string) (*pins, error) {
+	bases, err := r.bases(ctx, host, addrs)
+	if err != nil {
+		return nil, err
+	}
+	for _, base := range bases {
+		res, err := r.DNS.TLSA(ctx, fmt.Sprintf("_%d._tcp.%s", r.port(), base))
+		switch {
+		case errors.Is(err, dns.ErrTemporary):
+			return nil, err
+		case err != nil || !res.Authentic:
+			continue
+		}
+		p := &pins{base: base, names: append([]string{base}, next...), records: usable(res.Records)}
+		return p, nil
+	}
+	return nil, nil
+}
+
+// bases are the names at which a host's records may be, the better one first:
+// the end of its chain of CNAMEs if all of that is signed, then its own (RFC
+// 7672 §2.2.2).
+func (r *Router) bases(ctx context.Context, host string, addrs dns.Result[netip.Addr]) ([]string, error) {
+	alias := addrs.Canonical != "" && addrs.Canonical != host
+	switch {
+	case addrs.Authentic && alias:
+		return []string{addrs.Canonical, host}, nil
+	case addrs.Authentic:
+		return []string{host}, nil
+	case !alias:
+		return nil, nil
+	}
+	// The name may be signed although it leads to where nothing is.
+	res, err := r.DNS.CNAME(ctx, host)
+	switch {
+	case errors.Is(err, dns.ErrTemporary):
+		return nil, err
+	case err == nil && res.Authentic:
+		return []string{host}, nil
+	}
+	return nil, nil
+}
+
+// usable picks the records that we understand. Of several digests of the same
+// kind the strongest alone counts, beside full data (RFC 7671 §9).
+func usable(records []dns.TLSA) []dns.TLSA {
+	best := map[[2]uint8]uint8{}
+	var good []dns.TLSA
+	for _, t := range records {
+		if !understood(t) {
+			continue
+		}
+		good = append(good, t)
+		k := [2]uint8{t.Usage, t.Selector}
+		best[k] = max(best[k], t.Matching)
+	}
+	return slices.DeleteFunc(good, func(t dns.TLSA) bool {
+		return t.Matching != 0 && t.Matching < best[[2]uint8{t.Usage, t.Selector}]
+	})
+}
+
+func understood(t dns.TLSA) bool {
+	if t.Usage != daneTA && t.Usage != daneEE || t.Selector > 1 {
+		return false
+	}
+	switch t.Matching {
+	case 0:
+		var err error
+		if t.Selector == 0 {
+			_, err = x509.ParseCertificate(t.Data)
+		} else {
+			_, err = x509.ParsePKIXPublicKey(t.Data)
+		}
+		return err == nil
+	case 1:
+		return len(t.Data) == 32
+	case 2:
+		return len(t.Data) == 64
+	}
+	return false
+}
+
+// key tells apart what two hosts' connections must prove.
+func (p *pins) key() string {
+	h := sha256.New()
+	for _, t := range p.records {
+		fmt.Fprintf(h, "%d %d %d %x\n", t.Usage, t.Selector, t.Matching, t.Data)
+	}
+	fmt.Fprintln(h, p.base, p.names)
+	return "DANE " + hex.EncodeToString(h.Sum(nil)[:12])
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+const (
+	// refreshEvery is how often a policy is fetched anew, or at half of its
+	// life if that comes sooner: whoever keeps its TXT record from us can't
+	// make us outlive it (RFC 8461 §10.2).
+	refreshEvery = 24 * time.Hour
+	// refreshAgain is the wait after a refresh that failed.
+	refreshAgain = time.Hour
+	// refreshLook is how often a node looks for policies to refresh.
+	refreshLook = time.Minute
+	// unused is how long after its last use a policy is refreshed.
+	unused = 30 * 24 * time.Hour
+
+	refreshRows   = 100
+	refreshAtOnce = 4
+)
+
+var (
+	policyOf  = db.SQL(`SELECT id, policy, expires_at, used_at FROM sts_policy WHERE domain = $1`)
+	usePolicy = db.SQL(`UPDATE sts_policy SET used_at = $2 WHERE domain = $1`)
+	putPolicy = db.SQL(`INSERT INTO sts_policy (domain, id, policy, fetched_at, expires_at, refresh_at, used_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $4) ON CONFLICT (domain) DO UPDATE SET id = excluded.id, policy = excluded.policy,
+			fetched_at = excluded.fetched_at, expires_at = excluded.expires_at, refresh_at = excluded.refresh_at`)
+	duePolicies = db.SQL(`SELECT domain, id, expires_at, refresh_at, used_at FROM sts_policy
+		WHERE refresh_at <= $1 ORDER BY refresh_at LIMIT $2`)
+	claimPolicy = db.SQL(`UPDATE sts_policy SET refresh_at = $3 WHERE domain = $1 AND refresh_at = $2`)
+	dropPolicy  = db.SQL(`DELETE FROM sts_policy WHERE domain = $1 AND expires_at <= $2`)
+)
+
+// load reads what the table has of a domain.
+func (s *STS) load(ctx context.Context, domain string, now time.Time) (*standing, error) {
+	e := &standing{domain: domain, read: now, size: overhead + 2*len(domain)}
+	var text string
+	var expires, used int64
+	err := s.o.DB.One(ctx, policyOf.With(domain), &e.id, &text, &expires, &used)
+	if errors.Is(err, db.ErrNoRow) {
+		return e, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.policy, err = ParsePolicy(text); err != nil {
+		return nil, err
+	}
+	e.expires = db.Time(expires)
+	e.size += len(text)
+	if now.Sub(db.Time(used)) > 24*time.Hour {
+		err = s.o.DB.Tx(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, usePolicy.With(domain, db.Micros(now)))
+			return err
+		})
+	}
+	return e, err
+}
+
+// keep puts a policy that was just fetched into the table and the memory.
+func (s *STS) keep(domain, id string, p *Policy, now time.Time) error {
+	expires := now.Add(p.MaxAge)
+	refresh := now.Add(max(min(p.MaxAge/2, refreshEvery), fetchAgain))
+	text := p.text()
+	err := s.o.DB.Tx(s.ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(s.ctx, putPolicy.With(domain, id, text, db.Micros(now), db.Micros(expires), db.Micros(refresh)))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.remember(&standing{domain: domain, id: id, policy: p, expires: expires, read: now, size: overhead + 2*len(domain) + len(text)})
+	return nil
+}
+
+// Run refreshes policies before they end, and drops those that have ended,
+// until ctx ends; then the fetches that are under way are broken off.
+func (s *STS) Run(ctx context.Context) error {
+	defer s.work.Wait()
+	defer s.end()
+	tick := time.NewTicker(refreshLook)
+	defer tick.Stop()
+	for {
+		if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
+			s.o.Log.Error("refreshing MTA-STS policies failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// duePolicy is a row that is to be refreshed.
+type duePolicy struct {
+	domain, id             string
+	expires, refresh, used int64
+}
+
+// refresh works off the rows that are due.
+func (s *STS) refresh(ctx context.Context) error {
+	for {
+		rows, err := db.All(ctx, s.o.DB, duePolicies.With(db.Micros(s.o.Now()), refreshRows), func(r db.Row) (d duePolicy, err error) {
+			return d, r.Scan(&d.domain, &d.id, &d.expires, &d.refresh, &d.used)
+		})
+		if err != nil {
+			return err
+		}
+		var work errgroup.Group
+		work.SetLimit(refreshAtOnce)
+		for _, d := range rows {
+			work.Go(func() error { return s.refreshOne(ctx, d) })
+		}
+		if err := work.Wait(); err != nil || len(rows) < refreshRows {
+			return err
+		}
+	}
+}
+
+// refreshOne drops, leaves alone or fetches one policy. On which node that
+// happens is decided by moving the time of its next refresh.
+func (s *STS) refreshOne(ctx context.Context, d duePolicy) error {
+	now := s.o.Now()
+	idle := now.Sub(db.Time(d.used)) > unused
+	next := db.Micros(now.Add(refreshAgain))
+	if idle || next > d.expires {
+		next = d.expires
+	}
+	mine := false
+	err := s.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		dropped, err := tx.Exec(ctx, dropPolicy.With(d.domain, db.Micros(now)))
+		if err != nil || dropped > 0 {
+			mine = false
+			return err
+		}
+		claimed, err := tx.Exec(ctx, claimPolicy.With(d.domain, d.refresh, next))
+		mine = claimed > 0
+		return err
+	})
+	if err != nil || !mine || idle {
+		return err
+	}
+	id, err := s.lookUpID(ctx, d.domain)
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		id = d.id
+	}
+	fetching, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	p, err := s.fetch(fetching, d.domain)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.o.Log.Info("an MTA-STS policy could not be refreshed", "domain", d.domain, "error", err)
+		}
+		return nil
+	}
+	return s.keep(d.domain, id, p, now)
+}
