@@ -62,7 +62,7 @@ func (l *letters) Begin(_ context.Context, e smtpd.Envelope) (smtpd.Transaction,
 	return t, nil
 }
 
-func (t *taking) Recipient(_ context.Context, to address.Address) error {
+func (t *taking) Recipient(_ context.Context, to address.Address, wants smtpd.Wants) error {
 	switch to.Local {
 	case "nobody":
 		return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")

@@ -27,7 +27,7 @@ func (c *conn) mail(ctx context.Context, arg string) reply {
 		return reply{501, "5.5.2", "The syntax is MAIL FROM:<address>"}
 	}
 	l := &letter{envelope: Envelope{Client: c.ip, Helo: c.helo, TLS: c.tls != nil}}
-	if r := l.readParams(rest, c.srv.maxSize()); r.code != 0 {
+	if r := l.readParams(rest, c.srv.maxSize(), c.dsn()); r.code != 0 {
 		return r
 	}
 	if path != "" {
@@ -53,7 +53,7 @@ func (c *conn) mail(ctx context.Context, arg string) reply {
 
 // readParams reads the parameters of MAIL; the zero reply means that they are
 // good.
-func (l *letter) readParams(s string, maxSize int64) reply {
+func (l *letter) readParams(s string, maxSize int64, dsn bool) reply {
 	params, good := readParams(s)
 	if !good {
 		return reply{501, "5.5.4", "A parameter is given twice"}
@@ -84,7 +84,16 @@ func (l *letter) readParams(s string, maxSize int64) reply {
 			l.utf8 = true
 		case "AUTH": // RFC 4954 §5: who vouches for whom does not matter here
 		default:
-			return reply{555, "5.5.4", "There is no such parameter"}
+			r, known := reply{}, false
+			if dsn {
+				r, known = l.envelope.readDSN(p)
+			}
+			if !known {
+				return reply{555, "5.5.4", "There is no such parameter"}
+			}
+			if r.code != 0 {
+				return r
+			}
 		}
 	}
 	return reply{}

@@ -32,7 +32,7 @@ type submission struct {
 }
 
 // Recipient takes any address: whether it exists its own host will say.
-func (s *submission) Recipient(_ context.Context, to address.Address) error {
+func (s *submission) Recipient(_ context.Context, to address.Address, wants Wants) error {
 	s.to = append(s.to, to)
 	return nil
 }

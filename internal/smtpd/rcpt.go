@@ -19,21 +19,21 @@ func (c *conn) rcpt(ctx context.Context, arg string) reply {
 	if !good || path == "" {
 		return reply{501, "5.5.2", "The syntax is RCPT TO:<address>"}
 	}
-	if params, good := readParams(rest); !good || len(params) > 0 {
-		return reply{555, "5.5.4", "There is no such parameter"}
+	wants, r := c.readWants(rest)
+	if r.code != 0 {
+		return r
 	}
 	if len(l.rcpts) >= c.srv.maxRecipients() {
 		return reply{452, "4.5.3", "Too many recipients; send them in another transaction"}
 	}
 	to := address.Address{Local: "postmaster"} // RFC 5321 §4.5.1
 	if !strings.EqualFold(path, to.Local) || c.srv.Mode != MX {
-		var r reply
 		if to, r = l.address(path); r.code != 0 {
 			c.refused++
 			return r
 		}
 	}
-	if err := l.Recipient(ctx, to); err != nil {
+	if err := l.Recipient(ctx, to, wants); err != nil {
 		r := c.translate(err)
 		c.refused++
 		c.log.Info("recipient refused", "to", to.String(), "code", r.code, "enhanced", r.enhanced)

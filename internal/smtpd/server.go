@@ -49,7 +49,8 @@ type Receiver interface {
 // client is told of; any other is ours.
 type Transaction interface {
 	// Recipient judges RCPT TO. An address without a domain is postmaster.
-	Recipient(ctx context.Context, to address.Address) error
+	// What is wanted of reports is nothing on MX.
+	Recipient(ctx context.Context, to address.Address, wants Wants) error
 	// Message takes the message, which it reads to its end, and returns once
 	// it is committed. r lacks the id and the time. The id is for the log and
 	// the client.
@@ -64,6 +65,8 @@ type Envelope struct {
 	Helo    string
 	TLS     bool
 	Mailbox mailbox.Mailbox // who submits; zero on MX
+	Ret     string          // RET of RFC 3461: "FULL", "HDRS" or ""
+	EnvID   string          // ENVID, decoded; "" for none
 }
 
 // Server is one door. Fields are set before Serve.
