@@ -50,6 +50,7 @@ type row struct {
 	sender, returnsTo                  string
 	from, subject, messageID, thread   string
 	metadata                           string
+	ret, envid                         string // of a submission (RFC 3461)
 	utf8, eightBit                     bool
 	size                               int64
 	expires, created                   time.Time
@@ -57,24 +58,24 @@ type row struct {
 
 var (
 	insertMessage = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`)
 	messageByID = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at FROM outbound_message WHERE id = $1`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid FROM outbound_message WHERE id = $1`)
 	messagesOf = db.Paged(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at FROM outbound_message WHERE account = $1 AND {page}`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid FROM outbound_message WHERE account = $1 AND {page}`)
 )
 
 func (r *row) insert() db.Statement {
 	return insertMessage.With(r.id, r.account, r.domain, r.mailbox, r.sender, r.returnsTo, r.from, r.subject, r.messageID,
-		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created))
+		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created), r.ret, r.envid)
 }
 
 func scanMessage(r db.Row) (*row, error) {
 	m := &row{}
 	var expires, created int64
 	err := r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnsTo, &m.from, &m.subject, &m.messageID,
-		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, &expires, &created)
+		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, &expires, &created, &m.ret, &m.envid)
 	m.expires, m.created = db.Time(expires), db.Time(created)
 	return m, err
 }

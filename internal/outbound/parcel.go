@@ -69,7 +69,7 @@ func (o *Outbox) begin(account db.ID, pc *parcel, now time.Time) {
 func envelope(recipients []recipient) []queue.Recipient {
 	to := make([]queue.Recipient, len(recipients))
 	for i, r := range recipients {
-		to[i] = queue.Recipient{Address: r.String(), Kind: r.kind, Destination: r.Domain}
+		to[i] = queue.Recipient{Address: r.String(), Kind: r.kind, Destination: r.Domain, Notify: r.notify, Original: r.original}
 	}
 	return to
 }
@@ -115,7 +115,7 @@ func (o *Outbox) commit(ctx context.Context, account db.ID, parcels []*parcel, g
 	}
 	plans := make([]*queue.Plan, len(parcels))
 	for i, pc := range parcels {
-		plans[i] = o.Queue.Plan(queue.Message{About: pc.row.about(), ID: pc.row.id, DueAt: pc.due, ExpiresAt: pc.row.expires}, pc.to)
+		plans[i] = o.Queue.Plan(queue.Message{About: pc.row.about(), ID: pc.row.id, DueAt: pc.due, ExpiresAt: pc.row.expires, Tells: pc.row.tells()}, pc.to)
 	}
 	err := o.DB.Write(ctx, account, &db.Job{
 		Guard: guard,

@@ -30,9 +30,13 @@ func (o *Outbox) load(ctx context.Context, id db.ID) (*row, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fault.New(fault.NotFound, "message_gone", "The message is no longer there.")
+		return nil, gone()
 	}
 	return found[0], nil
+}
+
+func gone() error {
+	return fault.New(fault.NotFound, "message_gone", "The message is no longer there.")
 }
 
 // Prepare loads a message for the queue and signs it, once for all its
@@ -67,6 +71,8 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	if r.mailbox == 0 {
 		// Bounces of API mail become events: the header is all they need.
 		m.Notify, m.Ret = smtpclient.NotifyFailure, "HDRS"
+	} else {
+		m.Ret, m.EnvID = r.ret, r.envid
 	}
 	return m, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
 // Limits of a send (interface specification, sections 4 and 8).
@@ -70,7 +71,10 @@ type Attachment struct {
 // recipient is one address that the mail goes to.
 type recipient struct {
 	address.Address
-	kind string // to, cc, bcc
+	kind string // to, cc, bcc; envelope
+	// What a submission asked for (RFC 3461).
+	notify   smtpclient.Notify
+	original string
 }
 
 // letter is a send that keeps all rules but those that need the database.
@@ -207,7 +211,7 @@ func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
 				continue
 			}
 			seen[n.Address.Key()] = true
-			l.recipients = append(l.recipients, recipient{n.Address, list.kind})
+			l.recipients = append(l.recipients, recipient{Address: n.Address, kind: list.kind})
 			if list.header != nil {
 				*list.header = append(*list.header, headerAddress(n))
 			}

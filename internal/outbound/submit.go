@@ -15,13 +15,24 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
 // Submission is the envelope of a message that a mailbox hands in by SMTP.
 type Submission struct {
 	From     *address.Address // nil is the null sender
-	To       []address.Address
+	To       []Rcpt
+	Ret      string           // RET of RFC 3461: "FULL", "HDRS" or ""
+	EnvID    string           // ENVID, decoded
 	Received message.Received // what our own Received field says; its ID is filled in
+}
+
+// Rcpt is a recipient of a submission, with the reports that are wanted about
+// it (RFC 3461).
+type Rcpt struct {
+	address.Address
+	Notify   smtpclient.Notify // 0: not given
+	Original string            // ORCPT as "rfc822;a@b", decoded; "" for none
 }
 
 // MaySubmit returns fault.Denied unless the mailbox may use the address in
@@ -54,7 +65,7 @@ func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, bo
 	now := o.Now().UTC()
 	r := &row{
 		id: o.DB.NewID(), account: m.Account, domain: m.Domain, mailbox: m.ID, metadata: "{}",
-		created: now, expires: now.Add(ExpirySubmission),
+		created: now, expires: now.Add(ExpirySubmission), ret: s.Ret, envid: s.EnvID,
 	}
 	if s.From != nil {
 		r.sender = s.From.String()
@@ -185,7 +196,7 @@ func (s Submission) recipients(h message.Header) []recipient {
 		if named[key] {
 			kind = "envelope"
 		}
-		list = append(list, recipient{to, kind})
+		list = append(list, recipient{Address: to.Address, kind: kind, notify: to.Notify, original: to.Original})
 	}
 	return list
 }

@@ -57,7 +57,7 @@ func TestSubmitAuthors(t *testing.T) {
 			"an empty From":          {"alice@demo.test", "From: ", fault.Invalid, false},
 			"a From without address": {"alice@demo.test", "From: Alice", fault.Denied, false},
 		} {
-			sub := outbound.Submission{To: []address.Address{addr(t, "bob@demo.test")}, Received: message.Received{By: "localhost", With: "ESMTPSA"}}
+			sub := outbound.Submission{To: []outbound.Rcpt{{Address: addr(t, "bob@demo.test")}}, Received: message.Received{By: "localhost", With: "ESMTPSA"}}
 			if c.envelope != "" {
 				from := addr(t, c.envelope)
 				sub.From = &from
@@ -79,8 +79,8 @@ func TestSubmitRecipients(t *testing.T) {
 			t.Fatal(err)
 		}
 		from := addr(t, "alice@demo.test")
-		sub := outbound.Submission{From: &from, Received: message.Received{By: "localhost", With: "ESMTPSA"}, To: []address.Address{
-			addr(t, "a@simulator.test"), addr(t, "b@simulator.test"), addr(t, "A@SIMULATOR.test"), addr(t, "c@simulator.test")}}
+		sub := outbound.Submission{From: &from, Received: message.Received{By: "localhost", With: "ESMTPSA"}, To: []outbound.Rcpt{
+			{Address: addr(t, "a@simulator.test")}, {Address: addr(t, "b@simulator.test")}, {Address: addr(t, "A@SIMULATOR.test")}, {Address: addr(t, "c@simulator.test")}}}
 		id, err := s.Outbox.Submit(t.Context(), alice, sub, strings.NewReader(
 			"From: alice@demo.test\r\nTo: A <a@simulator.test>\r\nCc: c@simulator.test\r\nBcc: b@simulator.test\r\nSubject: =?utf-8?q?=00x=C3=A4?=\r\n\r\nHi\r\n"))
 		if err != nil {

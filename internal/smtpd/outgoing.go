@@ -21,23 +21,23 @@ func (r *Outgoing) Begin(ctx context.Context, e Envelope) (Transaction, error) {
 	if err := r.Outbox.MaySubmit(ctx, e.Mailbox, e.From); err != nil {
 		return nil, err
 	}
-	return &submission{outbox: r.Outbox, mailbox: e.Mailbox, from: e.From}, nil
+	return &submission{outbox: r.Outbox, mailbox: e.Mailbox, s: outbound.Submission{From: e.From, Ret: e.Ret, EnvID: e.EnvID}}, nil
 }
 
 type submission struct {
 	outbox  *outbound.Outbox
 	mailbox mailbox.Mailbox
-	from    *address.Address
-	to      []address.Address
+	s       outbound.Submission
 }
 
 // Recipient takes any address: whether it exists its own host will say.
 func (s *submission) Recipient(_ context.Context, to address.Address, wants Wants) error {
-	s.to = append(s.to, to)
+	s.s.To = append(s.s.To, outbound.Rcpt{Address: to, Notify: wants.Notify, Original: wants.Original})
 	return nil
 }
 
 // Message queues the message.
 func (s *submission) Message(ctx context.Context, r message.Received, body io.Reader) (db.ID, error) {
-	return s.outbox.Submit(ctx, s.mailbox, outbound.Submission{From: s.from, To: s.to, Received: r}, body)
+	s.s.Received = r
+	return s.outbox.Submit(ctx, s.mailbox, s.s, body)
 }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// tells reports whether the sender is told by mail what becomes of the message:
+// API mail has events for that, and nobody answers the null sender.
+func (r *row) tells() bool { return r.mailbox != 0 && r.sender != "" }
+
+// Submitted is what a report to the sender says of a submission.
+type Submitted struct {
+	ID        db.ID
+	Account   db.ID
+	Mailbox   db.ID  // that handed it in
+	Sender    string // MAIL FROM; never empty
+	MessageID string
+	Subject   string
+	Ret       string // RET of RFC 3461: "FULL", "HDRS" or ""
+	EnvID     string // ENVID, decoded
+	UTF8      bool   // its header has raw UTF-8
+	EightBit  bool   // its body has octets above 127
+	Size      int64
+	Blob      *blob.Blob // as it was sent, but for its signatures
+	CreatedAt time.Time
+}
+
+// Submitted returns a submission of which the sender is to be told, or
+// fault.NotFound.
+func (o *Outbox) Submitted(ctx context.Context, id db.ID) (Submitted, error) {
+	r, err := o.load(ctx, id)
+	if err != nil {
+		return Submitted{}, err
+	}
+	if !r.tells() {
+		return Submitted{}, gone()
+	}
+	b, err := o.Blobs.Load(ctx, r.blob)
+	return Submitted{
+		ID: r.id, Account: r.account, Mailbox: r.mailbox, Sender: r.sender, MessageID: r.messageID, Subject: r.subject,
+		Ret: r.ret, EnvID: r.envid, UTF8: r.utf8, EightBit: r.eightBit, Size: r.size, Blob: b, CreatedAt: r.created,
+	}, err
+}
