@@ -29,6 +29,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -147,6 +148,7 @@ func (s *Server) openDNS(context.Context) (err error) {
 // openRooms makes the rooms from the ground floor up, and sets what a room
 // needs of one above it.
 func (s *Server) openRooms(context.Context) error {
+	s.Keys = idempotency.New(s.DB, time.Now)
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
 	s.Domains = domain.New(domain.Options{
 		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.addresses(),
@@ -287,6 +289,7 @@ func (s *Server) startDuties(context.Context) error {
 		s.duties.run(s.sts.Run)
 	}
 	s.duties.run(s.Inbound.Run)
+	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
 	s.duties.run(s.sweep)
 	s.listenToNodes()
 	return nil

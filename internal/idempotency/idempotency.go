@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package idempotency makes a request that is repeated with the same key take
+// effect once. Its answer is stored by a statement that decides, in the same
+// commit as what the request does: of two that race, on whatever nodes, one
+// commits and the other finds its answer. Only successes are stored.
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+const (
+	// Life is how long an answer is kept.
+	Life = 24 * time.Hour
+	// MaxKey is how many characters a key may have.
+	MaxKey = 256
+
+	pruneEvery = 10 * time.Minute
+	pruneRows  = 500 // in one transaction
+)
+
+// ErrTaken declines a commit: another request with the same key was faster.
+// Its answer is stored.
+var ErrTaken = errors.New("the idempotency key was used meanwhile")
+
+// Keys knows which keys are in use on this node, and the answers of all.
+type Keys struct {
+	db  *db.DB
+	now func() time.Time
+
+	mu   sync.Mutex
+	busy map[scope]bool
+}
+
+// scope is where a key stands for one request.
+type scope struct {
+	account   db.ID
+	path, key string
+}
+
+// New returns the keys of a database.
+func New(d *db.DB, now func() time.Time) *Keys {
+	return &Keys{db: d, now: now, busy: map[scope]bool{}}
+}
+
+var (
+	stored = db.SQL(`SELECT sum, answer FROM idempotency WHERE account = $1 AND path = $2 AND key = $3 AND expires_at > $4`)
+	store  = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (account, path, key) DO UPDATE SET sum = excluded.sum, answer = excluded.answer, expires_at = excluded.expires_at
+		WHERE idempotency.expires_at <= $7`)
+	prune = db.SQL(`DELETE FROM idempotency WHERE (account, path, key) IN
+		(SELECT account, path, key FROM idempotency WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`)
+)
+
+// Claim is a key while its request is in hand.
+type Claim struct {
+	keys *Keys
+	scope
+	ended bool
+}
+
+// Claim takes a key for a request of an account. path names what the request
+// asks for: the same key for something else is another one. A key that is not
+// 1 to MaxKey printable characters is a fault.Invalid; one whose request is in
+// hand on this node is a fault.Conflict with the code idempotency_in_flight.
+// The caller calls End.
+func (k *Keys) Claim(account db.ID, path, key string) (*Claim, error) {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	if key == "" || !utf8.ValidString(key) || utf8.RuneCountInString(key) > MaxKey || strings.ContainsFunc(key, unprintable) {
+		return nil, fault.New(fault.Invalid, "invalid_idempotency_key", "An idempotency key is 1 to %d printable characters.", MaxKey)
+	}
+	s := scope{account, path, key}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.busy[s] {
+		f := fault.New(fault.Conflict, "idempotency_in_flight",
+			"A request with this idempotency key is being carried out. Repeat this one in a moment to get its answer.")
+		f.Retry = time.Second
+		return nil, f
+	}
+	k.busy[s] = true
+	return &Claim{keys: k, scope: s}, nil
+}
+
+// End gives the key free. It may be called on nil, and more than once.
+func (c *Claim) End() {
+	if c == nil || c.ended {
+		return
+	}
+	c.ended = true
+	c.keys.mu.Lock()
+	defer c.keys.mu.Unlock()
+	delete(c.keys.busy, c.scope)
+}
+
+// Stored returns the answer that is stored under the key, or nil. sum is of
+// the request's body; if the answer is to another body it is a fault.Invalid
+// with the code idempotency_key_reused.
+func (c *Claim) Stored(ctx context.Context, sum [sha256.Size]byte) ([]byte, error) {
+	var of, answer []byte
+	err := c.keys.db.One(ctx, stored.With(c.account, c.path, c.key, db.Micros(c.keys.now())), &of, &answer)
+	switch {
+	case errors.Is(err, db.ErrNoRow):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case string(of) != string(sum[:]):
+		return nil, fault.New(fault.Invalid, "idempotency_key_reused",
+			"This idempotency key was used with another request. Make a new key for each request.")
+	}
+	return answer, nil
+}
+
+// Store queues the statement that stores an answer, which must not be empty,
+// as a guard: it declines the job with ErrTaken when the key has one already.
+func (c *Claim) Store(b *db.Batch, sum [sha256.Size]byte, answer []byte) {
+	now := c.keys.now()
+	b.Queue(store.With(c.account, c.path, c.key, sum[:], answer, db.Micros(now.Add(Life)), db.Micros(now))).Else(ErrTaken)
+}
+
+// Prune deletes answers whose time is over, and returns how many.
+func (k *Keys) Prune(ctx context.Context) (deleted int64, err error) {
+	for {
+		var n int64
+		err := k.db.Tx(ctx, func(tx *db.Tx) (err error) {
+			n, err = tx.Exec(ctx, prune.With(db.Micros(k.now()), pruneRows))
+			return err
+		})
+		deleted += n
+		if err != nil || n < pruneRows {
+			return deleted, err
+		}
+	}
+}
+
+// Run prunes until ctx ends.
+func (k *Keys) Run(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(pruneEvery)
+	defer tick.Stop()
+	for {
+		if _, err := k.Prune(ctx); err != nil && ctx.Err() == nil {
+			log.Error("pruning idempotency keys failed", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package idempotency_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/idempotency"
+)
+
+var (
+	one   = sha256.Sum256([]byte("one"))
+	other = sha256.Sum256([]byte("other"))
+)
+
+func claim(t *testing.T, k *idempotency.Keys, account db.ID, path, key string) *idempotency.Claim {
+	t.Helper()
+	c, err := k.Claim(account, path, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func commit(t *testing.T, d *db.DB, c *idempotency.Claim, sum [sha256.Size]byte, answer string) error {
+	t.Helper()
+	return d.Write(t.Context(), 1, &db.Job{Guard: func(b *db.Batch) { c.Store(b, sum, []byte(answer)) }})
+}
+
+// An answer is found by its account, path, key and body, for a day.
+func TestStored(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		now := time.Now()
+		k := idempotency.New(d, func() time.Time { return now })
+		c := claim(t, k, 1, "/send", "ключ ☃")
+		if got, err := c.Stored(t.Context(), one); got != nil || err != nil {
+			t.Fatalf("%q %v", got, err)
+		}
+		if err := commit(t, d, c, one, "answer"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Claim(1, "/send", "ключ ☃"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("in hand: %v", err)
+		}
+		c.End()
+		c.End()
+		for _, foreign := range []*idempotency.Claim{claim(t, k, 2, "/send", "ключ ☃"), claim(t, k, 1, "/batch", "ключ ☃"), claim(t, k, 1, "/send", "ключ")} {
+			if got, err := foreign.Stored(t.Context(), one); got != nil || err != nil {
+				t.Errorf("another's: %q %v", got, err)
+			}
+			foreign.End()
+		}
+		c = claim(t, k, 1, "/send", "ключ ☃")
+		if got, err := c.Stored(t.Context(), one); string(got) != "answer" || err != nil {
+			t.Errorf("%q %v", got, err)
+		}
+		var f *fault.Error
+		if got, err := c.Stored(t.Context(), other); got != nil || !errors.As(err, &f) || f.Code != "idempotency_key_reused" {
+			t.Errorf("another body: %q %v", got, err)
+		}
+		if err := commit(t, d, c, one, "again"); !errors.Is(err, idempotency.ErrTaken) {
+			t.Errorf("stored twice: %v", err)
+		}
+
+		now = now.Add(idempotency.Life)
+		if got, err := c.Stored(t.Context(), other); got != nil || err != nil {
+			t.Errorf("a day later: %q %v", got, err)
+		}
+		if err := commit(t, d, c, other, "later"); err != nil {
+			t.Errorf("a day later: %v", err)
+		}
+		if got, err := c.Stored(t.Context(), other); string(got) != "later" || err != nil {
+			t.Errorf("%q %v", got, err)
+		}
+	})
+}
+
+func TestKeys(t *testing.T) {
+	k := idempotency.New(nil, time.Now)
+	for _, good := range []string{"x", strings.Repeat("ä", idempotency.MaxKey), "a b", `"quoted"`} {
+		claim(t, k, 1, "/", good).End()
+	}
+	for _, bad := range []string{"", strings.Repeat("x", idempotency.MaxKey+1), "a\tb", "a\x00", "\xff", "\u202e", "a\r\nb"} {
+		if _, err := k.Claim(1, "/", bad); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// Of many nodes that carry out the same request one commits, and all others
+// find its answer.
+func TestRace(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		var won atomic.Int64
+		var all sync.WaitGroup
+		for i := range 50 {
+			c := claim(t, idempotency.New(d, time.Now), 1, "/send", "key") // a node of its own
+			all.Go(func() {
+				err := commit(t, d, c, one, fmt.Sprint(i))
+				switch {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, idempotency.ErrTaken):
+					t.Error(err)
+				}
+				if got, err := c.Stored(t.Context(), one); len(got) == 0 || err != nil {
+					t.Errorf("%q %v", got, err)
+				}
+			})
+		}
+		all.Wait()
+		if won.Load() != 1 {
+			t.Errorf("%d commits", won.Load())
+		}
+	})
+}
+
+func TestPrune(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		now := time.Now()
+		k := idempotency.New(d, func() time.Time { return now })
+		const n = 1201
+		err := d.Write(t.Context(), 1, &db.Job{Guard: func(b *db.Batch) {
+			for i := range n {
+				claim(t, k, 1, "/", fmt.Sprint(i)).Store(b, one, []byte("x"))
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+		if err := commit(t, d, claim(t, k, 1, "/", "young"), one, "x"); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(idempotency.Life - time.Second)
+		if deleted, err := k.Prune(t.Context()); deleted != n || err != nil {
+			t.Errorf("%d, %v", deleted, err)
+		}
+		if deleted, err := k.Prune(t.Context()); deleted != 0 || err != nil {
+			t.Errorf("%d, %v", deleted, err)
+		}
+	})
+}
