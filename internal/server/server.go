@@ -63,6 +63,7 @@ type Server struct {
 	Outbox       *outbound.Outbox
 	Inbound      *inbound.Inbound
 	Suppressions *suppression.List
+	Keys         *idempotency.Keys
 
 	data     *dataFolder
 	key      *secret.Key
