@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// BenchmarkSubmit is what taking a submission of 4 KiB costs, its commit
+// included.
+func BenchmarkSubmit(b *testing.B) {
+	s := servertest.Start(b)
+	m, err := s.Mailboxes.ByID(b.Context(), s.Dev.Mailboxes[1].ID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	from, _ := address.Parse("bob@demo.test")
+	to, _ := address.Parse("carol@elsewhere.test")
+	text := "From: bob@demo.test\r\nTo: carol@elsewhere.test\r\nSubject: bench\r\nDate: Sat, 21 Nov 2026 01:02:03 +0000\r\nMessage-ID: <x@demo.test>\r\n\r\n" +
+		strings.Repeat("0123456789012345678901234567890123456789012345678901234567890123\r\n", 62)
+	for b.Loop() {
+		if _, err := s.Outbox.Submit(b.Context(), m, outbound.Submission{From: &from, To: []address.Address{to}}, strings.NewReader(text)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
