@@ -13,8 +13,10 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
@@ -40,6 +42,8 @@ type session struct {
 	tag    string
 	done   bool // the connection ends after this command
 
+	user     atomic.Int64 // state.box, for Revoked
+	doubted  atomic.Bool  // the log-in may have ended
 	mistakes int
 	state
 }
@@ -100,6 +104,9 @@ func (s *session) loop() error {
 			s.w.Untagged(wire.Bye, "", "The server is going down.")
 			return nil
 		}
+		if err := s.current(); err != nil {
+			return s.refuse(err)
+		}
 		switch err := s.await(); {
 		case errors.Is(err, errWoken):
 			continue
@@ -116,6 +123,23 @@ func (s *session) loop() error {
 		if err := s.command(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// current is a BYE when the log-in that the session stands on has ended.
+func (s *session) current() error {
+	if !s.doubted.Swap(false) {
+		return nil
+	}
+	err := s.Mailboxes.Current(s.ctx(), s.login)
+	switch {
+	case fault.Is(err, fault.Unknown):
+		s.tag = ""
+		return &wire.Error{Status: wire.Bye, Text: "Your log-in has ended. Please sign in again."}
+	case err != nil:
+		s.doubted.Store(true) // nobody can tell now; every command asks again
+		s.logger().Error("imap: whether a log-in still counts could not be found out", "err", err)
 	}
 	return nil
 }
@@ -139,6 +163,9 @@ func (s *session) await() error {
 func (s *session) command() error {
 	tag, cmd, err := s.r.ReadCommand()
 	s.tag = tag
+	if err == nil {
+		err = s.current()
+	}
 	if err != nil {
 		return s.refuse(err)
 	}

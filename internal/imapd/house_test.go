@@ -90,6 +90,7 @@ func open(t testing.TB, url string, change func(o *imapd.Options)) *house {
 		Blobs: h.blobs, Conns: &throttle.Conns{}, Log: slog.New(h.log), Now: time.Now}
 	change(&o)
 	h.server = imapd.New(o)
+	h.mailboxes.Revoked = h.server.Revoked
 	h.plain = h.serve(h.server.Serve)
 	h.secure = h.serve(h.server.ServeTLS)
 	t.Cleanup(func() {

@@ -26,6 +26,9 @@ func (s *session) idle() (wire.Code, error) {
 		if s.isDraining() {
 			return "", &wire.Error{Status: wire.Bye, Text: "The server is going down."}
 		}
+		if err := s.current(); err != nil {
+			return "", err
+		}
 		if err := s.announce(true); err != nil {
 			return "", err
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// login is LOGIN, which is refused before TLS (LOGINDISABLED, RFC 3501
+// loginCommand is LOGIN, which is refused before TLS (LOGINDISABLED, RFC 3501
 // §6.2.3).
-func (s *session) login(cmd *wire.Login) (wire.Code, error) {
+func (s *session) loginCommand(cmd *wire.Login) (wire.Code, error) {
 	if !s.secure {
 		return "", no(wire.CodePrivacyRequired, "Encrypt the connection first, with STARTTLS.")
 	}
@@ -28,7 +28,9 @@ func (s *session) signIn(user, password string) (wire.Code, error) {
 		}
 		return "", loginRefusal(err)
 	}
-	s.box = box.ID
+	s.box, s.login = box.ID, box
+	s.user.Store(int64(box.ID))
+	s.doubted.Store(true) // the log-in may have ended before Revoked could find the session
 	s.mistakes = 0
 	s.stream.until = time.Time{}
 	s.r.Limits = wire.LimitsAfterLogin(MaxMessage)

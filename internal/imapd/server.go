@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -216,6 +217,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	<-ended
 	return ctx.Err()
+}
+
+// Revoked makes the sessions of a mailbox, or all when it is 0, look whether
+// the log-ins that they stand on still count; those that don't end with BYE.
+func (s *Server) Revoked(mailbox db.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.sessions {
+		if user := db.ID(c.user.Load()); user != 0 && (mailbox == 0 || user == mailbox) {
+			c.doubted.Store(true)
+			c.stream.wake()
+		}
+	}
 }
 
 // addrOf returns the client's IP address, the zero one if it has none.

@@ -6,12 +6,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // state is where in RFC 3501 §3 a session stands: not authenticated while box
 // is 0, selected while there is a view.
 type state struct {
 	box       db.ID // the mailbox that has logged in
+	login     mailbox.Mailbox
 	view      *folder.View
 	readOnly  bool // EXAMINE
 	condStore bool // the client wants mod-sequences (RFC 7162 §3.1)
@@ -73,7 +75,7 @@ func (s *session) runBeforeLogin(cmd wire.Command) (wire.Code, error) {
 	case *wire.StartTLS:
 		return s.startTLSCommand()
 	case *wire.Login:
-		return s.login(cmd)
+		return s.loginCommand(cmd)
 	case *wire.Authenticate:
 		return s.authenticate(cmd)
 	}

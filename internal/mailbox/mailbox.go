@@ -69,6 +69,9 @@ type Options struct {
 	Owned func(ctx context.Context, account, domain db.ID) (name string, err error)
 	// Hosted finds who holds the domain of a name here.
 	Hosted func(ctx context.Context, name string) (domain, account db.ID, ok bool, err error)
+	// Revoked, if set, is told that log-ins of a mailbox may have ended, of all
+	// when it is 0: sessions that stand on one ask Current.
+	Revoked func(mailbox db.ID)
 	// Provision makes a new mailbox's folders in the transaction of its birth.
 	Provision func(ctx context.Context, tx *db.Tx, mailbox db.ID) error
 	// Empty deletes all mail and folders of a mailbox; it may be called again
@@ -200,6 +203,13 @@ func (m *Mailboxes) revoked(id db.ID) {
 	m.cache.Forget(int64(id))
 	m.Hub.Wake(signal.Key{Kind: signal.Credential, ID: int64(id)})
 	m.changed(id)
+	m.tellRevoked(id)
+}
+
+func (m *Mailboxes) tellRevoked(id db.ID) {
+	if m.Revoked != nil {
+		m.Revoked(id)
+	}
 }
 
 // Forget drops what is remembered of a mailbox; the server calls it when
@@ -207,6 +217,7 @@ func (m *Mailboxes) revoked(id db.ID) {
 func (m *Mailboxes) Forget(id db.ID) {
 	m.cache.Forget(int64(id))
 	m.forgetAddresses()
+	m.tellRevoked(id)
 }
 
 // ForgetAll drops everything that is remembered: when signals of other nodes
@@ -214,6 +225,7 @@ func (m *Mailboxes) Forget(id db.ID) {
 func (m *Mailboxes) ForgetAll() {
 	m.cache.ForgetAll()
 	m.forgetAddresses()
+	m.tellRevoked(0)
 }
 
 var anyOf = db.SQL(`SELECT id FROM mailbox WHERE domain = $1 LIMIT 1`)

@@ -265,6 +265,7 @@ func (s *Server) openDoors(context.Context) error {
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: conns(),
 		Log: s.Log, Now: time.Now,
 	})
+	s.Mailboxes.Revoked = s.imap.Revoked
 	handler := s.certs.Challenge((&api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events,
 		Version: Version, Log: s.Log,

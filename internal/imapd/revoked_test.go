@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import (
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// Sessions end with the log-in that they stand on, whatever they are doing;
+// those of others go on.
+func TestRevoked(t *testing.T) {
+	each(t, func(h *house) {
+		bob := h.newMailbox("bob")
+		other := h.loginAs("bob@demo.test")
+		bye := func(c *client) {
+			t.Helper()
+			c.next("* BYE …")
+			c.closed()
+		}
+
+		waiting, idling, outside := h.selected("INBOX"), h.selected("INBOX"), h.login()
+		idling.idle()
+		outside.idle()
+		changed := "Another-Passw0rd!"
+		_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, &changed)
+		h.must(err)
+		bye(waiting)
+		bye(idling)
+		bye(outside)
+		other.ok("NOOP")
+
+		c := h.dialTLS()
+		c.no("LOGIN "+alice+" "+password, "AUTHENTICATIONFAILED]")
+		c.ok("LOGIN " + alice + " " + changed)
+		c.ok("SELECT INBOX")
+		suspended := mailbox.Suspended
+		_, err = h.mailboxes.Update(t.Context(), h.box.Account, h.box.ID, mailbox.Change{Status: &suspended})
+		h.must(err)
+		bye(c)
+
+		// Nobody knows what was missed: everybody looks, and those that count go on.
+		other.ok("NOOP")
+		h.mailboxes.ForgetAll()
+		other.ok("NOOP")
+		h.must(h.mailboxes.Delete(t.Context(), h.box.Account, bob.ID))
+		bye(other)
+	})
+}
