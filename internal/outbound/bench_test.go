@@ -24,7 +24,7 @@ func BenchmarkSubmit(b *testing.B) {
 	text := "From: bob@demo.test\r\nTo: carol@elsewhere.test\r\nSubject: bench\r\nDate: Sat, 21 Nov 2026 01:02:03 +0000\r\nMessage-ID: <x@demo.test>\r\n\r\n" +
 		strings.Repeat("0123456789012345678901234567890123456789012345678901234567890123\r\n", 62)
 	for b.Loop() {
-		if _, err := s.Outbox.Submit(b.Context(), m, outbound.Submission{From: &from, To: []address.Address{to}}, strings.NewReader(text)); err != nil {
+		if _, err := s.Outbox.Submit(b.Context(), m, outbound.Submission{From: &from, To: []outbound.Rcpt{{Address: to}}}, strings.NewReader(text)); err != nil {
 			b.Fatal(err)
 		}
 	}
