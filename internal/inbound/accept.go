@@ -53,7 +53,11 @@ func (i *Inbound) Begin(from *address.Address, size int64) *Letter {
 // without a domain is our own postmaster.
 func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 	if secret.IsReturnPath(to.Local) {
-		return l.returnPath(ctx, to)
+		r, err := l.in.returnPath(ctx, to)
+		if err == nil {
+			l.reports = append(l.reports, r)
+		}
+		return err
 	}
 	found, err := l.in.Mailboxes.Resolve(ctx, to)
 	if err != nil {
@@ -75,22 +79,21 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 
 // returnPath accepts a report about a message that was sent from here. That
 // the address can't be guessed is what makes the report believable.
-func (l *Letter) returnPath(ctx context.Context, to address.Address) error {
-	if to.Domain != "bounces."+l.in.Host {
-		_, _, hosted, err := l.in.Mailboxes.Hosted(ctx, to.Domain)
+func (i *Inbound) returnPath(ctx context.Context, to address.Address) (report, error) {
+	if to.Domain != "bounces."+i.Host {
+		_, _, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
 		if err != nil {
-			return err
+			return report{}, err
 		}
 		if !hosted {
-			return fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
+			return report{}, fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
 		}
 	}
-	id, n, ok := l.in.Key.ParseReturnPath(to.Local)
+	id, n, ok := i.Key.ParseReturnPath(to.Local)
 	if !ok {
-		return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
+		return report{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
 	}
-	l.reports = append(l.reports, report{db.ID(id), n})
-	return nil
+	return report{db.ID(id), n}, nil
 }
 
 // Message takes the message, whose line ends are all CRLF, and returns once it

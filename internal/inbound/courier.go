@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
 )
 
 // Courier runs for a domain here, so that the commits of many consignments
@@ -42,11 +43,11 @@ var (
 // file delivers one consignment: one outcome per recipient.
 func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcome {
 	outcomes := make([]queue.Outcome, len(c.To))
-	boxes := make([]mailbox.Recipient, len(c.To))
+	ends := make([]end, len(c.To))
 	open := 0
 	for n, d := range c.To {
 		var err error
-		if boxes[n], err = i.resolve(ctx, d.Recipient, c.Mail.Size); err != nil {
+		if ends[n], err = i.resolve(ctx, d.Recipient, c.Mail.Size); err != nil {
 			if i.wasFiled(ctx, d) {
 				err = nil // before the mailbox was full, or deleted
 			}
@@ -65,23 +66,36 @@ func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcom
 		}
 		why := err
 		if why == nil {
-			why = i.deliver(ctx, s, c, d, boxes[n])
+			why = ends[n](ctx, s, c, d)
 		}
 		outcomes[n] = i.outcome(d, why)
 	}
 	return outcomes
 }
 
-func (i *Inbound) resolve(ctx context.Context, to string, size int64) (mailbox.Recipient, error) {
+// end does with a message what its recipient is for.
+type end func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error
+
+// resolve finds out what a recipient is for: a mailbox, or a report about what
+// was sent from here.
+func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, error) {
 	a, err := address.Parse(to)
 	if err != nil {
-		return mailbox.Recipient{}, err
+		return nil, err
+	}
+	if secret.IsReturnPath(a.Local) {
+		r, err := i.returnPath(ctx, a)
+		return func(ctx context.Context, s *spooled, _ *queue.Consignment, _ *queue.Delivery) error {
+			return i.reported(ctx, r, s)
+		}, err
 	}
 	box, err := i.Mailboxes.Resolve(ctx, a)
 	if err == nil {
 		err = i.Mailboxes.Room(ctx, box.Mailbox, size)
 	}
-	return box, err
+	return func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error {
+		return i.deliver(ctx, s, c, d, box)
+	}, err
 }
 
 // fetch spools the message as it would go out: with its signatures.

@@ -28,6 +28,30 @@ func (h *house) outgoing(size int64) *queue.Mail {
 	return m
 }
 
+// What our own users send to a return path is a report, too.
+func TestCourierTakesReports(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		id := h.db.NewID()
+		h.exec(insertDelivery.With(id, 0, h.account))
+		m := h.outgoing(100)
+		m.Body = func(context.Context) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(report("failed"))), nil
+		}
+		c := &queue.Consignment{Mail: m, To: []*queue.Delivery{
+			{Message: m.ID, N: 0, Recipient: h.Key.ReturnPath(int64(id), 0) + "@demo.test"},
+			{Message: m.ID, N: 1, Recipient: h.Key.ReturnPath(int64(id), 0)[:8] + "@demo.test"},
+		}}
+		o := h.File(ctx, c)
+		if o[0].State != queue.Delivered || o[1].State != queue.Bounced || o[1].Enhanced != "5.1.1" {
+			t.Errorf("outcomes %+v", o)
+		}
+		if d, err := h.Queue.Deliveries(ctx, id); err != nil || d[0].State != queue.Bounced {
+			t.Errorf("the delivery that was reported: %+v, %v", d, err)
+		}
+	})
+}
+
 func TestCourier(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t

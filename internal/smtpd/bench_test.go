@@ -21,7 +21,7 @@ import (
 type nowhere struct{}
 
 func (n nowhere) Begin(context.Context, smtpd.Envelope) (smtpd.Transaction, error) { return n, nil }
-func (nowhere) Recipient(context.Context, address.Address, smtpd.Wants) error                   { return nil }
+func (nowhere) Recipient(context.Context, address.Address, smtpd.Wants) error      { return nil }
 func (nowhere) Message(_ context.Context, _ message.Received, body io.Reader) (db.ID, error) {
 	_, err := io.Copy(io.Discard, body)
 	return 1, err
