@@ -21,8 +21,10 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // Options are what Inbound works with.
@@ -31,9 +33,12 @@ type Options struct {
 	Key       *secret.Key
 	Blobs     *blob.Store
 	Events    *event.Log
+	Node      *db.Node
+	Hub       *signal.Hub
 	Mailboxes *mailbox.Mailboxes
 	Folders   *folder.Store
 	Queue     *queue.Queue
+	Outbox    *outbound.Outbox
 	Now       func() time.Time
 	Log       *slog.Logger
 }

@@ -4,6 +4,7 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -27,7 +28,7 @@ type Submitted struct {
 	UTF8      bool   // its header has raw UTF-8
 	EightBit  bool   // its body has octets above 127
 	Size      int64
-	Blob      *blob.Blob // as it was sent, but for its signatures
+	Blob      *blob.Blob // as it was sent, but for its signatures; nil if it is no longer there
 	CreatedAt time.Time
 }
 
@@ -42,6 +43,9 @@ func (o *Outbox) Submitted(ctx context.Context, id db.ID) (Submitted, error) {
 		return Submitted{}, gone()
 	}
 	b, err := o.Blobs.Load(ctx, r.blob)
+	if errors.Is(err, blob.ErrNotExist) {
+		b, err = nil, nil
+	}
 	return Submitted{
 		ID: r.id, Account: r.account, Mailbox: r.mailbox, Sender: r.sender, MessageID: r.messageID, Subject: r.subject,
 		Ret: r.ret, EnvID: r.envid, UTF8: r.utf8, EightBit: r.eightBit, Size: r.size, Blob: b, CreatedAt: r.created,

@@ -4,6 +4,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -106,6 +107,8 @@ var (
 		FROM notice WHERE message = $1 ORDER BY n, id`)
 	othersInHand = db.SQL(`SELECT COUNT(*) FROM delivery WHERE message = $1 AND tenure IS NOT NULL
 		AND state IN ('scheduled', 'queued', 'deferred')`)
+	anyLate = db.SQL(`SELECT late_at FROM delivery
+		WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1 LIMIT 1`)
 	// A delivery that is in hand at this moment is noted when it no longer is,
 	// should it be late still.
 	late = db.SQL(`WITH late AS MATERIALIZED (SELECT message, n FROM delivery
@@ -127,6 +130,15 @@ func scanNotice(r db.Row) (n Notice, err error) {
 		&next, &expires, &at)
 	n.NextAt, n.ExpiresAt, n.At = db.Time(next), db.Time(expires), db.Time(at)
 	return n, err
+}
+
+// AnyLate reports whether NoteLate would find something.
+func (q *Queue) AnyLate(ctx context.Context) (bool, error) {
+	err := q.o.DB.One(ctx, anyLate.With(db.Micros(q.o.Now())), new(int64))
+	if errors.Is(err, db.ErrNoRow) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // NoteLate makes notices of what has not been delivered for four hours, once
@@ -212,6 +224,18 @@ func (q *Queue) Told(told []Notice) []db.Statement {
 		list[i] = deleteNotice.With(told[i].ID)
 	}
 	return list
+}
+
+// Drop deletes notices that there is nobody for.
+func (q *Queue) Drop(ctx context.Context, list []Notice) error {
+	return q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		for _, s := range q.Told(list) {
+			if _, err := tx.Exec(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // PutOff makes notices due later, after trouble of our own.

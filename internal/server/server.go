@@ -179,7 +179,7 @@ func (s *Server) openRooms(context.Context) error {
 	s.Outbox.Queue = s.Queue
 	s.Inbound = inbound.New(inbound.Options{
 		Host: s.Config.Host, Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
-		Now: time.Now, Log: s.Log,
+		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Now: time.Now, Log: s.Log,
 	})
 	return s.openCouriers()
 }
@@ -291,6 +291,7 @@ func (s *Server) startDuties(context.Context) error {
 		s.duties.run(s.sts.Run)
 	}
 	s.duties.run(s.Inbound.Run)
+	s.duties.run(s.Inbound.RunNotices)
 	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
 	s.duties.run(s.sweep)
 	s.listenToNodes()

@@ -26,6 +26,9 @@ func (c *conn) hello(name string, extended bool) reply {
 	b.WriteString(strconv.FormatInt(c.srv.maxSize(), 10))
 	b.WriteString("\n8BITMIME\nSMTPUTF8\nENHANCEDSTATUSCODES\nCHUNKING\nLIMITS RCPTMAX=")
 	b.WriteString(strconv.Itoa(c.srv.maxRecipients()))
+	if c.dsn() {
+		b.WriteString("\nDSN")
+	}
 	if c.tls == nil && c.srv.TLS != nil {
 		b.WriteString("\nSTARTTLS")
 	}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+const (
+	// noticeLook is how often it is looked for mail that has become late, and
+	// for notices whose signal was lost.
+	noticeLook = 30 * time.Second
+	// noticeChunk is how many notices are looked at in one round.
+	noticeChunk = 1000
+	// noticeRest is how long trouble of our own puts notices off.
+	noticeRest = time.Minute
+	// noticeN marks, in filing, what is a notice's id and no message's.
+	noticeN = -1
+)
+
+// RunNotices tells the senders of submissions what became of their mail until
+// ctx ends: what the queue noted is filed as a report into their mailboxes
+// (RFC 3464), once, whatever ends or breaks meanwhile. Every node runs it; the
+// duty "notices" lets one at a time work.
+func (i *Inbound) RunNotices(ctx context.Context) error {
+	sub := i.Hub.Subscribe(signal.Key{Kind: signal.Notice})
+	defer sub.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sub.C:
+		case <-timer.C:
+		}
+		again, err := i.TellSenders(ctx)
+		if err != nil && ctx.Err() == nil {
+			i.Log.Error("telling senders failed", "error", err)
+		}
+		timer.Reset(again)
+	}
+}
+
+// TellSenders does one round: it notes what has become late, and files what is
+// to be told. It returns after how long to look again.
+func (i *Inbound) TellSenders(ctx context.Context) (again time.Duration, err error) {
+	late, err := i.Queue.AnyLate(ctx)
+	if err != nil {
+		return noticeLook, err
+	}
+	messages, err := i.Queue.ToTell(ctx, noticeChunk)
+	if err != nil || !late && len(messages) == 0 {
+		return noticeLook, err
+	}
+	mine := false
+	err = i.db.Tx(ctx, func(tx *db.Tx) (err error) {
+		mine, err = i.Node.Duty(ctx, tx, "notices")
+		return err
+	})
+	if err != nil || !mine {
+		return noticeLook, err
+	}
+	again = noticeLook
+	if late {
+		// What it finds wakes us once more.
+		more, err := i.Queue.NoteLate(ctx)
+		if err != nil {
+			return noticeLook, err
+		}
+		if more {
+			again = 0
+		}
+	}
+	for _, id := range messages {
+		wait, err := i.tell(ctx, id)
+		if ctx.Err() != nil {
+			return noticeLook, nil
+		}
+		if err != nil {
+			i.Log.Error("a sender could not be told what became of a message", "message", id, "error", err)
+		}
+		again = min(again, wait)
+	}
+	return again, nil
+}
+
+// tell files one report of all that is to be told of a message. It returns
+// after how long there may be more to tell of it.
+func (i *Inbound) tell(ctx context.Context, id db.ID) (again time.Duration, err error) {
+	all, ready, at, err := i.Queue.Notices(ctx, id)
+	if err != nil || len(all) == 0 {
+		return noticeLook, err
+	}
+	if !ready {
+		return max(at.Sub(i.Now()), time.Millisecond), nil
+	}
+	if err := i.report(ctx, id, all); err != nil {
+		return noticeLook, errors.Join(err, i.Queue.PutOff(ctx, all, i.Now().Add(noticeRest)))
+	}
+	return noticeLook, nil
+}
+
+// report files the report, or drops it if there is nobody to tell.
+func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) error {
+	m, err := i.Outbox.Submitted(ctx, id)
+	var to mailbox.Recipient
+	if err == nil {
+		to, err = i.senderOf(ctx, m)
+	}
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
+		i.Log.Warn("nobody is there to be told what became of a message", "message", id, "notices", len(all), "reason", err)
+		return i.Queue.Drop(ctx, all)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := i.writeReport(ctx, &m, all)
+	if err != nil {
+		return err
+	}
+	in, err := i.copyFor(s, to, "", m.Sender)
+	if err != nil {
+		return err
+	}
+	in.Also = i.Queue.Told(all)
+	for _, n := range all {
+		in.Also = append(in.Also, filed.With(n.ID, noticeN, db.Micros(i.Now())))
+	}
+	_, err = i.Folders.Deliver(ctx, in)
+	if i.db.IsConflict(err) && i.allFiled(ctx, all) {
+		return nil // another node was faster
+	}
+	if err == nil {
+		i.Log.Info("a sender was told what became of a message", "message", id, "mailbox", to.Mailbox, "notices", len(all))
+	}
+	return err
+}
+
+// allFiled reports whether all notices were told.
+func (i *Inbound) allFiled(ctx context.Context, all []queue.Notice) bool {
+	for _, n := range all {
+		if i.db.One(ctx, wasFiled.With(n.ID, noticeN), new(int)) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// senderOf finds the mailbox of a message's sender. Should mail to its address
+// reach another account by now, or none here, it is the mailbox that handed the
+// message in: who lost a domain still reads its mail.
+func (i *Inbound) senderOf(ctx context.Context, m outbound.Submitted) (mailbox.Recipient, error) {
+	from, err := address.Parse(m.Sender)
+	if err != nil {
+		return mailbox.Recipient{}, fault.Wrap(err, fault.NotFound, mailbox.CodeNoMailbox, "The sender's address can't be read.")
+	}
+	to, err := i.Mailboxes.Resolve(ctx, from)
+	if err == nil && to.Account == m.Account || err != nil && !fault.Is(err, fault.NotFound) {
+		return to, err
+	}
+	box, err := i.Mailboxes.Get(ctx, m.Account, m.Mailbox)
+	return mailbox.Recipient{Mailbox: box.ID, Account: box.Account, Domain: box.Domain, Address: box.Address}, err
+}

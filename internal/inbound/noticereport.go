@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"bufio"
+	"context"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// wholeUpTo is the size, in octets, up to which a message that could not be
+// delivered is sent back whole when its sender did not say (RFC 3461 §4.3).
+const wholeUpTo = 32 << 10
+
+// writeReport spools the report about a message.
+func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice) (*spooled, error) {
+	to, err := address.Parse(m.Sender)
+	if err != nil {
+		return nil, err
+	}
+	id := i.db.NewID().String()
+	r := &message.Report{
+		Host: i.Host, To: message.Address{Local: to.Local, Domain: to.Domain}, Date: i.Now(), MessageID: "<" + id + "@" + i.Host + ">",
+		EnvID: m.EnvID, Arrival: m.CreatedAt, Recipients: reported(all),
+		Original: message.Original{UTF8: m.UTF8, EightBit: m.EightBit},
+	}
+	if m.Blob != nil {
+		source, err := m.Blob.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer source.Close() //nolint:errcheck // only read
+		r.Original.Header, err = message.ReadHeader(bufio.NewReader(source.All()))
+		if err != nil {
+			return nil, err
+		}
+		if whole(m, r.Recipients) {
+			r.Original.Open = func() (io.ReadCloser, error) { return io.NopCloser(source.All()), nil }
+		}
+	}
+	pipe, in := io.Pipe()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		in.CloseWithError(r.Write(in))
+	}()
+	s, err := i.spool(ctx, nil, pipe)
+	_ = pipe.Close() // lets a writer end that nobody reads from
+	<-written
+	return s, err
+}
+
+// whole reports whether the message is sent back as a whole: only when it was
+// not delivered (RFC 3461 §4.3), and its sender wants that, or it is small.
+func whole(m *outbound.Submitted, told []message.Reported) bool {
+	for i := range told {
+		if told[i].Action == message.ActionFailed {
+			return m.Ret == "FULL" || m.Ret == "" && m.Size <= wholeUpTo
+		}
+	}
+	return false
+}
+
+// reported turns notices into what a report says: of each recipient the last
+// thing that happened.
+func reported(all []queue.Notice) []message.Reported {
+	var list []message.Reported
+	for at, n := range all {
+		if at+1 < len(all) && all[at+1].N == n.N {
+			continue
+		}
+		list = append(list, message.Reported{
+			Recipient: n.Recipient, Original: n.Original, Action: n.Action, Code: n.Code, Enhanced: n.Enhanced, Reply: n.Reply,
+			Remote: n.Remote, At: n.At, Next: n.NextAt, Until: n.ExpiresAt,
+		})
+	}
+	return list
+}

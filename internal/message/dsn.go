@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// The actions of a report (RFC 3464 §2.3.3).
+const (
+	ActionFailed    = "failed"
+	ActionDelayed   = "delayed"
+	ActionDelivered = "delivered"
+	ActionRelayed   = "relayed" // to a host that does not report
+)
+
+// Report tells the sender of a message what became of it: a DSN (RFC 3464;
+// RFC 6533 where an address is not ASCII).
+type Report struct {
+	Host      string // our own name
+	To        Address
+	Date      time.Time
+	MessageID string // of the report, with angle brackets
+	EnvID     string // ENVID of the message, decoded; "" for none
+	Arrival   time.Time
+	// Recipients are told in their order; at least one.
+	Recipients []Reported
+	Original   Original
+	// Boundary returns a new boundary; nil makes random ones.
+	Boundary func() string
+}
+
+// Reported is what became of one recipient. Its texts may come from anyone.
+type Reported struct {
+	Recipient string
+	Original  string // ORCPT as "rfc822;a@b", decoded; "" for none
+	Action    string
+	Code      int    // of the host's reply; 0 if there was none
+	Enhanced  string // as the host said it; anything but a status code is replaced
+	Reply     string
+	Remote    string // the host that gave the reply; "" for none
+	At        time.Time
+	Next      time.Time // of delayed: the next try; zero if unknown
+	Until     time.Time // of delayed: the last
+}
+
+// Original is the message that is reported on.
+type Original struct {
+	Header Header
+	// Open opens the whole message, to be sent back; nil sends its header.
+	Open     func() (io.ReadCloser, error)
+	UTF8     bool // its header has bytes above 127
+	EightBit bool // its body has
+}
+
+// longest bounds in octets what a report repeats of a text that a host chose.
+const longest = 900
+
+// Write writes the report: words for people, fields for programs, and the
+// message or its header. Errors are those of w and of Original.Open.
+func (r *Report) Write(w io.Writer) error {
+	c := composer{w: w, d: &Draft{}, boundary: r.Boundary}
+	if c.boundary == nil {
+		c.boundary = func() string { return "=_" + rand.Text() }
+	}
+	var h fieldWriter
+	r.appendHeader(&h)
+	c.write(h.dst)
+	parts := []func(){
+		func() { c.text("plain", r.words()) },
+		func() { r.status(&c) },
+	}
+	if r.Original.Open != nil || len(r.Original.Header) > 0 {
+		parts = append(parts, func() { r.original(&c) })
+	}
+	c.multipart("report", "; report-type=delivery-status", parts)
+	return c.err
+}
+
+func (r *Report) appendHeader(w *fieldWriter) {
+	field := func(name, value string) {
+		w.begin(name)
+		w.put(value)
+		w.end()
+	}
+	field("Date", r.Date.Format(DateFormat))
+	w.begin("From")
+	w.addresses([]Address{{Name: "Mail Delivery System", Local: "MAILER-DAEMON", Domain: r.Host}})
+	w.end()
+	w.begin("To")
+	w.addresses([]Address{r.To})
+	w.end()
+	w.begin("Subject")
+	w.text(clipRunes(r.subject(), longest))
+	w.end()
+	field("Message-ID", r.MessageID)
+	if id := r.Original.Header.MessageID(); citable(id) {
+		field("In-Reply-To", id)
+		w.begin("References")
+		for _, old := range lastOf(r.Original.Header.References(), maxOwnReferences-1) {
+			if citable(old) && old != id {
+				w.put(old)
+			}
+		}
+		w.put(id)
+		w.end()
+	}
+	field("Auto-Submitted", "auto-replied")
+	field("MIME-Version", "1.0")
+	if r.eightBit() {
+		field("Content-Transfer-Encoding", "8bit")
+	}
+}
+
+// citable reports whether a Message-ID that somebody chose may stand in a
+// header of ours.
+func citable(id string) bool { return validMessageID(id) && isASCII(id) && len(id) < foldAt*4 }
+
+func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
+
+func (r *Report) subject() string {
+	word := "Delivered"
+	for i := range r.Recipients {
+		switch r.Recipients[i].Action {
+		case ActionFailed:
+			word = "Undelivered"
+		case ActionDelayed:
+			if word != "Undelivered" {
+				word = "Delayed"
+			}
+		}
+	}
+	if s := strings.TrimSpace(r.Original.Header.Decoded("Subject")); s != "" {
+		return word + ": " + s
+	}
+	return word + " mail"
+}
+
+// international reports whether an address is not ASCII, which the plain form
+// of the status has no way to say (RFC 6533 §3).
+func (r *Report) international() bool {
+	for i := range r.Recipients {
+		if !isASCII(r.Recipients[i].Recipient) || !isASCII(r.Recipients[i].Original) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Report) eightBit() bool {
+	return r.international() || r.Original.UTF8 || r.Original.EightBit && r.Original.Open != nil
+}
+
+// status writes the part for programs.
+func (r *Report) status(c *composer) {
+	kind, encoding := "delivery-status", ""
+	if r.international() {
+		kind, encoding = "global-delivery-status", "Content-Transfer-Encoding: 8bit\r\n"
+	}
+	var w fieldWriter
+	w.dst = append(w.dst, "Content-Type: message/"+kind+"\r\n"+encoding+"\r\n"...)
+	field := func(name, value string) {
+		if value == "" {
+			return
+		}
+		if !r.international() {
+			value = toASCII(value)
+		}
+		w.begin(name)
+		for _, word := range strings.Fields(value) {
+			w.put(word)
+		}
+		w.end()
+	}
+	date := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.Format(DateFormat)
+	}
+	field("Original-Envelope-Id", r.EnvID)
+	field("Reporting-MTA", "dns; "+r.Host)
+	field("Arrival-Date", date(r.Arrival))
+	for i := range r.Recipients {
+		one := &r.Recipients[i]
+		w.dst = append(w.dst, "\r\n"...)
+		field("Original-Recipient", typedAddress(one.Original))
+		field("Final-Recipient", finalRecipient(one.Recipient))
+		field("Action", one.Action)
+		field("Status", one.status())
+		if one.remote() != "" {
+			field("Remote-MTA", "dns; "+one.remote())
+		}
+		field("Diagnostic-Code", one.diagnostic())
+		if one.Action != ActionDelayed {
+			field("Last-Attempt-Date", date(one.At))
+		} else {
+			field("Will-Retry-Until", date(one.Until))
+		}
+	}
+	c.write(w.dst)
+}
+
+func typedAddress(orcpt string) string {
+	kind, addr, ok := strings.Cut(orcpt, ";")
+	if !ok {
+		return ""
+	}
+	return inClause(kind) + "; " + oneLine(addr)
+}
+
+func finalRecipient(addr string) string {
+	if isASCII(addr) {
+		return "rfc822; " + oneLine(addr)
+	}
+	return "utf-8; " + oneLine(addr)
+}
+
+// status returns the Status field: what the host said, if that is one.
+func (r *Reported) status() string {
+	class, rest, _ := strings.Cut(r.Enhanced, ".")
+	subject, detail, ok := strings.Cut(rest, ".")
+	if ok && number(subject) && number(detail) {
+		switch {
+		case r.Action == ActionFailed && (class == "4" || class == "5"),
+			r.Action == ActionDelayed && class == "4",
+			r.done() && class == "2":
+			return r.Enhanced
+		}
+	}
+	switch {
+	case r.Action == ActionFailed:
+		return "5.0.0"
+	case r.Action == ActionDelayed:
+		return "4.0.0"
+	}
+	return "2.0.0"
+}
+
+func (r *Reported) done() bool { return r.Action == ActionDelivered || r.Action == ActionRelayed }
+
+func number(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && len(s) <= 3
+}
+
+// remote names the host that gave the reply, if another did.
+func (r *Reported) remote() string {
+	if !strings.Contains(r.Remote, ".") {
+		return "" // "local" and the like are our own words
+	}
+	return inClause(oneLine(r.Remote))
+}
+
+// expired is the status of what was tried until its time was over.
+const expired = "4.4.7"
+
+func (r *Reported) diagnostic() string {
+	reply := oneLine(r.Reply)
+	switch {
+	case reply == "" && r.Code == 0:
+		return ""
+	case r.Code == 0 || r.Enhanced == expired:
+		return "X-Mailstead; " + reply
+	}
+	return "smtp; " + r.said()
+}
+
+// said is the host's reply as it said it.
+func (r *Reported) said() string {
+	reply := oneLine(r.Reply)
+	if r.Enhanced != "" && !strings.HasPrefix(reply, r.Enhanced) {
+		reply = oneLine(r.Enhanced) + " " + reply
+	}
+	return strconv.Itoa(r.Code) + " " + strings.TrimSpace(reply)
+}
+
+// original writes the message, or its header.
+func (r *Report) original(c *composer) {
+	o := &r.Original
+	kind, encoding := "text/rfc822-headers", "7bit"
+	switch {
+	case o.Open != nil && o.UTF8:
+		kind = "message/global"
+	case o.Open != nil:
+		kind = "message/rfc822"
+	case o.UTF8:
+		kind = "message/global-headers"
+	}
+	if o.UTF8 || o.EightBit && o.Open != nil {
+		encoding = "8bit"
+	}
+	c.print("Content-Type: ", kind, "\r\nContent-Transfer-Encoding: ", encoding, "\r\n\r\n")
+	if o.Open == nil {
+		c.write(o.Header)
+		return
+	}
+	if c.err != nil {
+		return
+	}
+	in, err := o.Open()
+	if err != nil {
+		c.fail(fmt.Errorf("opening the message that is reported on: %w", err))
+		return
+	}
+	_, err = io.Copy(c, in)
+	c.fail(err)
+	c.fail(in.Close())
+}
+
+// oneLine makes a text from outside one line of printable characters.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	return clipRunes(strings.TrimSpace(s), longest)
+}
+
+// clipRunes cuts a text to at most n bytes of whole characters.
+func clipRunes(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return s
+}
+
+func toASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
