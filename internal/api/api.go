@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 )
@@ -31,6 +32,7 @@ type API struct {
 	Mailboxes *mailbox.Mailboxes
 	Outbox    *outbound.Outbox
 	Events    *event.Log
+	Keys      *idempotency.Keys
 	Version   string
 	Log       *slog.Logger
 }

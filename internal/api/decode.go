@@ -28,11 +28,13 @@ func badJSON(format string, args ...any) error {
 	return fault.New(fault.Invalid, "invalid_json", format, args...)
 }
 
-var errTooManyValues = fault.New(fault.TooLarge, "too_many_values", "The JSON may hold %d values.", maxValues)
+func tooManyValues(limit int) error {
+	return fault.New(fault.TooLarge, "too_many_values", "The JSON may hold %d values.", limit)
+}
 
 // wellFormed returns a fault unless text is one JSON value in UTF-8, without
 // duplicate names, within the bounds (RFC 8259; RFC 7493 section 2.3).
-func wellFormed(text []byte) error {
+func wellFormed(text []byte, values int) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text))
 	for n := 0; ; n++ {
 		_, err := d.ReadToken()
@@ -45,8 +47,8 @@ func wellFormed(text []byte) error {
 			return badJSON("The request's body is not valid JSON in UTF-8.")
 		case d.StackDepth() > maxDepth:
 			return badJSON("The JSON is nested more than %d levels deep.", maxDepth)
-		case n > maxValues:
-			return errTooManyValues
+		case n > values:
+			return tooManyValues(values)
 		case n > 0 && d.StackDepth() == 0 && d.PeekKind() != 0:
 			return badJSON("Something follows the JSON value.")
 		}
@@ -58,22 +60,29 @@ func wellFormed(text []byte) error {
 // is required unless it is tagged omitempty; null is the same as leaving it
 // out.
 func decode(text []byte, into reflect.Value) error {
-	if err := wellFormed(text); err != nil {
+	return decodeWithin(text, into, maxValues, maxFaults)
+}
+
+// decodeWithin is decode with bounds of its own on the values in the text and
+// on the faults that are told.
+func decodeWithin(text []byte, into reflect.Value, values, faults int) error {
+	if err := wellFormed(text, values); err != nil {
 		return err
 	}
-	r := &reader{in: jsontext.NewDecoder(bytes.NewBuffer(text))}
+	r := &reader{in: jsontext.NewDecoder(bytes.NewBuffer(text)), faults: faults}
 	r.value(into, "")
 	return r.bad.Err()
 }
 
 // reader reads a well-formed text.
 type reader struct {
-	in  *jsontext.Decoder
-	bad fault.Fields
+	in     *jsontext.Decoder
+	faults int // told at most
+	bad    fault.Fields
 }
 
 func (r *reader) fault(at, code, format string, args ...any) {
-	if len(r.bad) < maxFaults {
+	if len(r.bad) < r.faults {
 		r.bad.Add(at, code, format, args...)
 	}
 }
@@ -141,7 +150,7 @@ func (r *reader) time(v reflect.Value, at string) {
 		return
 	}
 	t, err := time.Parse(time.RFC3339, r.token().String())
-	if err != nil {
+	if err != nil || t.IsZero() { // which would count as left out
 		r.fault(at, "invalid_time", "Give a time such as 2026-01-31T12:00:00Z (RFC 3339).")
 	}
 	v.Set(reflect.ValueOf(t))
@@ -221,18 +230,40 @@ func (r *reader) object(v reflect.Value, at string) {
 		}
 	}
 	r.token()
-	for i := range v.NumField() {
-		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if options == "" && !given[name] {
+	for _, name := range required(v.Type()) {
+		if !given[name] {
 			r.fault(prefix+name, "required", "This field is required.")
 		}
 	}
 }
 
-// member finds the field of a struct by its name in JSON, as it is spelt.
+// required lists the names of a struct's members that must be given.
+func required(t reflect.Type) (names []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			names = append(names, required(f.Type)...)
+			continue
+		}
+		if name, options, _ := strings.Cut(f.Tag.Get("json"), ","); options == "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// member finds the field of a struct by its name in JSON, as it is spelt. The
+// members of an embedded struct are its own.
 func member(v reflect.Value, name string) (reflect.Value, bool) {
 	for i := range v.NumField() {
-		if is, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); is == name && name != "" {
+		f := v.Type().Field(i)
+		if f.Anonymous {
+			if found, ok := member(v.Field(i), name); ok {
+				return found, true
+			}
+			continue
+		}
+		if is, _, _ := strings.Cut(f.Tag.Get("json"), ","); is == name && name != "" {
 			return v.Field(i), true
 		}
 	}

@@ -155,7 +155,7 @@ func (d *document) parameters(op *huma.Operation, in reflect.Type) {
 			d.parameters(op, f.Type)
 			continue
 		}
-		for _, place := range []string{"path", "query"} {
+		for _, place := range []string{"path", "query", "header"} {
 			name := f.Tag.Get(place)
 			if name == "" {
 				continue

@@ -23,17 +23,26 @@ import (
 // replaces by a number. What is left is small and goes to the JSON decoder,
 // which judges it strictly; the extractor only needs to find its way.
 
+// bounds are those of a body that is read as a stream.
+type bounds struct {
+	body   int64  // bytes of the whole
+	rest   int    // bytes without the contents of attachments
+	values int    // JSON values
+	faults int    // that are told of its types
+	within string // the member that holds the sends; "" if the body is one itself
+}
+
 // extractor reads a JSON text once.
 type extractor struct {
-	in    *bufio.Reader
-	out   []byte
-	limit int // of out, in bytes
+	bounds
+	in  *bufio.Reader
+	out []byte
 	// sink takes the decoded content of the next attachment.
-	sink   func() io.Writer
-	path   []step // what leads to the value being read
-	found  int
-	values int
-	bad    fault.Fields
+	sink  func() io.Writer
+	path  []step // what leads to the value being read
+	found int
+	seen  int // values
+	bad   fault.Fields
 }
 
 // step is one on the way into a JSON text: the name of a member, or the index
@@ -43,17 +52,14 @@ type step struct {
 	index int // -1 for a member
 }
 
-const (
-	maxRest = 24 << 20 // a text and an html of 10 MB, and the small fields
-	maxKey  = 4 << 10
-)
+const maxKey = 4 << 10
 
-// extract returns the JSON text of r with each attachments[].content replaced
-// by its number, having written the decoded contents to sinks. bad are the
+// extract returns the JSON text of r with the content of each attachment of a
+// send replaced by its number, having written the decoded contents to sinks. bad are the
 // contents that are no base64. The text is yet to be judged by decode; its
 // content members are numbers or, told in bad, something else.
-func extract(r io.Reader, sink func() io.Writer) (rest []byte, bad fault.Fields, err error) {
-	x := &extractor{in: bufio.NewReaderSize(r, 16<<10), limit: maxRest, sink: sink}
+func extract(r io.Reader, sink func() io.Writer, b bounds) (rest []byte, bad fault.Fields, err error) {
+	x := &extractor{in: bufio.NewReaderSize(r, 16<<10), bounds: b, sink: sink}
 	err = x.value()
 	if err == nil {
 		// What follows the value is for the decoder to refuse.
@@ -69,7 +75,7 @@ func extract(r io.Reader, sink func() io.Writer) (rest []byte, bad fault.Fields,
 }
 
 func (x *extractor) fault(code, message string) {
-	if len(x.bad) < maxFaults {
+	if len(x.bad) < x.faults {
 		x.bad.Add(x.place(), code, "%s", message)
 	}
 }
@@ -90,14 +96,21 @@ func (x *extractor) place() string {
 	return b.String()
 }
 
-// atContent reports whether the path leads to an attachment's content.
+// atContent reports whether the path leads to the content of an attachment of
+// a send.
 func (x *extractor) atContent() bool {
-	n := len(x.path)
-	return n >= 3 && x.path[n-1] == step{"content", -1} && x.path[n-2].index >= 0 && x.path[n-3] == step{"attachments", -1}
+	path := x.path
+	if x.within != "" {
+		if len(path) != 5 || path[0] != (step{x.within, -1}) || path[1].index < 0 {
+			return false
+		}
+		path = path[2:]
+	}
+	return len(path) == 3 && path[0] == step{"attachments", -1} && path[1].index >= 0 && path[2] == step{"content", -1}
 }
 
 func (x *extractor) put(b byte) error {
-	if len(x.out) >= x.limit {
+	if len(x.out) >= x.rest {
 		return x.tooLarge()
 	}
 	x.out = append(x.out, b)
@@ -105,7 +118,7 @@ func (x *extractor) put(b byte) error {
 }
 
 func (x *extractor) tooLarge() error {
-	return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.limit)
+	return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.rest)
 }
 
 // copySpace passes white space on.
@@ -142,8 +155,8 @@ func (x *extractor) next() (byte, error) {
 }
 
 func (x *extractor) value() error {
-	if x.values++; x.values > maxValues {
-		return errTooManyValues
+	if x.seen++; x.seen > x.values {
+		return tooManyValues(x.values)
 	}
 	b, err := x.next()
 	if err != nil {
@@ -304,7 +317,7 @@ func (x *extractor) text() error {
 		if escape := bytes.IndexByte(chunk[:n], '\\'); escape >= 0 {
 			n = escape
 		}
-		if len(x.out)+n > x.limit {
+		if len(x.out)+n > x.rest {
 			return x.tooLarge()
 		}
 		x.out = append(x.out, chunk[:n]...)

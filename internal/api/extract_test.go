@@ -14,12 +14,12 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-func extractAll(r io.Reader) (rest string, contents []string, err error) {
+func extractAll(r io.Reader, within bounds) (rest string, contents []string, err error) {
 	var sinks []*bytes.Buffer
 	b, bad, err := extract(r, func() io.Writer {
 		sinks = append(sinks, &bytes.Buffer{})
 		return sinks[len(sinks)-1]
-	})
+	}, within)
 	if err == nil {
 		err = bad.Err()
 	}
@@ -38,12 +38,17 @@ func TestExtract(t *testing.T) {
 		`{"content":"aGk=","attachments":[]}`:                        {`{"content":"aGk=","attachments":[]}`, ""},
 		`{"attachments":[{"content":"aGk="},{"content": "aG8=" }]} `: {`{"attachments":[{"content":0},{"content": 1 }]} `, "hi|ho"},
 		`{"attachments":[{"content":"aG\/k\u003d\n"}]}`:              {`{"attachments":[{"content":0}]}`, "h\x6f\xe4"},
-		`{"messages":[{"attachments":[{"content":""}]}]}`:            {`{"messages":[{"attachments":[{"content":0}]}]}`, ""},
+		`{"messages":[{"attachments":[{"content":"aGk="}]}]}`:        {`{"messages":[{"attachments":[{"content":0}]}]}`, "hi"},
+		`{"metadata":{"attachments":[{"content":"aGk="}]}}`:          {`{"metadata":{"attachments":[{"content":"aGk="}]}}`, ""},
 		`{"\u0061ttachments":[{"content":"aGk="}]}`:                  {`{"\u0061ttachments":[{"content":0}]}`, "hi"},
 		`{"attachments":[{"x":{"content":"aGk="}}]}`:                 {`{"attachments":[{"x":{"content":"aGk="}}]}`, ""},
 	} {
 		for _, r := range []io.Reader{strings.NewReader(in), iotest.OneByteReader(strings.NewReader(in))} {
-			rest, contents, err := extractAll(r)
+			within := oneSend()
+			if strings.HasPrefix(in, `{"messages"`) {
+				within = manySends()
+			}
+			rest, contents, err := extractAll(r, within)
 			if in == `{"attachments":[{"content":"aG\/k\u003d\n"}]}` {
 				if err == nil { // aG/k= is one character too many
 					t.Errorf("%s passed", in)
@@ -68,10 +73,10 @@ func TestExtractRefuses(t *testing.T) {
 		`{"attachments":[{"content":"aGk`:    "invalid_json",
 		strings.Repeat("[", 100):             "invalid_json",
 		`{"attachments":[{"content":"!!"}]}`: "validation_failed",
-		`{"attachments":[{"content":"aGk=aGk="}]}`: "validation_failed",
-		`"` + strings.Repeat("x", maxRest) + `"`:   "body_too_large",
+		`{"attachments":[{"content":"aGk=aGk="}]}`:      "validation_failed",
+		`"` + strings.Repeat("x", oneSend().rest) + `"`: "body_too_large",
 	} {
-		_, _, err := extractAll(strings.NewReader(in))
+		_, _, err := extractAll(strings.NewReader(in), oneSend())
 		var f *fault.Error
 		if f, _ = err.(*fault.Error); f == nil || f.Code != code { //nolint:errorlint // exactly this type
 			t.Errorf("%.40s → %v, want %s", in, err, code)
@@ -81,7 +86,7 @@ func TestExtractRefuses(t *testing.T) {
 
 // Every content that is not base64 is told, and the good ones are kept.
 func TestExtractTellsAllContents(t *testing.T) {
-	_, contents, err := extractAll(strings.NewReader(`{"attachments":[{"content":"@"},{"content":"aGk="},{"content":"aGk"}]}`))
+	_, contents, err := extractAll(strings.NewReader(`{"attachments":[{"content":"@"},{"content":"aGk="},{"content":"aGk"}]}`), oneSend())
 	if err == nil || !strings.Contains(err.Error(), "attachments[0].content") || !strings.Contains(err.Error(), "attachments[2].content") {
 		t.Errorf("got %v", err)
 	}
@@ -93,7 +98,7 @@ func FuzzExtract(f *testing.F) {
 	f.Add(`{"a":[1,2,{"b":null}],"c":"\u00e4\\"}`)
 	f.Add(`[[[[`)
 	f.Fuzz(func(t *testing.T, in string) {
-		rest, contents, err := extractAll(strings.NewReader(in))
+		rest, contents, err := extractAll(strings.NewReader(in), oneSend())
 		if err != nil || !json.Valid([]byte(in)) {
 			return
 		}
@@ -116,7 +121,7 @@ func BenchmarkExtract25MiB(b *testing.B) {
 	b.SetBytes(int64(body.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := extract(bytes.NewReader(body.Bytes()), func() io.Writer { return io.Discard }); err != nil {
+		if _, _, err := extract(bytes.NewReader(body.Bytes()), func() io.Writer { return io.Discard }, oneSend()); err != nil {
 			b.Fatal(err)
 		}
 	}

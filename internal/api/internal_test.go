@@ -87,20 +87,21 @@ func FuzzSend(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		files := &spool{}
-		defer files.remove()
+		p := &posting{bounds: oneSend()}
+		defer p.end()
 		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
 		r.Header.Set("Content-Type", "application/json")
-		s, err := readSend(httptest.NewRecorder(), r, files)
+		var in sendRequest
+		bad, err := p.read(httptest.NewRecorder(), r, &in)
 		if err != nil {
 			if p := quiet().toProblem(t.Context(), err); p.Status < 400 || p.Status >= 500 {
 				t.Fatalf("%d: %v", p.Status, err)
 			}
 			return
 		}
-		for _, a := range s.Attachments {
+		for _, a := range in.send(&p.files, bad).Attachments {
 			if a.Open == nil {
-				if len(s.Attachments) > 10 {
+				if len(bad) > 0 {
 					continue
 				}
 				t.Fatal("an attachment without content passed")
@@ -145,8 +146,10 @@ func BenchmarkReadSend4KiB(b *testing.B) {
 	for b.Loop() {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
-		if _, err := readSend(httptest.NewRecorder(), r, &spool{}); err != nil {
-			b.Fatal(err)
+		var in sendRequest
+		p := &posting{bounds: oneSend()}
+		if bad, err := p.read(httptest.NewRecorder(), r, &in); err != nil || len(bad) > 0 {
+			b.Fatal(bad, err)
 		}
 	}
 }

@@ -55,6 +55,13 @@ type attemptAnswer struct {
 	Transcript   string      `json:"transcript,omitempty" doc:"The SMTP conversation."`
 }
 
+func (a *API) messageRoutes(r *router) {
+	handle(r, operation{method: "GET", path: "/outbound/messages", id: "listMessages", scope: "messages.read",
+		summary: "List sent messages", description: "Those of the API and those that mailboxes submitted."}, a.listMessages)
+	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
+		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
+}
+
 func showMessage(m outbound.Message) messageAnswer {
 	out := messageAnswer{
 		ID: m.ID, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optional(m.ThreadID),

@@ -107,19 +107,32 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, o operation, out an
 	a.write(w, r, o.success(), "application/json", out)
 }
 
-// write writes JSON as it is, without escapes for HTML.
+// write writes JSON.
 func (a *API) write(w http.ResponseWriter, r *http.Request, status int, media string, v any) {
+	text, err := encode(v)
+	if err != nil {
+		a.fail(w, r, err) // a problem can always be written
+		return
+	}
+	writeText(w, status, media, text)
+}
+
+// encode makes JSON as it is, without escapes for HTML.
+func encode(v any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		a.fail(w, r, fmt.Errorf("writing an answer: %w", err)) // a problem can always be written
-		return
+		return nil, fmt.Errorf("writing an answer: %w", err)
 	}
+	return text.Bytes(), nil
+}
+
+func writeText(w http.ResponseWriter, status int, media string, text []byte) {
 	w.Header().Set("Content-Type", media)
-	w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes()) // the client may have left
+	_, _ = w.Write(text) // the client may have left
 }
 
 const elsewhere = "/"

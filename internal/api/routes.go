@@ -5,7 +5,7 @@ package api
 // routes is the whole of the API. Every path with an {id} answers 404 for
 // what belongs to another account.
 func (a *API) routes(r *router) {
-	const created, noContent, accepted = 201, 204, 202
+	const created, noContent = 201, 204
 
 	handle(r, operation{method: "POST", path: "/domains", id: "createDomain", scope: "domains.write", status: created, conflicts: true,
 		summary: "Add a domain", description: "The answer lists the DNS records to publish. They are checked by themselves, every minute at first; " +
@@ -40,13 +40,8 @@ func (a *API) routes(r *router) {
 	handle(r, operation{method: "POST", path: "/mailboxes/{id}/password", id: "setMailboxPassword", scope: "mailboxes.write",
 		summary: "Set or generate a mailbox's password", description: "Sessions with the old one end at once. Without a body a password is generated and shown in this answer only."}, a.setPassword)
 
-	handleRaw[sendInput](r, operation{method: "POST", path: "/outbound/send", id: "send", scope: "outbound.send", status: accepted,
-		summary: "Send an email", description: "The message is stored safely before the answer; it is on its way afterwards. " +
-			"At most 50 recipients, 10 attachments and 25 MB of them."}, a.send)
-	handle(r, operation{method: "GET", path: "/outbound/messages", id: "listMessages", scope: "messages.read",
-		summary: "List sent messages", description: "Those of the API and those that mailboxes submitted."}, a.listMessages)
-	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
-		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
+	a.sendRoutes(r)
+	a.messageRoutes(r)
 
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
 		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data."}, a.listEvents)

@@ -3,12 +3,9 @@
 package api
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
-	"io"
 	"net/http"
-	"os"
-	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,23 +17,30 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// sendRequest is a send as the interface specification has it, section 2. What
-// is required is for the outbox to say, together with all other rules.
-type sendRequest struct {
+// SendFields are what all sends have (interface specification, section 2). What
+// is required is for the outbox to say, together with all other rules. It is exported for
+// the OpenAPI document, which looks into exported types only.
+type SendFields struct {
 	FromEmail   string              `json:"from_email,omitempty" required:"true" doc:"A bare address on a verified domain of yours." example:"you@example.com"`
 	FromName    string              `json:"from_name,omitempty" doc:"The sender's display name." example:"Example Shop"`
 	To          []string            `json:"to,omitempty" required:"true" nullable:"false" doc:"Recipients, each a@b.example or Name <a@b.example>. At most 50 in to, cc and bcc together, each address once." example:"Bob <bob@example.org>"`
 	Cc          []string            `json:"cc,omitempty" nullable:"false" doc:"Further recipients, whom all see." example:"carol@example.org"`
 	Bcc         []string            `json:"bcc,omitempty" nullable:"false" doc:"Further recipients, whom nobody sees." example:"archive@example.org"`
 	ReplyTo     string              `json:"reply_to,omitempty" doc:"Where answers go." example:"support@example.com"`
-	Subject     string              `json:"subject,omitempty" required:"true" doc:"The subject line." example:"Your order"`
-	Text        string              `json:"text,omitempty" doc:"The plain text; text, html or both are required." example:"Thank you!"`
-	HTML        string              `json:"html,omitempty" doc:"The HTML; text, html or both are required." example:"<p>Thank you!</p>"`
 	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Custom header fields; every name starts with X-." example:"{\"X-Order\":\"42\"}"`
 	Metadata    object              `json:"metadata,omitempty" doc:"Your own data, at most 16 KiB; it is in the answer and in every event." example:"{\"order\":42}"`
 	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. One is made when left out." example:"order-42"`
 	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers." example:"<abc@example.org>"`
+	SendAt      time.Time           `json:"send_at,omitempty" doc:"When to send, up to 30 days ahead; at once when left out, or up to five minutes past. How long delivery is tried counts from then."`
+}
+
+// sendRequest is a send whose text is given.
+type sendRequest struct {
+	SendFields
+	Subject string `json:"subject,omitempty" required:"true" doc:"The subject line." example:"Your order"`
+	Text    string `json:"text,omitempty" doc:"The plain text; text, html or both are required." example:"Thank you!"`
+	HTML    string `json:"html,omitempty" doc:"The HTML; text, html or both are required." example:"<p>Thank you!</p>"`
 }
 
 // TransformSchema says what single fields can't: text, html or both.
@@ -61,9 +65,6 @@ func (content) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", ContentEncoding: "base64", Examples: []any{"SGVsbG8="}}
 }
 
-// sendInput describes a send; it is never filled in.
-type sendInput struct{ Body sendRequest }
-
 type acceptedAnswer struct {
 	ID         db.ID           `json:"id" doc:"The message's id."`
 	Status     queue.State     `json:"status" doc:"Where the message stands."`
@@ -71,6 +72,7 @@ type acceptedAnswer struct {
 	ThreadID   string          `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
 	Recipients []sendRecipient `json:"recipients" nullable:"false" doc:"Every recipient, each address once."`
 	Metadata   object          `json:"metadata" doc:"As it was given."`
+	SendAt     *time.Time      `json:"send_at,omitempty" doc:"When it will be sent, if it is scheduled."`
 	CreatedAt  time.Time       `json:"created_at" doc:"When it was accepted."`
 }
 
@@ -80,130 +82,58 @@ type sendRecipient struct {
 	Status queue.State `json:"status" doc:"Where the delivery stands."`
 }
 
-// maxSendBody is the bound of a send with all its attachments in base64.
-const maxSendBody = 40 << 20
-
-func (a *API) send(w http.ResponseWriter, r *http.Request, p account.Principal) (acceptedAnswer, error) {
-	files := &spool{}
-	defer files.remove()
-	s, err := readSend(w, r, files)
-	if err != nil {
-		// A client that is still sending would not see the answer. What is
-		// left of a body within reason is taken first.
-		_, _ = io.CopyN(io.Discard, r.Body, maxSendBody)
-		return acceptedAnswer{}, err
-	}
-	results, err := a.Outbox.Send(r.Context(), p, []outbound.Send{*s}, outbound.Options{})
-	if err != nil {
-		return acceptedAnswer{}, err
-	}
-	accepted := results[0]
-	out := acceptedAnswer{
-		ID: accepted.ID, Status: accepted.Status, MessageID: accepted.MessageID, ThreadID: accepted.ThreadID,
-		Metadata: object(accepted.Metadata), CreatedAt: stamp(accepted.CreatedAt),
-	}
-	for _, to := range accepted.Recipients {
-		out.Recipients = append(out.Recipients, sendRecipient(to))
-	}
-	return out, nil
+// oneSend are the bounds of a send with all its attachments in base64: of the
+// rest, a text and an html of 10 MB and the small fields.
+func oneSend() bounds {
+	return bounds{body: 40 << 20, rest: 24 << 20, values: maxValues, faults: maxFaults}
 }
 
-// readSend decodes a body whose attachments go to the spool as they come.
-func readSend(w http.ResponseWriter, r *http.Request, files *spool) (*outbound.Send, error) {
-	if err := requireJSON(r); err != nil {
-		return nil, err
-	}
-	rest, bad, err := extract(http.MaxBytesReader(w, broken{r.Body}, maxSendBody), files.sink)
-	if err != nil {
-		return nil, err
-	}
-	var in sendRequest
-	if err := merge(&bad, decode(rest, reflect.ValueOf(&in).Elem())); err != nil {
-		return nil, err
-	}
-	s := &outbound.Send{
+func (a *API) sendRoutes(r *router) {
+	handleSend(r, operation{method: "POST", path: "/outbound/send", id: "send", scope: "outbound.send", status: http.StatusAccepted, conflicts: true,
+		summary: "Send an email", description: "The message is stored safely before the answer; it is on its way afterwards, or at `send_at`. " +
+			"At most 50 recipients, 10 attachments and 25 MB of them."}, oneSend(), buildSend, showSend)
+	handleSend(r, operation{method: "POST", path: "/outbound/batch", id: "sendBatch", scope: "outbound.send", status: http.StatusAccepted, conflicts: true,
+		summary: "Send up to 100 emails", description: "Each with all the fields of a send; the request may have 100 MB (104,857,600 bytes), 24 MB without the attachments. " +
+			"All messages are accepted together, or none: faults are told as `messages[3].to[0]`. " +
+			"With `partial` each is judged by itself, and in place of a message that is refused stands its error."}, manySends(), buildBatch, showBatch)
+}
+
+func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with attached) (order, error) {
+	return order{sends: []outbound.Send{in.send(with.files, with.bad)}}, nil
+}
+
+// send is the request as the outbox takes it.
+func (in *sendRequest) send(files *spool, bad fault.Fields) outbound.Send {
+	s := in.SendFields.send(files, bad)
+	s.Subject, s.Text, s.HTML = in.Subject, in.Text, in.HTML
+	return s
+}
+
+func (in *SendFields) send(files *spool, bad fault.Fields) outbound.Send {
+	s := outbound.Send{
 		FromEmail: in.FromEmail, FromName: in.FromName, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo,
-		Subject: in.Subject, Text: in.Text, HTML: in.HTML, Headers: in.Headers, Metadata: json.RawMessage(in.Metadata),
-		ThreadID: in.ThreadID, InReplyTo: in.InReplyTo,
+		Headers: in.Headers, Metadata: json.RawMessage(in.Metadata), ThreadID: in.ThreadID, InReplyTo: in.InReplyTo,
+		SendAt: in.SendAt, Faults: bad,
 	}
 	for _, f := range in.Attachments {
 		a := outbound.Attachment{Filename: f.Filename, ContentType: f.ContentType, ContentID: f.ContentID, Disposition: f.Disposition}
-		if n := int(f.Content); n >= 0 && n < len(files.files) { // else there are too many, or bad tells why
+		if n := int(f.Content); n >= 0 && n < len(files.files) { // else bad tells why
 			a.Size, a.Open = files.files[n].size, files.files[n].open
 		}
 		s.Attachments = append(s.Attachments, a)
 	}
-	s.Faults = bad
-	return s, nil
+	return s
 }
 
-// spool keeps the attachments of a request: small ones in memory, larger ones
-// in files that have no name any more, so that nothing is left behind. It
-// keeps no more of them than one message can have.
-type spool struct{ files []*spooled }
+func showSend(results []outbound.Result) acceptedAnswer { return showAccepted(results[0].Accepted) }
 
-const spoolInMemory = 64 << 10
-
-type spooled struct {
-	size int64
-	buf  bytes.Buffer
-	file *os.File
-}
-
-func (s *spool) sink() io.Writer {
-	if len(s.files) == outbound.MaxAttachments {
-		return io.Discard
+func showAccepted(a outbound.Accepted) acceptedAnswer {
+	out := acceptedAnswer{
+		ID: a.ID, Status: a.Status, MessageID: a.MessageID, ThreadID: a.ThreadID, SendAt: optionalTime(a.SendAt),
+		Metadata: object(a.Metadata), CreatedAt: stamp(a.CreatedAt),
 	}
-	f := &spooled{}
-	s.files = append(s.files, f)
-	return f
-}
-
-func (s *spool) remove() {
-	for _, f := range s.files {
-		if f.file != nil {
-			_ = f.file.Close()
-		}
+	for _, to := range a.Recipients {
+		out.Recipients = append(out.Recipients, sendRecipient(to))
 	}
-}
-
-func (f *spooled) Write(p []byte) (int, error) {
-	f.size += int64(len(p))
-	if f.size > outbound.MaxAttachmentBytes {
-		// The rest is read and dropped; its size alone is told.
-		return len(p), nil
-	}
-	if f.file == nil && f.buf.Len()+len(p) <= spoolInMemory {
-		return f.buf.Write(p)
-	}
-	if f.file == nil {
-		file, err := os.CreateTemp("", "mailstead-attachment-")
-		if err != nil {
-			return 0, spoolFailed(err)
-		}
-		f.file = file
-		if err := os.Remove(file.Name()); err != nil {
-			return 0, spoolFailed(err)
-		}
-		if _, err := file.Write(f.buf.Bytes()); err != nil {
-			return 0, spoolFailed(err)
-		}
-		f.buf = bytes.Buffer{}
-	}
-	n, err := f.file.Write(p)
-	if err != nil {
-		err = spoolFailed(err)
-	}
-	return n, err
-}
-
-func spoolFailed(err error) error {
-	return fault.Wrap(err, fault.Unavailable, "storage_unavailable", "There is no room for the attachments at the moment. Please try again.")
-}
-
-func (f *spooled) open() (io.ReadCloser, error) {
-	if f.file == nil {
-		return io.NopCloser(bytes.NewReader(f.buf.Bytes())), nil
-	}
-	return io.NopCloser(io.NewSectionReader(f.file, 0, f.size)), nil
+	return out
 }

@@ -98,7 +98,7 @@ func TestSend(t *testing.T) {
 				t.Errorf("%q is not in\n%s", want, got)
 			}
 		}
-		if strings.Contains(strings.ToLower(got), "bcc") || strings.Contains(got, "for <alice@") {
+		if strings.Contains(strings.ToLower(got), "\nbcc:") || strings.Contains(got, "for <alice@") {
 			t.Errorf("the blind copy shows in\n%s", got)
 		}
 

@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -48,6 +50,8 @@ type Options struct {
 	Batch bool
 	// Partial accepts what can be accepted; the other results have an Err.
 	Partial bool
+	// Faults are what the door found wrong with the request as a whole.
+	Faults fault.Fields
 	// Guard, if set, gets the results before they are committed, and returns
 	// what queues the statements that decide whether they may be. It is called
 	// also when nothing is accepted.
@@ -83,14 +87,18 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, op
 			return nil, err
 		}
 	}
-	return results, o.commit(ctx, p.Account, parcels, guard)
+	err = o.commit(ctx, p.Account, parcels, guard)
+	if errors.Is(err, idempotency.ErrTaken) {
+		o.discard(ctx, parcels)
+	}
+	return results, err
 }
 
 // check reads every send; those that break a rule have no letter.
 func check(sends []Send, results []Result, opt Options, now time.Time) ([]*letter, error) {
 	const enough = 100 // faults; nobody is told more
 	letters := make([]*letter, len(sends))
-	var bad fault.Fields
+	bad := slices.Clone(opt.Faults)
 	for i := range sends {
 		l, faults := sends[i].read(now)
 		switch {
@@ -112,10 +120,13 @@ func check(sends []Send, results []Result, opt Options, now time.Time) ([]*lette
 }
 
 func (opt Options) field(i int, name string) string {
-	if opt.Batch {
-		return fmt.Sprintf("messages[%d].%s", i, name)
+	switch {
+	case !opt.Batch:
+		return name
+	case name == "":
+		return fmt.Sprintf("messages[%d]", i)
 	}
-	return name
+	return fmt.Sprintf("messages[%d].%s", i, name)
 }
 
 // address finds the sending domain of every letter.

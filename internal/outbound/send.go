@@ -54,7 +54,7 @@ type Send struct {
 	Class       string    // of mail, for Feedback-ID; "" for an ordinary send
 
 	// Faults are what the door found wrong with the request already. They are
-	// told together with the rules that are broken.
+	// told together with the rules that are broken. The field "" is the whole.
 	Faults fault.Fields
 }
 
@@ -126,7 +126,7 @@ func join(door, rules fault.Fields) fault.Fields {
 	for _, r := range rules {
 		unread := func(d fault.Field) bool {
 			rest, inside := strings.CutPrefix(r.Field, d.Field)
-			return inside && (rest == "" || rest[0] == '[' || rest[0] == '.') ||
+			return d.Field == "" || inside && (rest == "" || rest[0] == '[' || rest[0] == '.') ||
 				r.Code == "text_or_html_required" && d.Field == "html"
 		}
 		if !slices.ContainsFunc(door, unread) {

@@ -267,7 +267,7 @@ func (s *Server) openDoors(context.Context) error {
 	})
 	s.Mailboxes.Revoked = s.imap.Revoked
 	handler := s.certs.Challenge((&api.API{
-		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events,
+		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
 		Version: Version, Log: s.Log,
 	}).Handler())
 	for range 2 { // in clear, and with TLS
