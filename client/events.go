@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Event is something that happened. It comes to webhooks with the same id and
+// data.
+type Event struct {
+	ID        string          `json:"id"`
+	Type      string          `json:"type"` // delivery_status, bounce, inbound_email, …
+	Timestamp time.Time       `json:"timestamp"`
+	Version   int             `json:"version"` // of the form of Data
+	AccountID string          `json:"account_id"`
+	Data      json.RawMessage `json:"data"` // an object, whose members depend on the type
+}
+
+// EventFilter says which events are wanted; the zero value is all.
+type EventFilter struct {
+	Types     []string // only these kinds
+	MessageID string   // only those of the sent message with this id
+}
+
+func (f EventFilter) query() url.Values {
+	q := url.Values{}
+	set(q, "type", strings.Join(f.Types, ","))
+	set(q, "message", f.MessageID)
+	return q
+}
+
+// ListEvents returns a page of events, newest first.
+func (c *Client) ListEvents(ctx context.Context, f EventFilter, p Paging) (*Page[Event], error) {
+	return list[Event](ctx, c, "/events", f.query(), p)
+}
+
+// Events walks through all events that fit, newest first. After an error it
+// ends.
+func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
+	return walk(func(p Paging) (*Page[Event], error) { return c.ListEvents(ctx, f, p) })
+}
+
+// Decode reads the event's data into v: a pointer to [StatusData],
+// [BounceData], [ComplaintData], or a type of your own.
+func (e Event) Decode(v any) error { return json.Unmarshal(e.Data, v) }
+
+// MessageData is what every event about a sent message says.
+type MessageData struct {
+	ID        string          `json:"id"`         // of the message
+	MessageID string          `json:"message_id"` // the header field, with angle brackets
+	ThreadID  string          `json:"thread_id"`
+	Metadata  json.RawMessage `json:"metadata"` // as it was given with the send
+	Recipient string          `json:"recipient"`
+	Sequence  int             `json:"sequence"` // rises by one with each event of a delivery
+}
+
+// StatusData is the data of an event delivery_status.
+type StatusData struct {
+	MessageData
+	Status        State      `json:"status"`
+	Attempts      int        `json:"attempts"`
+	SMTPCode      int        `json:"smtp_code"`
+	EnhancedCode  string     `json:"enhanced_code"`
+	Diagnostic    string     `json:"diagnostic"` // the last reply
+	RemoteMTA     string     `json:"remote_mta"`
+	Via           string     `json:"via"`    // relay: a smart host took it
+	Reason        string     `json:"reason"` // why it was not tried
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+}
+
+// BounceData is the data of an event bounce.
+type BounceData struct {
+	MessageData
+	Type         string `json:"type"` // Permanent, Transient or Undetermined
+	Subtype      string `json:"subtype"`
+	Category     string `json:"category"` // recipient or infrastructure
+	SMTPCode     int    `json:"smtp_code"`
+	EnhancedCode string `json:"enhanced_code"`
+	Diagnostic   string `json:"diagnostic"`
+	RemoteMTA    string `json:"remote_mta"`
+}
+
+// ComplaintData is the data of an event complaint.
+type ComplaintData struct {
+	MessageData
+	FeedbackType string `json:"feedback_type"`
+	Reporter     string `json:"reporter"`
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// waits notes how long a client would have waited between its attempts.
+type waits struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (w *waits) wait(ctx context.Context, d time.Duration) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, d)
+	return ctx.Err()
+}
+
+func (w *waits) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.all)
+}
+
+// path is the way from a client to a service, which may break: trouble sees
+// every request, may answer in the service's place, and says whether the
+// service's own answer is lost.
+type path struct {
+	http.Transport
+	mu      sync.Mutex
+	seen    []*http.Request
+	trouble func(n int, r *http.Request) (instead *http.Response, lost bool, err error)
+}
+
+var errBroken = errors.New("the line broke")
+
+func (p *path) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	p.seen = append(p.seen, r)
+	n := len(p.seen)
+	p.mu.Unlock()
+	lost := false
+	if p.trouble != nil {
+		var instead *http.Response
+		var err error
+		if instead, lost, err = p.trouble(n, r); instead != nil || err != nil {
+			if r.Body != nil {
+				_ = r.Body.Close()
+			}
+			return instead, err
+		}
+	}
+	resp, err := p.Transport.RoundTrip(r)
+	if lost && err == nil {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return nil, errBroken
+	}
+	return resp, err
+}
+
+func (p *path) requests() []*http.Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+// to makes a client of a running service, by a path of its own, that never
+// sleeps.
+func to(t testing.TB, s *servertest.Server, key string, options ...client.Option) (*client.Client, *path, *waits) {
+	t.Helper()
+	p, w := &path{Transport: http.Transport{ExpectContinueTimeout: time.Minute}}, &waits{}
+	options = append([]client.Option{client.WithHTTPClient(&http.Client{Transport: p}), client.WithWait(w.wait)}, options...)
+	c, err := client.New(s.Dev.BaseURL, key, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.CloseIdleConnections)
+	return c, p, w
+}
+
+// refused fails the test unless err is a problem of a status and code, with
+// exactly these faults, each "field code".
+func refused(t testing.TB, what string, err error, status int, code string, faults ...string) {
+	t.Helper()
+	var p *client.Problem
+	if !errors.As(err, &p) {
+		t.Errorf("%s: %v is no problem", what, err)
+		return
+	}
+	var got []string
+	for _, e := range p.Errors {
+		got = append(got, e.Field+" "+e.Code)
+	}
+	if p.Status != status || p.Code != code || !slices.Equal(got, faults) || p.RequestID == "" || p.Detail == "" {
+		t.Errorf("%s: got %d %s %q, want %d %s %q", what, p.Status, p.Code, got, status, code, faults)
+	}
+}
+
+// TestMain starts a service for the examples, and looks for goroutines that
+// were left behind.
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "mailstead-client-")
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	config := server.DevConfig(dir)
+	config.PortBase = server.AnyPort
+	s, err := server.Start(context.Background(), config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return complain(err)
+	}
+	err = errors.Join(os.Setenv("MAILSTEAD_URL", s.Dev.BaseURL), os.Setenv("MAILSTEAD_API_KEY", s.Dev.APIKey))
+	code := 1
+	if err == nil {
+		code = m.Run()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	err = errors.Join(err, s.Shutdown())
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
+	if err != nil {
+		return complain(err)
+	}
+	return code
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}

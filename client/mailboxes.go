@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Mailbox is an address with a password, for mail programs.
+type Mailbox struct {
+	ID          string     `json:"id"`
+	DomainID    string     `json:"domain_id"`
+	Address     string     `json:"address"` // the user name, too
+	LocalPart   string     `json:"local_part"`
+	DisplayName string     `json:"display_name"`
+	Password    string     `json:"password"`   // if it was generated, in the answer that made it
+	QuotaMB     int64      `json:"quota_mb"`   // megabytes of 1,048,576 bytes
+	UsedBytes   int64      `json:"used_bytes"` // how much it holds
+	Messages    int64      `json:"messages"`   // how many it holds
+	Status      string     `json:"status"`     // active or suspended
+	CreatedAt   time.Time  `json:"created_at"`
+	DeletedAt   *time.Time `json:"deleted_at"` // of one that can be restored
+}
+
+// NewMailbox describes a mailbox to be made.
+type NewMailbox struct {
+	DomainID    string `json:"domain_id"` // its ownership is verified
+	LocalPart   string `json:"local_part"`
+	Password    string `json:"password,omitempty"` // one is generated if it is empty
+	DisplayName string `json:"display_name,omitempty"`
+	QuotaMB     int    `json:"quota_mb,omitempty"` // 1024 if 0
+}
+
+// MailboxChange says what to change; what is nil stays.
+type MailboxChange struct {
+	DisplayName *string `json:"display_name,omitempty"`
+	QuotaMB     *int    `json:"quota_mb,omitempty"`
+	Status      *string `json:"status,omitempty"` // active or suspended
+}
+
+// MailboxFilter says which mailboxes are wanted; the zero value is all that
+// live.
+type MailboxFilter struct {
+	DomainID string // only those of this domain
+	Deleted  bool   // those that can be restored, instead of those that live
+}
+
+func (f MailboxFilter) query() url.Values {
+	q := url.Values{}
+	set(q, "domain_id", f.DomainID)
+	if f.Deleted {
+		q.Set("deleted", "true")
+	}
+	return q
+}
+
+// CreateMailbox makes a mailbox.
+func (c *Client) CreateMailbox(ctx context.Context, m NewMailbox) (*Mailbox, error) {
+	b, err := jsonBody(m)
+	if err != nil {
+		return nil, err
+	}
+	return do[Mailbox](ctx, c, call{method: http.MethodPost, path: "/mailboxes", body: b})
+}
+
+// ListMailboxes returns a page of mailboxes, newest first.
+func (c *Client) ListMailboxes(ctx context.Context, f MailboxFilter, p Paging) (*Page[Mailbox], error) {
+	return list[Mailbox](ctx, c, "/mailboxes", f.query(), p)
+}
+
+// Mailboxes walks through all mailboxes that fit, newest first. After an error
+// it ends.
+func (c *Client) Mailboxes(ctx context.Context, f MailboxFilter) iter.Seq2[Mailbox, error] {
+	return walk(func(p Paging) (*Page[Mailbox], error) { return c.ListMailboxes(ctx, f, p) })
+}
+
+// GetMailbox shows a mailbox.
+func (c *Client) GetMailbox(ctx context.Context, id string) (*Mailbox, error) {
+	return do[Mailbox](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}", id: id})
+}
+
+// UpdateMailbox changes a mailbox.
+func (c *Client) UpdateMailbox(ctx context.Context, id string, change MailboxChange) (*Mailbox, error) {
+	b, err := jsonBody(change)
+	if err != nil {
+		return nil, err
+	}
+	return do[Mailbox](ctx, c, call{method: http.MethodPatch, path: "/mailboxes/{id}", id: id, body: b, again: true})
+}
+
+// DeleteMailbox deletes a mailbox; for 30 days it can be restored.
+func (c *Client) DeleteMailbox(ctx context.Context, id string) error {
+	return c.run(ctx, call{method: http.MethodDelete, path: "/mailboxes/{id}", id: id})
+}
+
+// RestoreMailbox restores a deleted mailbox with all its mail, unless its
+// address was given to another meanwhile (ErrConflict).
+func (c *Client) RestoreMailbox(ctx context.Context, id string) (*Mailbox, error) {
+	return do[Mailbox](ctx, c, call{method: http.MethodPost, path: "/mailboxes/{id}/restore", id: id})
+}
+
+// SetMailboxPassword sets a mailbox's password; sessions with the old one end.
+// If it is empty one is generated and returned.
+func (c *Client) SetMailboxPassword(ctx context.Context, id, password string) (generated string, err error) {
+	in := call{method: http.MethodPost, path: "/mailboxes/{id}/password", id: id}
+	if password != "" {
+		in.again = true // a generated one would be another each time
+		if in.body, err = jsonBody(map[string]string{"password": password}); err != nil {
+			return "", err
+		}
+	}
+	out, err := do[struct{ Password string }](ctx, c, in)
+	if err != nil {
+		return "", err
+	}
+	return out.Password, nil
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"time"
+)
+
+// Message is a message that was sent, or is to be, and what became of it.
+type Message struct {
+	ID         string          `json:"id"`
+	MailboxID  string          `json:"mailbox_id"` // the mailbox that submitted it; "" for the API
+	Status     State           `json:"status"`     // the first that is open, else the worst, of its recipients'
+	From       string          `json:"from"`
+	Subject    string          `json:"subject"`
+	MessageID  string          `json:"message_id"` // the header field, with angle brackets
+	ThreadID   string          `json:"thread_id"`  // "" if it has none
+	Metadata   json.RawMessage `json:"metadata"`
+	Size       int64           `json:"size"`       // of the whole message, in bytes
+	Recipients []Recipient     `json:"recipients"` // blind copies included
+	CreatedAt  time.Time       `json:"created_at"`
+}
+
+// Recipient is a recipient of a message, and where the delivery stands.
+type Recipient struct {
+	Email         string     `json:"email"`
+	Type          string     `json:"type"` // to, cc or bcc; envelope for mail submitted over SMTP
+	Status        State      `json:"status"`
+	SMTPCode      int        `json:"smtp_code"`     // of the last reply; 0 if there was none
+	EnhancedCode  string     `json:"enhanced_code"` // such as 5.1.1 (RFC 3463)
+	Reply         string     `json:"reply"`         // the last one
+	Remote        string     `json:"remote"`        // who gave it: a host, local, or sandbox
+	Attempts      int        `json:"attempts"`
+	NextAttemptAt *time.Time `json:"next_attempt_at"` // nil unless it waits
+	UpdatedAt     time.Time  `json:"updated_at"`
+	Timeline      []Attempt  `json:"timeline"` // by GetMessage only
+}
+
+// Attempt is one try of a delivery.
+type Attempt struct {
+	Attempt      int       `json:"attempt"` // 1 for the first
+	At           time.Time `json:"at"`
+	DurationMS   float64   `json:"duration_ms"`
+	Outcome      State     `json:"outcome"`
+	Host         string    `json:"host"`
+	IP           string    `json:"ip"`
+	TLS          string    `json:"tls"`   // version and cipher; "" for none
+	Stage        string    `json:"stage"` // where in the conversation it was decided
+	SMTPCode     int       `json:"smtp_code"`
+	EnhancedCode string    `json:"enhanced_code"`
+	Reply        string    `json:"reply"`
+	Transcript   string    `json:"transcript"` // the conversation
+}
+
+// ListMessages returns a page of sent messages, newest first: those of the API
+// and those that mailboxes submitted.
+func (c *Client) ListMessages(ctx context.Context, p Paging) (*Page[Message], error) {
+	return list[Message](ctx, c, "/outbound/messages", nil, p)
+}
+
+// Messages walks through all sent messages, newest first. After an error it
+// ends.
+func (c *Client) Messages(ctx context.Context) iter.Seq2[Message, error] {
+	return walk(func(p Paging) (*Page[Message], error) { return c.ListMessages(ctx, p) })
+}
+
+// GetMessage shows a sent message, with every attempt and its SMTP
+// conversation.
+func (c *Client) GetMessage(ctx context.Context, id string) (*Message, error) {
+	return do[Message](ctx, c, call{method: http.MethodGet, path: "/outbound/messages/{id}", id: id})
+}

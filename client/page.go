@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Page is a part of a list, newest first.
+type Page[T any] struct {
+	Data    []T  `json:"data"`
+	HasMore bool `json:"has_more"` // whether the list goes on in the direction asked for
+	// NextCursor goes into Paging.After to go on, or into Paging.Before if
+	// the page was asked for with that; "" at the end.
+	NextCursor string `json:"next_cursor"`
+}
+
+// Paging says which part of a list is wanted. The zero value is its beginning.
+type Paging struct {
+	Limit  int    // 1 to 100; 50 if 0
+	After  string // what comes after this cursor, that is older
+	Before string // what comes just before this cursor, that is newer; not together with After
+}
+
+func (p Paging) into(q url.Values) url.Values {
+	if q == nil {
+		q = url.Values{}
+	}
+	if p.Limit != 0 {
+		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	set(q, "after", p.After)
+	set(q, "before", p.Before)
+	return q
+}
+
+// set adds a parameter unless it is empty.
+func set(q url.Values, name, value string) {
+	if value != "" {
+		q.Set(name, value)
+	}
+}
+
+// list asks for one page.
+func list[T any](ctx context.Context, c *Client, path string, filter url.Values, p Paging) (*Page[T], error) {
+	return do[Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: p.into(filter)})
+}
+
+const mostPerPage = 100
+
+// walk goes through all pages of a list. Each range over it begins anew.
+func walk[T any](next func(p Paging) (*Page[T], error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		p := Paging{Limit: mostPerPage}
+		for {
+			page, err := next(p)
+			if err == nil && page.HasMore && (page.NextCursor == "" || page.NextCursor == p.After) {
+				err = errors.New("mailstead: a list goes on without a cursor")
+			}
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, item := range page.Data {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if !page.HasMore {
+				return
+			}
+			p.After = page.NextCursor
+		}
+	}
+}
