@@ -10,11 +10,13 @@ import (
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/smtpclient"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // openCouriers makes who carries mail outside: to the hosts that MX records
 // name, to the smart host, or, in dev without one, into the sandbox's outbox.
 func (s *Server) openCouriers() error {
+	s.simulator = relay.NewSimulator(relay.SimulatorOptions{DB: s.DB, Queue: s.Queue, Now: time.Now, Log: s.Log})
 	if s.Config.Dev && s.Config.Relay == "" {
 		s.outside = relay.Capture{}
 		return nil
@@ -47,9 +49,12 @@ func (s *Server) openCouriers() error {
 }
 
 // choose says who carries mail for a destination: into the mailboxes here
-// while its MX is seen to be ours, else out by SMTP. A domain that is moving
-// in loses nothing that way.
+// while its MX is seen to be ours, else out by SMTP; a domain that is moving in
+// loses nothing that way. Addresses of the simulator are for that.
 func (s *Server) choose(ctx context.Context, destination string) (queue.Courier, error) {
+	if destination == suppression.SimulatorDomain {
+		return s.simulator, nil
+	}
 	h, ok, err := s.Domains.Hosted(ctx, destination)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -65,19 +66,20 @@ type Server struct {
 	Suppressions *suppression.List
 	Keys         *idempotency.Keys
 
-	data     *dataFolder
-	key      *secret.Key
-	node     *db.Node
-	zone     *dns.Server
-	resolver *dns.Resolver
-	certs    *cert.Source
-	outside  queue.Courier
-	pool     *smtpclient.Pool // of outside; nil if that captures
-	sts      *route.STS       // the same
-	doors    *doors
-	http     []*http.Server
-	smtp     []*smtpd.Server
-	imap     *imapd.Server
+	data      *dataFolder
+	key       *secret.Key
+	node      *db.Node
+	zone      *dns.Server
+	resolver  *dns.Resolver
+	certs     *cert.Source
+	outside   queue.Courier
+	simulator *relay.Simulator
+	pool      *smtpclient.Pool // of outside; nil if that captures
+	sts       *route.STS       // the same
+	doors     *doors
+	http      []*http.Server
+	smtp      []*smtpd.Server
+	imap      *imapd.Server
 
 	carrying duties // the queue; ends beside the doors
 	duties   duties // what else runs in the background
@@ -293,6 +295,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(s.Inbound.Run)
 	s.duties.run(s.Inbound.RunNotices)
 	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
+	s.duties.run(s.simulator.Run)
 	s.duties.run(s.sweep)
 	s.listenToNodes()
 	return nil

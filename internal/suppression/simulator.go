@@ -9,16 +9,21 @@ import "github.com/mailstead/mailstead/internal/address"
 // bounce of bounced@ is listed for inspection alone.
 const SimulatorDomain = "simulator.test"
 
+// What the simulator's addresses play.
 const (
-	simulatedSuppressed = "suppressed"
-	simulatedBounced    = "bounced"
+	PlaysDelivered  = "delivered"
+	PlaysBounced    = "bounced"
+	PlaysDeferred   = "deferred"
+	PlaysComplained = "complained"
+	PlaysSuppressed = "suppressed"
 )
 
 // Simulator reports whether an address is one of the simulator's.
 func Simulator(a address.Address) bool { return a.Domain == SimulatorDomain }
 
-// simulated is what a simulator address plays, without its label.
-func simulated(a address.Address) string {
+// Plays is what a simulator address plays: its local part without a label,
+// which is none of the above where nobody is at home.
+func Plays(a address.Address) string {
 	base, _ := a.Base()
 	return address.LocalKey(base.Local)
 }

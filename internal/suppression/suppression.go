@@ -134,7 +134,7 @@ func (l *List) Blocked(ctx context.Context, account db.ID, addresses []address.A
 	}
 	for _, a := range addresses {
 		if Simulator(a) {
-			if simulated(a) == simulatedSuppressed {
+			if Plays(a) == PlaysSuppressed {
 				block(a.Key(), Bounce)
 			}
 			continue
@@ -148,8 +148,12 @@ func (l *List) Blocked(ctx context.Context, account db.ID, addresses []address.A
 	return blocked, ask()
 }
 
-var add = db.SQL(`INSERT INTO suppression (id, account, address, scope, reason, message, n, diagnostic, simulated, created_at)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (account, address, scope) DO NOTHING`)
+var (
+	add = db.SQL(`INSERT INTO suppression (id, account, address, scope, reason, message, n, diagnostic, simulated, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (account, address, scope) DO NOTHING`)
+	addTold = db.SQL(`INSERT INTO suppression (id, account, address, scope, reason, message, n, diagnostic, simulated, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (account, address, scope) DO NOTHING RETURNING id`)
+)
 
 // Add makes the statement that puts an address on its account's list, for use
 // in the caller's transaction: it changes one row, or none if the address is
@@ -157,19 +161,21 @@ var add = db.SQL(`INSERT INTO suppression (id, account, address, scope, reason, 
 // list: something that is no address, and simulator addresses, but for a
 // bounce of bounced@simulator.test. The entry's id is made, and its time unless
 // it is given.
-func (l *List) Add(e Entry) (s db.Statement, ok bool) {
+func (l *List) Add(e Entry) (s db.Statement, ok bool) { return l.insert(add, e) }
+
+func (l *List) insert(q *db.Query, e Entry) (s db.Statement, ok bool) {
 	a, err := address.Parse(e.Address)
 	if err != nil {
 		return s, false
 	}
-	if e.Simulated = Simulator(a); e.Simulated && (e.Reason != Bounce || simulated(a) != simulatedBounced) {
+	if e.Simulated = Simulator(a); e.Simulated && (e.Reason != Bounce || Plays(a) != PlaysBounced) {
 		return s, false
 	}
 	if e.CreatedAt.IsZero() {
 		e.CreatedAt = l.Now()
 	}
 	e.Diagnostic = clean(e.Diagnostic, maxDiagnostic)
-	return add.With(l.DB.NewID(), e.Account, a.Key(), e.Reason.scope(), string(e.Reason), e.Message, e.N, e.Diagnostic, e.Simulated,
+	return q.With(l.DB.NewID(), e.Account, a.Key(), e.Reason.scope(), string(e.Reason), e.Message, e.N, e.Diagnostic, e.Simulated,
 		db.Micros(e.CreatedAt)), true
 }
 

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/smtp"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// demo is the id of the demonstration account.
+func demo(t *testing.T, s *servertest.Server) db.ID {
+	t.Helper()
+	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return acc.ID
+}
+
+var everything suppression.Filter
+
+// history is a message's events in their order, such as
+// "delivery_status delivered, complaint".
+func history(t *testing.T, s *servertest.Server, message string) string {
+	t.Helper()
+	a := s.API("GET", "/events?limit=100&message="+message, nil)
+	status(t, "listing events", a, 200)
+	var list struct {
+		Data []struct {
+			Type string
+			Data struct {
+				Status, Type, Reason string
+				Sequence             int
+			}
+		}
+	}
+	a.Into(t, &list)
+	var all []string
+	for i := len(list.Data) - 1; i >= 0; i-- {
+		e := list.Data[i]
+		if e.Data.Sequence != len(all)+1 {
+			t.Errorf("event %d has the sequence %d", len(all)+1, e.Data.Sequence)
+		}
+		all = append(all, strings.Join(strings.Fields(e.Type+" "+e.Data.Status+" "+e.Data.Type+" "+e.Data.Reason), " "))
+	}
+	return strings.Join(all, ", ")
+}
+
+// happens waits until a message's events are as wanted.
+func happens(t *testing.T, s *servertest.Server, message, want string) {
+	t.Helper()
+	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo(t, s))})
+	defer sub.Close()
+	for {
+		got := history(t, s, message)
+		if got == want {
+			return
+		}
+		if !strings.HasPrefix(want, got) {
+			t.Fatalf("%s: got %s, want %s", message, got, want)
+		}
+		select {
+		case <-sub.C:
+		case <-t.Context().Done():
+			t.Fatalf("%s: waited in vain for %s, got %s", message, want, got)
+		}
+	}
+}
+
+// sent sends a message that is right but for what change says.
+func sent(t *testing.T, s *servertest.Server, change object) (id string, answer object) {
+	t.Helper()
+	a := s.API("POST", "/outbound/send", mail(change))
+	status(t, "sending", a, 202)
+	answer = into(t, a)
+	return answer["id"].(string), answer
+}
+
+func message(t *testing.T, s *servertest.Server, id string) object {
+	t.Helper()
+	a := s.API("GET", "/outbound/messages/"+id, nil)
+	status(t, "showing a message", a, 200)
+	return into(t, a)
+}
+
+func recipient(m object, n int) object { return m["recipients"].([]any)[n].(object) }
+
+const (
+	isDelivered = "delivery_status delivered"
+	isBounced   = "delivery_status bounced, bounce Permanent"
+)
+
+// Each address of the simulator does what it says, with a true timeline, and
+// never comes on the list.
+func TestSimulator(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		for _, label := range []string{"", "+label"} {
+			ids := map[string]string{}
+			for _, local := range []string{"delivered", "bounced", "deferred", "complained", "suppressed", "nobody"} {
+				ids[local], _ = sent(t, s, object{"to": []string{local + label + "@simulator.test"}})
+			}
+			happens(t, s, ids["delivered"], isDelivered)
+			happens(t, s, ids["bounced"], isBounced)
+			happens(t, s, ids["nobody"], isBounced)
+			happens(t, s, ids["complained"], isDelivered+", delivery_status complained, complaint")
+			happens(t, s, ids["suppressed"], "delivery_status suppressed bounce")
+			happens(t, s, ids["deferred"], "delivery_status deferred")
+			id, err := db.ParseID(ids["deferred"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Queue.Retry(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			happens(t, s, ids["deferred"], "delivery_status deferred, "+isDelivered)
+			for local, want := range map[string]string{
+				"delivered": "delivered 250", "bounced": "bounced 550 5.1.1", "nobody": "bounced 550 5.1.1", "complained": "delivered 250",
+				"deferred": "deferred 451 4.7.1, delivered 250", "suppressed": "",
+			} {
+				r := recipient(message(t, s, ids[local]), 0)
+				timeline, _ := r["timeline"].([]any)
+				var got []string
+				for _, a := range timeline {
+					a := a.(object)
+					if a["host"] != "simulator" {
+						t.Errorf("%s: %v", local, a)
+					}
+					got = append(got, fmt.Sprint(a["outcome"], " ", a["smtp_code"]))
+					if code := a["enhanced_code"].(string); !strings.HasPrefix(code, "2") {
+						got[len(got)-1] += " " + code
+					}
+				}
+				if strings.Join(got, ", ") != want {
+					t.Errorf("%s: the timeline is %q, want %q", local, got, want)
+				}
+			}
+		}
+		all, _, err := s.Suppressions.List(t.Context(), demo(t, s), everything, db.Page{})
+		if err != nil || len(all) != 2 || !all[0].Simulated || all[1].Address != "bounced@simulator.test" {
+			t.Errorf("on the list: %+v, %v", all, err)
+		}
+	})
+}
+
+// A complaint that is due is made after a restart.
+func TestSimulatedComplaintSurvives(t *testing.T) {
+	dir := t.TempDir()
+	at := func(c *server.Config) { c.Data, c.Blobs = dir, "" }
+	s := servertest.Start(t, at)
+	id, _ := sent(t, s, object{"to": []string{"complained@simulator.test"}})
+	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo(t, s))})
+	for !strings.HasPrefix(history(t, s, id), isDelivered) {
+		<-sub.C
+	}
+	sub.Close()
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s = servertest.Start(t, at)
+	happens(t, s, id, isDelivered+", delivery_status complained, complaint")
+}
+
+// Mail that a mailbox submits meets the same simulator, and suppresses nothing.
+func TestSimulatorBySubmission(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := s.Dev.Mailboxes[0]
+		nc, err := tls.Dial("tcp", s.Addr("submissions"), s.TLS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := smtp.NewClient(nc, "localhost")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close() //nolint:errcheck // the test is over
+		if err := c.Auth(smtp.PlainAuth("", alice.Address, alice.Password, "localhost")); err != nil {
+			t.Fatal(err)
+		}
+		submit := func(to ...string) {
+			t.Helper()
+			if err := c.Mail(alice.Address); err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range to {
+				if err := c.Rcpt(a); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w, err := c.Data()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := fmt.Fprintf(w, "From: %s\r\nTo: %s\r\nSubject: x\r\n\r\nx\r\n", alice.Address, strings.Join(to, ", ")); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range []struct{ local, want string }{
+			{"delivered", isDelivered}, {"bounced", isBounced}, {"deferred", "delivery_status deferred"}, {"suppressed", isDelivered},
+			{"complained", isDelivered + ", delivery_status complained, complaint"},
+		} {
+			submit(c.local + "@simulator.test")
+			var list struct{ Data []struct{ ID string } }
+			s.API("GET", "/outbound/messages?limit=1", nil).Into(t, &list)
+			happens(t, s, list.Data[0].ID, c.want)
+		}
+		if all, _, err := s.Suppressions.List(t.Context(), demo(t, s), everything, db.Page{}); err != nil || len(all) != 0 {
+			t.Errorf("on the list: %+v, %v", all, err)
+		}
+	})
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// Simulator is the courier for suppression.SimulatorDomain, whose addresses
+// behave like the outside on demand: attempts, outcomes and events are real,
+// only nobody is talked to. delivered@ takes mail, bounced@ has no mailbox,
+// deferred@ takes it at the second attempt, complained@ takes it and complains
+// a second later. suppressed@ takes what is not stopped before: mail that
+// mailboxes submit.
+type Simulator struct {
+	o    SimulatorOptions
+	poke chan struct{} // a complaint was noted
+}
+
+// SimulatorOptions are what a Simulator works with.
+type SimulatorOptions struct {
+	DB    *db.DB
+	Queue *queue.Queue
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+var _ queue.Courier = (*Simulator)(nil)
+
+// NewSimulator returns a Simulator. Its Run makes the complaints.
+func NewSimulator(o SimulatorOptions) *Simulator {
+	return &Simulator{o: o, poke: make(chan struct{}, 1)}
+}
+
+// Runs is always one.
+func (*Simulator) Runs(int) int { return 1 }
+
+// Carry answers for all that waits.
+func (s *Simulator) Carry(ctx context.Context, r *queue.Run) {
+	for c := r.Next(); c != nil; c = r.Next() {
+		outcomes := make([]queue.Outcome, len(c.To))
+		for i, d := range c.To {
+			outcomes[i] = s.play(ctx, d)
+			outcomes[i].Host = "simulator"
+		}
+		r.Done(c, outcomes...)
+	}
+}
+
+func (s *Simulator) play(ctx context.Context, d *queue.Delivery) queue.Outcome {
+	taken := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Stage: "final", Reply: "simulated: the message was taken"}
+	a, err := address.Parse(d.Recipient)
+	if err != nil {
+		return nobody
+	}
+	switch suppression.Plays(a) {
+	case suppression.PlaysDelivered:
+		return taken
+	case suppression.PlaysSuppressed:
+		taken.Reply = "simulated: the message was taken; only mail of the API is suppressed"
+		return taken
+	case suppression.PlaysDeferred:
+		if d.Attempts > 0 {
+			return taken
+		}
+		return queue.Outcome{State: queue.Deferred, Code: 451, Enhanced: "4.7.1", Stage: "rcpt", Reply: "simulated: try again later"}
+	case suppression.PlaysComplained:
+		if err := s.note(ctx, d); err != nil {
+			s.o.Log.Error("a simulated complaint could not be noted", "message", d.Message, "n", d.N, "error", err)
+			return queue.Outcome{State: queue.Deferred, Code: 451, Enhanced: "4.3.0", Stage: "final", Reply: "simulated: trouble of our own"}
+		}
+		taken.Reply = "simulated: the message was taken; a complaint will follow"
+		return taken
+	}
+	return nobody
+}
+
+// nobody answers for bounced@ and for all addresses that play nothing.
+var nobody = queue.Outcome{State: queue.Bounced, Code: 550, Enhanced: "5.1.1", Stage: "rcpt", Reply: "simulated: there is no such mailbox"}
+
+const (
+	complainAfter    = time.Second
+	complainAgain    = time.Second // the delivery's outcome is yet to be written
+	complainWithin   = time.Hour
+	complainTogether = 100
+	// complainLook is how often a node looks for what another one left.
+	complainLook = 30 * time.Second
+)
+
+var (
+	noteComplaint = db.SQL(`INSERT INTO simulated_complaint (message, n, due_at, until) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (message, n) DO UPDATE SET due_at = excluded.due_at, until = excluded.until`)
+	dueComplaints   = db.SQL(`SELECT message, n, until FROM simulated_complaint WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
+	nextComplaint   = db.SQL(`SELECT due_at FROM simulated_complaint WHERE due_at > 0 ORDER BY due_at LIMIT 1`)
+	putComplaintOff = db.SQL(`UPDATE simulated_complaint SET due_at = $3 WHERE message = $1 AND n = $2`)
+	dropComplaint   = db.SQL(`DELETE FROM simulated_complaint WHERE message = $1 AND n = $2`)
+)
+
+// note stores that a delivery will complain, before its outcome: whatever ends
+// in between, the complaint is either made or for an attempt to be made again.
+func (s *Simulator) note(ctx context.Context, d *queue.Delivery) error {
+	now := s.o.Now()
+	err := s.o.DB.Write(ctx, d.Message, &db.Job{Apply: func(b *db.Batch) {
+		b.Queue(noteComplaint.With(d.Message, d.N, db.Micros(now.Add(complainAfter)), db.Micros(now.Add(complainWithin))))
+	}})
+	select {
+	case s.poke <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// Run makes the complaints that are due, also those that were noted before a
+// restart or by a node that ended, until ctx ends.
+func (s *Simulator) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.poke:
+		case <-timer.C:
+		}
+		wait, err := s.complain(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.o.Log.Error("simulated complaints could not be made", "error", err)
+		}
+		timer.Reset(wait)
+	}
+}
+
+// complain makes what is due, and says when to look again.
+func (s *Simulator) complain(ctx context.Context) (wait time.Duration, err error) {
+	type complaint struct {
+		message db.ID
+		n       int
+		until   int64
+	}
+	due, err := db.All(ctx, s.o.DB, dueComplaints.With(db.Micros(s.o.Now()), complainTogether), func(r db.Row) (c complaint, err error) {
+		return c, r.Scan(&c.message, &c.n, &c.until)
+	})
+	if err != nil {
+		return complainAgain, err
+	}
+	for _, c := range due {
+		done, err := s.one(ctx, c.message, c.n)
+		if err != nil {
+			return complainAgain, err
+		}
+		after := dropComplaint.With(c.message, c.n)
+		if now := s.o.Now(); !done && now.Before(db.Time(c.until)) {
+			after = putComplaintOff.With(c.message, c.n, db.Micros(now.Add(complainAgain)))
+		}
+		if err := s.o.DB.Tx(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, after); return err }); err != nil {
+			return complainAgain, err
+		}
+	}
+	var next int64
+	err = s.o.DB.One(ctx, nextComplaint.With(), &next)
+	if errors.Is(err, db.ErrNoRow) {
+		return complainLook, nil
+	}
+	return min(max(0, db.Time(next).Sub(s.o.Now())), complainLook), err
+}
+
+// one complains about a delivery. done is false while that may still become
+// delivered.
+func (s *Simulator) one(ctx context.Context, message db.ID, n int) (done bool, err error) {
+	changed, err := s.o.Queue.Complained(ctx, message, n, queue.Report{Text: "abuse", Remote: "simulator"})
+	if changed || fault.Is(err, fault.NotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	all, err := s.o.Queue.Deliveries(ctx, message)
+	for _, d := range all {
+		if d.N == n {
+			// It may have been delivered since the question.
+			return d.State.Final() && d.State != queue.Delivered, err
+		}
+	}
+	return true, err
+}
