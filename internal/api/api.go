@@ -23,18 +23,22 @@ import (
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // API is the door with what lies behind it.
 type API struct {
-	Accounts  *account.Accounts
-	Domains   *domain.Domains
-	Mailboxes *mailbox.Mailboxes
-	Outbox    *outbound.Outbox
-	Events    *event.Log
-	Keys      *idempotency.Keys
-	Version   string
-	Log       *slog.Logger
+	Accounts     *account.Accounts
+	Domains      *domain.Domains
+	Mailboxes    *mailbox.Mailboxes
+	Outbox       *outbound.Outbox
+	Suppressions *suppression.List
+	Events       *event.Log
+	Keys         *idempotency.Keys
+	Version      string
+	Log          *slog.Logger
+	// Friend reports whom limits per client network don't apply to; may be nil.
+	Friend func(netip.Addr) bool
 }
 
 // Handler returns the handler of /api/v1. It answers whatever else it is asked
@@ -42,6 +46,7 @@ type API struct {
 func (a *API) Handler() http.Handler {
 	r := &router{api: a, mux: http.NewServeMux(), doc: newDocument(a.Version)}
 	a.routes(r)
+	a.unsubscribeRoutes(r)
 	text := r.doc.text()
 	r.mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -37,6 +37,7 @@ var tags = [...]huma.Tag{
 	{Name: "Domains", Description: "Names that you own, and the DNS records that each needs."},
 	{Name: "Mailboxes", Description: "Addresses with a password, for mail programs."},
 	{Name: "Sending", Description: "Mail that your application sends, and what became of it."},
+	{Name: "Suppressions", Description: "Addresses that get no mail of yours: they bounced, complained, unsubscribed, or were added."},
 	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
 	{Name: "API keys", Description: "What your applications sign in with."},
 }
@@ -124,6 +125,14 @@ func describe[I, O any](d *document, o operation) {
 		}
 		problems = append(problems, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
+	if o.takes != "" {
+		op.RequestBody = &huma.RequestBody{
+			Required:    true,
+			Description: "A file in UTF-8.",
+			Content:     map[string]*huma.MediaType{o.takes: {Schema: &huma.Schema{Type: "string"}}},
+		}
+		problems = append(problems, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
 	problems = append(problems, http.StatusUnprocessableEntity)
 	if o.conflicts {
 		problems = append(problems, http.StatusConflict)
@@ -194,6 +203,8 @@ func tagOf(path string) string {
 		return "Mailboxes"
 	case "outbound":
 		return "Sending"
+	case "suppressions":
+		return "Suppressions"
 	case "events":
 		return "Events"
 	case "api-keys":

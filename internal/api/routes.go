@@ -43,6 +43,8 @@ func (a *API) routes(r *router) {
 	a.sendRoutes(r)
 	a.messageRoutes(r)
 
+	a.suppressionRoutes(r)
+
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
 		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data."}, a.listEvents)
 

@@ -33,6 +33,7 @@ type SendFields struct {
 	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. One is made when left out." example:"order-42"`
 	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers." example:"<abc@example.org>"`
 	SendAt      time.Time           `json:"send_at,omitempty" doc:"When to send, up to 30 days ahead; at once when left out, or up to five minutes past. How long delivery is tried counts from then."`
+	Unsubscribe *unsubscribeRequest `json:"unsubscribe,omitempty" doc:"Offers the recipient to unsubscribe: adds List-Unsubscribe and List-Unsubscribe-Post (RFC 8058), which the signatures cover. An empty object is enough."`
 }
 
 // sendRequest is a send whose text is given.
@@ -80,6 +81,7 @@ type sendRecipient struct {
 	Email  string      `json:"email" doc:"The address." example:"bob@example.org"`
 	Type   string      `json:"type" enum:"to,cc,bcc" doc:"How it was given."`
 	Status queue.State `json:"status" doc:"Where the delivery stands."`
+	Reason string      `json:"reason,omitempty" enum:"bounce,complaint,manual,unsubscribed" doc:"With the status suppressed: why the address is on the suppression list."`
 }
 
 // oneSend are the bounds of a send with all its attachments in base64: of the
@@ -114,6 +116,7 @@ func (in *SendFields) send(files *spool, bad fault.Fields) outbound.Send {
 		FromEmail: in.FromEmail, FromName: in.FromName, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo,
 		Headers: in.Headers, Metadata: json.RawMessage(in.Metadata), ThreadID: in.ThreadID, InReplyTo: in.InReplyTo,
 		SendAt: in.SendAt, Faults: bad,
+		Unsubscribe: (*outbound.Unsubscribe)(in.Unsubscribe),
 	}
 	for _, f := range in.Attachments {
 		a := outbound.Attachment{Filename: f.Filename, ContentType: f.ContentType, ContentID: f.ContentID, Disposition: f.Disposition}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/suppression"
@@ -154,8 +153,7 @@ func TestSimulator(t *testing.T) {
 // A complaint that is due is made after a restart.
 func TestSimulatedComplaintSurvives(t *testing.T) {
 	dir := t.TempDir()
-	at := func(c *server.Config) { c.Data, c.Blobs = dir, "" }
-	s := servertest.Start(t, at)
+	s := servertest.Start(t, servertest.Data(dir))
 	id, _ := sent(t, s, object{"to": []string{"complained@simulator.test"}})
 	sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo(t, s))})
 	for !strings.HasPrefix(history(t, s, id), isDelivered) {
@@ -165,7 +163,7 @@ func TestSimulatedComplaintSurvives(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	s = servertest.Start(t, at)
+	s = servertest.Start(t, servertest.Data(dir))
 	happens(t, s, id, isDelivered+", delivery_status complained, complaint")
 }
 

@@ -82,7 +82,7 @@ func (u Unsubscribe) append(w *fieldWriter) {
 		w.put("<" + mailto + ">")
 	}
 	w.end()
-	if strings.HasPrefix(strings.ToLower(u.URL), "https://") {
+	if u.OneClick || strings.HasPrefix(strings.ToLower(u.URL), "https://") {
 		w.begin("List-Unsubscribe-Post")
 		w.put("List-Unsubscribe=One-Click")
 		w.end()

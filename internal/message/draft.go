@@ -42,7 +42,10 @@ type ExtraField struct{ Name, Value string }
 
 // Unsubscribe says how to leave a list (RFC 2369). An https URL also gets the
 // one-click field of RFC 8058. Empty fields are left out.
-type Unsubscribe struct{ URL, Mailto string }
+type Unsubscribe struct {
+	URL, Mailto string
+	OneClick    bool // also for a URL that is not https, such as one of a local sandbox
+}
 
 // Attachment is a file of a draft.
 type Attachment struct {

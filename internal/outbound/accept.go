@@ -35,6 +35,7 @@ type AcceptedRecipient struct {
 	Email  string
 	Type   string // to, cc, bcc
 	Status queue.State
+	Reason string // why it is suppressed; "" otherwise
 }
 
 // Result is what became of one send of several.

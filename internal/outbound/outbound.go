@@ -17,18 +17,20 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // Outbox accepts messages and shows what became of them.
 type Outbox struct {
-	DB        *db.DB
-	Blobs     *blob.Store
-	Queue     *queue.Queue
-	Domains   *domain.Domains
-	Mailboxes *mailbox.Mailboxes
-	Key       *secret.Key
-	Host      string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
-	Now       func() time.Time
+	DB           *db.DB
+	Blobs        *blob.Store
+	Queue        *queue.Queue
+	Suppressions *suppression.List
+	Domains      *domain.Domains
+	Mailboxes    *mailbox.Mailboxes
+	Key          *secret.Key
+	Host         string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
+	Now          func() time.Time
 	// Signing bounds, by its capacity, how many messages are signed at the same
 	// time, so that a backlog which is being sent does not take the processors
 	// from accepting; nil: no bound.

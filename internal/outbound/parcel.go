@@ -23,6 +23,7 @@ type parcel struct {
 	blob   *blob.Blob
 	to     []queue.Recipient
 	due    time.Time // zero for at once
+	offers bool      // to unsubscribe
 	// also queues what else is written in the same commit.
 	also []func(b *db.Batch)
 }
@@ -35,6 +36,10 @@ type parcel struct {
 func (o *Outbox) prepare(ctx context.Context, account db.ID, parcels []*parcel, now time.Time) error {
 	for _, pc := range parcels {
 		o.begin(account, pc, now)
+		o.offer(pc)
+	}
+	if err := o.suppress(ctx, account, parcels); err != nil {
+		return err
 	}
 	for _, pc := range parcels {
 		if err := o.compose(ctx, pc); err != nil {
@@ -160,7 +165,7 @@ func (pc *parcel) accepted() Accepted {
 		default:
 			states[i] = queue.Queued
 		}
-		a.Recipients = append(a.Recipients, AcceptedRecipient{to.Address, to.Kind, states[i]})
+		a.Recipients = append(a.Recipients, AcceptedRecipient{to.Address, to.Kind, states[i], to.Suppressed.Told()})
 	}
 	a.Status = queue.Status(states)
 	return a

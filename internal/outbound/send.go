@@ -49,9 +49,10 @@ type Send struct {
 	Headers     map[string]string
 	Metadata    json.RawMessage // a JSON object, or nil
 	ThreadID    string
-	InReplyTo   string    // a Message-ID, with or without angle brackets
-	SendAt      time.Time // when it is to be sent; zero for at once
-	Class       string    // of mail, for Feedback-ID; "" for an ordinary send
+	InReplyTo   string       // a Message-ID, with or without angle brackets
+	SendAt      time.Time    // when it is to be sent; zero for at once
+	Class       string       // of mail, for Feedback-ID; "" for an ordinary send
+	Unsubscribe *Unsubscribe // nil offers nothing
 
 	// Faults are what the door found wrong with the request already. They are
 	// told together with the rules that are broken. The field "" is the whole.
@@ -86,6 +87,8 @@ type letter struct {
 	threadID   string
 	sendAt     time.Time // zero for at once
 	class      string
+	offers     bool // to unsubscribe
+	hosts      bool // by a link of ours
 }
 
 // read checks every rule of a send and returns all that is broken at once.
@@ -99,6 +102,7 @@ func (s *Send) read(now time.Time) (*letter, fault.Fields) {
 	l.readHeaders(s, &bad)
 	l.readMetadata(s, &bad)
 	l.readSendAt(s, now, &bad)
+	l.readUnsubscribe(s, &bad)
 	if s.ThreadID != "" && !printable(s.ThreadID, maxThreadID) {
 		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
 	}

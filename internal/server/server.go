@@ -170,7 +170,7 @@ func (s *Server) openRooms(context.Context) error {
 
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Outbox = &outbound.Outbox{
-		DB: s.DB, Blobs: s.Blobs, Domains: s.Domains, Mailboxes: s.Mailboxes, Key: s.key, Host: s.Config.Host, Now: time.Now,
+		DB: s.DB, Suppressions: s.Suppressions, Blobs: s.Blobs, Domains: s.Domains, Mailboxes: s.Mailboxes, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
 	s.Queue = queue.New(queue.Options{
@@ -270,6 +270,7 @@ func (s *Server) openDoors(context.Context) error {
 	s.Mailboxes.Revoked = s.imap.Revoked
 	handler := s.certs.Challenge((&api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
+		Suppressions: s.Suppressions, Friend: s.friend,
 		Version: Version, Log: s.Log,
 	}).Handler())
 	for range 2 { // in clear, and with TLS

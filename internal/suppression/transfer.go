@@ -131,6 +131,9 @@ func (l *List) Export(ctx context.Context, account db.ID, w io.Writer) error {
 		out.Flush()
 		return out.Error()
 	})
+	if err != nil { // what is not written yet stays so: the answer has not begun perhaps
+		return err
+	}
 	out.Flush()
-	return errors.Join(err, out.Error())
+	return out.Error()
 }

@@ -54,6 +54,9 @@ func Database(url string) Option {
 	}
 }
 
+// Data makes the service use a data folder that outlives it.
+func Data(dir string) Option { return func(c *server.Config) { c.Data = dir } }
+
 // Start starts a service and stops it with the test.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// suppressionRoutes are the account's list of addresses that get no mail of
+// the API.
+func (a *API) suppressionRoutes(r *router) {
+	const read, write = "suppressions.read", "suppressions.write"
+	handle(r, operation{method: "GET", path: "/suppressions", id: "listSuppressions", scope: read,
+		summary: "List suppressed addresses", description: "Those that bounced for good, complained, unsubscribed or were added, newest first. " +
+			"What is sent to one of them by the API ends as suppressed; mail that mailboxes submit is not concerned."}, a.listSuppressions)
+	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppressions", scope: write, status: 201,
+		summary: "Suppress addresses", description: "One address or up to 1000. An address that is on the list already stays there as it is; " +
+			"the answer shows the entries as they stand, in the order of the request."}, a.addSuppressions)
+	handle(r, operation{method: "GET", path: "/suppressions/{id}", id: "getSuppression", scope: read,
+		summary: "Show a suppressed address", description: "By the entry's id or by the address. Of two entries for one address, it shows the one that stops all mail."}, a.getSuppression)
+	handle(r, operation{method: "DELETE", path: "/suppressions/{id}", id: "deleteSuppression", scope: write, status: 204,
+		summary: "Allow an address again", description: "By the entry's id, or by the address: then all entries of it, also that it unsubscribed."}, a.deleteSuppression)
+	a.suppressionFileRoutes(r)
+}
+
+type suppressionAnswer struct {
+	ID         db.ID     `json:"id" doc:"The entry's id."`
+	Address    string    `json:"address" doc:"The address, in lower case." example:"bob@example.org"`
+	Reason     string    `json:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Why. unsubscribe stops only mail that offers to unsubscribe, the others all mail of the API." example:"bounce"`
+	MessageID  *db.ID    `json:"source_message_id" nullable:"true" doc:"The id of the sent message that led to it; null if none did."`
+	Diagnostic *string   `json:"diagnostic" doc:"What the other side said; null if nothing." example:"550 5.1.1 no such user"`
+	Simulated  bool      `json:"simulated" doc:"Of a simulator address: shown here, and stops nothing." example:"false"`
+	CreatedAt  time.Time `json:"created_at" doc:"When it came on the list."`
+}
+
+func showSuppression(e suppression.Entry) suppressionAnswer {
+	out := suppressionAnswer{
+		ID: e.ID, Address: e.Address, Reason: string(e.Reason), Diagnostic: optional(e.Diagnostic), Simulated: e.Simulated, CreatedAt: stamp(e.CreatedAt),
+	}
+	if e.Message != 0 {
+		out.MessageID = &e.Message
+	}
+	return out
+}
+
+type listSuppressionsInput struct {
+	page
+	Reason  string `query:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Only entries with this reason."`
+	Address string `query:"address" doc:"Only entries of this address." example:"bob@example.org"`
+}
+
+func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *listSuppressionsInput) (list[suppressionAnswer], error) {
+	var none list[suppressionAnswer]
+	if p.Domain != "" {
+		return none, errOneDomain
+	}
+	var bad fault.Fields
+	at, err := in.db()
+	if err := merge(&bad, err); err != nil {
+		return none, err
+	}
+	f := suppression.Filter{Reason: reasonIn(&bad, in.Reason, "")}
+	if in.Address != "" {
+		if f.Address, err = address.Parse(in.Address); err != nil {
+			notAddress(&bad, "address")
+		}
+	}
+	if err := bad.Err(); err != nil {
+		return none, err
+	}
+	entries, more, err := a.Suppressions.List(ctx, p.Account, f, at)
+	if err != nil {
+		return none, err
+	}
+	return answer(in.page, entries, more, showSuppression, func(e suppression.Entry) string { return e.ID.String() }), nil
+}
+
+// reasonIn reads a reason that may be left out.
+func reasonIn(bad *fault.Fields, text string, fallback suppression.Reason) suppression.Reason {
+	if text == "" {
+		return fallback
+	}
+	for _, known := range suppression.Reasons {
+		if string(known) == text {
+			return known
+		}
+	}
+	bad.Add("reason", "unknown_reason", "The reasons are bounce, complaint, unsubscribe and manual.")
+	return ""
+}
+
+func notAddress(bad *fault.Fields, field string) {
+	bad.Add(field, "invalid_address", "This must be an address such as bob@example.org.")
+}
+
+type addSuppressionsRequest struct {
+	Address   string   `json:"address,omitempty" doc:"One address." example:"bob@example.org"`
+	Addresses []string `json:"addresses,omitempty" nullable:"false" maxItems:"1000" doc:"Several addresses, instead of address."`
+	Reason    string   `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
+}
+
+type addSuppressionsInput struct{ Body addSuppressionsRequest }
+
+type addedSuppressionsAnswer struct {
+	Data []suppressionAnswer `json:"data" nullable:"false" doc:"The entries as they now stand, in the order of the request."`
+}
+
+func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addSuppressionsInput) (addedSuppressionsAnswer, error) {
+	var out addedSuppressionsAnswer
+	if p.Domain != "" {
+		return out, errOneDomain
+	}
+	addresses, reason, err := in.Body.read()
+	if err != nil {
+		return out, err
+	}
+	entries, err := a.Suppressions.Put(ctx, p.Account, addresses, reason)
+	if err != nil {
+		return out, in.Body.named(err)
+	}
+	for _, e := range entries {
+		out.Data = append(out.Data, showSuppression(e))
+	}
+	return out, nil
+}
+
+func (r *addSuppressionsRequest) read() (addresses []address.Address, reason suppression.Reason, err error) {
+	var bad fault.Fields
+	reason = reasonIn(&bad, r.Reason, suppression.Manual)
+	given := r.Addresses
+	switch {
+	case r.Address != "" && len(given) > 0:
+		bad.Add("addresses", "conflicting_fields", "Give address or addresses, not both.")
+	case r.Address != "":
+		given = []string{r.Address}
+	case len(given) == 0:
+		bad.Add("address", "required", "Give an address, or several in addresses.")
+	case len(given) > suppression.MaxPut:
+		bad.Add("addresses", "too_many_addresses", "Give %d addresses at once at most; the import takes more.", suppression.MaxPut)
+		given = nil
+	}
+	for i, text := range given {
+		one, err := address.Parse(text)
+		if err != nil {
+			notAddress(&bad, r.field(i))
+		}
+		addresses = append(addresses, one)
+	}
+	return addresses, reason, bad.Err()
+}
+
+func (r *addSuppressionsRequest) field(i int) string {
+	if r.Address != "" {
+		return "address"
+	}
+	return fmt.Sprintf("addresses[%d]", i)
+}
+
+// named names the field of a fault as the request did.
+func (r *addSuppressionsRequest) named(err error) error {
+	var f *fault.Error
+	if r.Address == "" || !errors.As(err, &f) || len(f.Fields) != 1 {
+		return err
+	}
+	return fault.Fields{{Field: "address", Code: f.Fields[0].Code, Message: f.Fields[0].Message}}.Err()
+}
+
+type oneSuppression struct {
+	ID string `path:"id" doc:"The entry's id, or its address." example:"bob@example.org"`
+}
+
+func (a *API) getSuppression(ctx context.Context, p account.Principal, in *oneSuppression) (suppressionAnswer, error) {
+	if p.Domain != "" {
+		return suppressionAnswer{}, errOneDomain
+	}
+	e, err := a.Suppressions.Get(ctx, p.Account, strings.TrimSpace(in.ID))
+	return shown(e, err, showSuppression)
+}
+
+func (a *API) deleteSuppression(ctx context.Context, p account.Principal, in *oneSuppression) (nothing, error) {
+	if p.Domain != "" {
+		return nothing{}, errOneDomain
+	}
+	return nothing{}, a.Suppressions.Delete(ctx, p.Account, strings.TrimSpace(in.ID))
+}

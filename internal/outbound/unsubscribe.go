@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// Unsubscribe offers the recipient to unsubscribe: by the fields List-Unsubscribe
+// (RFC 2369) and List-Unsubscribe-Post (RFC 8058), which the signatures cover.
+// Such mail does not go to those who did so before.
+type Unsubscribe struct {
+	// URL takes the one-click POST of RFC 8058, so it is https. Without one the
+	// service hosts a link, which is the recipient's own: the message then has
+	// exactly one.
+	URL    string
+	Mailto string // an address, or a mailto URI; "" for none
+}
+
+// readUnsubscribe takes what a send offers.
+func (l *letter) readUnsubscribe(s *Send, bad *fault.Fields) {
+	if s.Unsubscribe == nil {
+		return
+	}
+	l.offers = true
+	if s.Unsubscribe.URL == "" {
+		l.hosts = true
+		if len(l.recipients) > 1 {
+			bad.Add("unsubscribe", "one_recipient_required",
+				"A link that the service hosts is for one recipient: send to each on its own, or give a url of yours.")
+		}
+	} else if !oneClickURL(s.Unsubscribe.URL) {
+		bad.Add("unsubscribe.url", "invalid_url", "This must be an https URL (RFC 8058, section 3.1), percent-encoded, of at most 900 characters.")
+	} else {
+		l.draft.Unsubscribe.URL = s.Unsubscribe.URL
+	}
+	if s.Unsubscribe.Mailto == "" {
+		return
+	}
+	mailto, ok := mailtoURI(s.Unsubscribe.Mailto)
+	if !ok {
+		bad.Add("unsubscribe.mailto", "invalid_address", "This must be an address such as leave@example.com, or a mailto URI.")
+	}
+	l.draft.Unsubscribe.Mailto = mailto
+}
+
+// oneClickURL reports whether a URL can stand in List-Unsubscribe and be posted
+// to.
+func oneClickURL(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || !strings.EqualFold(u.Scheme, "https") || u.User != nil || u.Opaque != "" || u.Fragment != "" {
+		return false
+	}
+	if _, err := address.Hostname(u.Hostname()); err != nil {
+		return false
+	}
+	return fit(text)
+}
+
+// fit reports whether a URI is fit for a header: printable ASCII, nothing that
+// would end it there, and no longer than a line.
+func fit(uri string) bool {
+	return len(uri) <= 900 && !strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`<>,"\`, r) })
+}
+
+// mailtoURI returns the URI (RFC 6068) of an address, or of one that is a URI
+// already, with a subject or body perhaps.
+func mailtoURI(text string) (string, bool) {
+	const scheme = "mailto:"
+	if len(text) >= len(scheme) && strings.EqualFold(text[:len(scheme)], scheme) {
+		to, query, _ := strings.Cut(text[len(scheme):], "?")
+		plain, err := url.PathUnescape(to)
+		if err != nil {
+			return "", false
+		}
+		if _, err := address.Parse(plain); err != nil {
+			return "", false
+		}
+		for _, field := range strings.Split(query, "&") {
+			name, _, _ := strings.Cut(field, "=")
+			if query != "" && !strings.EqualFold(name, "subject") && !strings.EqualFold(name, "body") {
+				return "", false // nobody is to send copies of it
+			}
+		}
+		return text, fit(text)
+	}
+	a, err := address.Parse(text)
+	if err != nil {
+		return "", false
+	}
+	uri := scheme + strings.NewReplacer("@", "%40", "&", "%26", "+", "%2B", ",", "%2C").Replace(url.PathEscape(a.Local)) + "@" + a.Domain
+	return uri, fit(uri)
+}
+
+// offer gives a letter the link that the service hosts.
+func (o *Outbox) offer(pc *parcel) {
+	if pc.letter.hosts {
+		pc.letter.draft.Unsubscribe = message.Unsubscribe{
+			URL: o.Suppressions.URL(suppression.Link{
+				Account: pc.row.account, Message: pc.row.id, Address: pc.letter.recipients[0].String(),
+			}),
+			OneClick: true, Mailto: pc.letter.draft.Unsubscribe.Mailto,
+		}
+	}
+	pc.offers = pc.letter.offers
+}
+
+// suppress marks the recipients of API mail who get nothing, all with one
+// look-up for ordinary mail, and one for mail that offers to unsubscribe.
+func (o *Outbox) suppress(ctx context.Context, account db.ID, parcels []*parcel) error {
+	for _, offers := range []bool{false, true} {
+		var asked []address.Address
+		var marks []*suppression.Reason
+		for _, pc := range parcels {
+			if pc.offers != offers || pc.row.mailbox != 0 {
+				continue
+			}
+			for i := range pc.to {
+				a, err := address.Parse(pc.to[i].Address)
+				if err != nil {
+					return err
+				}
+				asked, marks = append(asked, a), append(marks, &pc.to[i].Suppressed)
+			}
+		}
+		if len(asked) == 0 {
+			continue
+		}
+		blocked, err := o.Suppressions.Blocked(ctx, account, asked, offers)
+		if err != nil {
+			return err
+		}
+		for i, a := range asked {
+			*marks[i] = blocked[a.Key()]
+		}
+	}
+	return nil
+}
