@@ -47,12 +47,18 @@ func ReadHeader(r *bufio.Reader) (Header, error) {
 // Without returns the header without the fields of these names, in any case.
 // The header itself is not changed.
 func (h Header) Without(names ...string) Header {
+	return h.WithoutAny(func(f Field) bool { return slices.ContainsFunc(names, f.Is) })
+}
+
+// WithoutAny returns the header without the fields that drop picks. The header
+// itself is not changed.
+func (h Header) WithoutAny(drop func(f Field) bool) Header {
 	var out Header
 	kept := 0 // bytes of h that are decided
 	at := 0
 	for f := range h.Fields() {
 		end := at + len(f.Raw)
-		if slices.ContainsFunc(names, f.Is) {
+		if drop(f) {
 			out = append(out, h[kept:at]...)
 			kept = end
 		}

@@ -163,8 +163,5 @@ func (o *Outbox) address(ctx context.Context, p account.Principal, letters []*le
 
 // sender finds out whether the principal may send as a letter's author.
 func (o *Outbox) sender(ctx context.Context, p account.Principal, l *letter) (domain.Sender, error) {
-	if p.Domain != "" && p.Domain != l.from.Domain {
-		return domain.Sender{}, fault.New(fault.Denied, "sender_not_allowed", "This API key may send for another domain only.")
-	}
-	return o.Domains.Sender(ctx, p.Account, l.from.Domain)
+	return o.senderOf(ctx, p, l.from.Domain)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -28,6 +29,7 @@ type Outbox struct {
 	Suppressions *suppression.List
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
+	Keys         *idempotency.Keys // of submissions; those of the API are its own affair
 	Key          *secret.Key
 	Host         string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
 	Now          func() time.Time

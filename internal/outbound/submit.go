@@ -8,11 +8,13 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -62,30 +64,63 @@ func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, bo
 	if err := o.MaySubmit(ctx, m, s.From); err != nil {
 		return 0, err
 	}
-	now := o.Now().UTC()
-	r := &row{
-		id: o.DB.NewID(), account: m.Account, domain: m.Domain, mailbox: m.ID, metadata: "{}",
-		created: now, expires: now.Add(ExpirySubmission), ret: s.Ret, envid: s.EnvID,
-	}
-	if s.From != nil {
-		r.sender = s.From.String()
-	}
+	return o.submit(ctx, s, body, func(r *row, h message.Header) ([]recipient, error) {
+		if err := o.checkAuthor(m, h); err != nil {
+			return nil, err
+		}
+		r.account, r.domain, r.mailbox, r.expires = m.Account, m.Domain, m.ID, r.created.Add(ExpirySubmission)
+		if s.From != nil {
+			r.sender = s.From.String()
+		}
+		return s.envelope(h), nil
+	})
+}
+
+// submit accepts a message. own judges its author, says whose it is, and sorts
+// its recipients.
+func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own func(r *row, h message.Header) ([]recipient, error)) (db.ID, error) {
 	raw, index, header, err := o.spool(ctx, body)
 	if err != nil {
 		return 0, err
 	}
 	defer o.pace.accepting(o.Now)()
 	defer raw.Discard(ctx)
-	if err := o.checkAuthor(m, header); err != nil {
-		return 0, err
-	}
-	s.Received.ID, s.Received.Date = r.id.String(), now
-	final, err := o.mend(ctx, r, raw, index, s)
+	now := o.Now().UTC()
+	r := &row{id: o.DB.NewID(), created: now, ret: s.Ret, envid: s.EnvID}
+	to, err := own(r, header)
 	if err != nil {
 		return 0, err
 	}
-	pc := &parcel{row: r, blob: final, to: envelope(s.recipients(header))}
-	return r.id, o.commit(ctx, r.account, []*parcel{pc}, nil)
+	w, err := readWishes(header, now)
+	if err != nil {
+		return 0, err
+	}
+	if r.metadata, r.thread = w.metadata, w.thread; r.thread == "" && r.mailbox == 0 {
+		r.thread = o.DB.NewID().String() // as the API has it
+	}
+	pc := &parcel{row: r, due: w.sendAt, to: envelope(to)}
+	_, pc.offers = header.First("List-Unsubscribe")
+	if err := o.suppress(ctx, r.account, []*parcel{pc}); err != nil {
+		return 0, err
+	}
+	if w.sendAt.After(now) {
+		r.expires = r.expires.Add(w.sendAt.Sub(now))
+	}
+	once, err := o.once(ctx, r, &s, w.key, raw, header)
+	if err != nil || once.id != 0 {
+		return once.id, err
+	}
+	defer once.claim.End()
+	s.Received.ID, s.Received.Date = r.id.String(), now
+	if pc.blob, err = o.mend(ctx, r, raw, index, s, w.sendAt); err != nil {
+		return 0, err
+	}
+	err = o.commit(ctx, r.account, []*parcel{pc}, once.guard)
+	if errors.Is(err, idempotency.ErrTaken) {
+		pc.blob.Discard(ctx)
+		return once.stored(ctx)
+	}
+	return r.id, err
 }
 
 // spool keeps the message as it came, but for its line ends.
@@ -106,7 +141,9 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 
 // mend writes the message as it will be sent: 7-bit, and with its header put
 // in order.
-func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *message.Index, s Submission) (*blob.Blob, error) {
+//
+// A message that is sent later is dated so.
+func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *message.Index, s Submission, later time.Time) (*blob.Blob, error) {
 	source, err := raw.Open(ctx)
 	if err != nil {
 		return nil, err
@@ -133,9 +170,15 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	if r.messageID == "" {
 		r.messageID = "<" + r.id.String() + "@" + senderDomain(h, o.Host) + ">"
 	}
+	date := s.Received.Date
+	if !later.IsZero() {
+		h, date = h.Without("Date"), later
+	}
 	head := s.Received.Append(nil)
-	head = append(head, message.Missing(h, s.Received.Date, r.messageID)...)
-	head = append(head, h.Without("Bcc", "Resent-Bcc", "Return-Path")...)
+	head = append(head, message.Missing(h, date, r.messageID)...)
+	head = append(head, h.WithoutAny(func(f message.Field) bool {
+		return f.Is("Bcc") || f.Is("Resent-Bcc") || f.Is("Return-Path") || isWish(f)
+	})...)
 	if _, err := w.Write(head); err != nil {
 		return nil, err
 	}
@@ -149,7 +192,9 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	}
 	r.blob, r.size, r.utf8, r.eightBit = final.ID, final.Size, seven.NeedsUTF8, seven.Needs8Bit
 	r.subject = clip(h.Decoded("Subject"), maxSubject)
-	r.from = clip(strings.TrimSpace(h.Decoded("From")), maxSubject)
+	if r.from == "" {
+		r.from = clip(strings.TrimSpace(h.Decoded("From")), maxSubject)
+	}
 	return final, nil
 }
 
@@ -172,10 +217,9 @@ func clip(s string, n int) string {
 	return s
 }
 
-// recipients takes each address of the envelope once. Those that the header
-// names may share a transaction; the others are blind, so nobody may learn of
-// them by it.
-func (s Submission) recipients(h message.Header) []recipient {
+// envelope takes each address once. Those that the header names may share a
+// transaction; the others are blind, so nobody may learn of them by it.
+func (s Submission) envelope(h message.Header) []recipient {
 	named := map[string]bool{}
 	for _, field := range []string{"To", "Cc", "Resent-To", "Resent-Cc"} {
 		for _, a := range h.Addresses(field) {
@@ -184,6 +228,16 @@ func (s Submission) recipients(h message.Header) []recipient {
 			}
 		}
 	}
+	return s.recipients(func(key string) string {
+		if named[key] {
+			return "envelope"
+		}
+		return "bcc"
+	})
+}
+
+// recipients takes each address of the envelope once.
+func (s Submission) recipients(kind func(key string) string) []recipient {
 	seen := map[string]bool{}
 	var list []recipient
 	for _, to := range s.To {
@@ -192,11 +246,7 @@ func (s Submission) recipients(h message.Header) []recipient {
 			continue
 		}
 		seen[key] = true
-		kind := "bcc"
-		if named[key] {
-			kind = "envelope"
-		}
-		list = append(list, recipient{Address: to.Address, kind: kind, notify: to.Notify, original: to.Original})
+		list = append(list, recipient{Address: to.Address, kind: kind(key), notify: to.Notify, original: to.Original})
 	}
 	return list
 }

@@ -170,7 +170,7 @@ func (s *Server) openRooms(context.Context) error {
 
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Outbox = &outbound.Outbox{
-		DB: s.DB, Suppressions: s.Suppressions, Blobs: s.Blobs, Domains: s.Domains, Mailboxes: s.Mailboxes, Key: s.key, Host: s.Config.Host, Now: time.Now,
+		DB: s.DB, Suppressions: s.Suppressions, Blobs: s.Blobs, Domains: s.Domains, Mailboxes: s.Mailboxes, Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
 	s.Queue = queue.New(queue.Options{
@@ -259,6 +259,7 @@ func (s *Server) openDoors(context.Context) error {
 	mx := smtpd.Server{Mode: smtpd.MX, Receiver: &smtpd.Incoming{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, Friend: s.friend}
 	submission := smtpd.Server{Mode: smtpd.Submission, Receiver: &smtpd.Outgoing{Outbox: s.Outbox}, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submissions := smtpd.Server{Mode: smtpd.Submissions, Receiver: submission.Receiver, Mailboxes: s.Mailboxes, Hub: s.Hub}
+	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
 	for _, door := range []*smtpd.Server{&mx, &submission, &submissions} {
 		door.Host, door.TLS, door.Conns, door.Log = s.Config.Host, s.certs.TLSConfig(), conns(), s.Log
 		s.smtp = append(s.smtp, door)

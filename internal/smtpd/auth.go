@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // mayAuth reports whether AUTH is possible now: never in clear.
@@ -44,20 +42,11 @@ func (c *conn) auth(ctx context.Context, arg string) reply {
 	if err != nil {
 		return c.authBroken(err)
 	}
-	box, err := c.srv.Mailboxes.Authenticate(ctx, user, password, c.ip)
+	who, err := c.authenticate(ctx, user, password)
 	if err != nil {
 		return c.authFailed(err)
 	}
-	return c.signIn(box)
-}
-
-// signIn notes who the client is.
-func (c *conn) signIn(box mailbox.Mailbox) reply {
-	c.user = &box
-	c.revoked = c.srv.Hub.Subscribe(signal.Key{Kind: signal.Credential, ID: int64(box.ID)})
-	c.doubted = true // it may have ended before the subscription began
-	c.log.Info("signed in", "mailbox", box.ID)
-	return reply{235, "2.7.0", "Welcome"}
+	return c.signIn(who)
 }
 
 // authFailed translates the refusal of a log-in.

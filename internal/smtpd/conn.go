@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
@@ -37,7 +36,7 @@ type conn struct {
 	tls      *tls.ConnectionState
 	helo     string // "" until EHLO or HELO
 	extended bool   // EHLO
-	user     *mailbox.Mailbox
+	user     *login
 	revoked  *signal.Sub
 	doubted  bool // the log-in is to be looked at before the next message
 	letter   *letter
@@ -316,7 +315,7 @@ func (c *conn) accepted(id db.ID, size int64) {
 		attrs[3] = e.From.String()
 	}
 	if c.user != nil {
-		attrs = append(attrs, "mailbox", c.user.ID)
+		attrs = append(attrs, c.user.logAttr()...)
 	}
 	c.log.Info("message accepted", attrs...)
 }

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/address"
-	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // mail is MAIL FROM (RFC 5321 §4.1.1.2).
@@ -41,7 +40,7 @@ func (c *conn) mail(ctx context.Context, arg string) reply {
 		if r := c.current(ctx); r.code != 0 {
 			return r
 		}
-		l.envelope.Mailbox = *c.user
+		l.envelope.Mailbox, l.envelope.Key = c.user.mailbox, c.user.key
 	}
 	var err error
 	if l.Transaction, err = c.srv.Receiver.Begin(ctx, l.envelope); err != nil {
@@ -114,25 +113,4 @@ func (l *letter) address(path string) (address.Address, reply) {
 		return a, reply{501, "5.1.3", "This is not a mail address that can be used here"}
 	}
 	return a, reply{}
-}
-
-// current makes sure that a long session ends with the log-in it stands on.
-func (c *conn) current(ctx context.Context) reply {
-	select {
-	case <-c.revoked.C:
-		c.doubted = true
-	default:
-	}
-	if !c.doubted {
-		return reply{}
-	}
-	switch err := c.srv.Mailboxes.Current(ctx, *c.user); {
-	case fault.Is(err, fault.Unknown):
-		c.closing = true
-		return reply{421, "4.7.0", "Your log-in has ended; sign in again"}
-	case err != nil:
-		return c.translate(err)
-	}
-	c.doubted = false
-	return reply{}
 }

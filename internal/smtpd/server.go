@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -59,14 +60,17 @@ type Transaction interface {
 
 // Envelope is what is known of a message at MAIL FROM.
 type Envelope struct {
-	From    *address.Address // nil: the null sender
-	Size    int64            // as the client declared it; 0 if it did not
-	Client  netip.Addr
-	Helo    string
-	TLS     bool
-	Mailbox mailbox.Mailbox // who submits; zero on MX
-	Ret     string          // RET of RFC 3461: "FULL", "HDRS" or ""
-	EnvID   string          // ENVID, decoded; "" for none
+	From   *address.Address // nil: the null sender
+	Size   int64            // as the client declared it; 0 if it did not
+	Client netip.Addr
+	Helo   string
+	TLS    bool
+	// Who submits is a mailbox or a program with an API key; the other one,
+	// and on MX both, are zero.
+	Mailbox mailbox.Mailbox
+	Key     account.Principal
+	Ret     string // RET of RFC 3461: "FULL", "HDRS" or ""
+	EnvID   string // ENVID, decoded; "" for none
 }
 
 // Server is one door. Fields are set before Serve.
@@ -76,7 +80,8 @@ type Server struct {
 	Receiver  Receiver
 	TLS       *tls.Config // nil: no TLS, and so no submission
 	Mailboxes *mailbox.Mailboxes
-	Hub       *signal.Hub // tells of log-ins that ended; with Mailboxes, for submission only
+	Accounts  *account.Accounts // keys for the user "api"; nil: there is no such user
+	Hub       *signal.Hub       // tells of log-ins that ended; with Mailboxes, for submission only
 	Conns     *throttle.Conns
 	Log       *slog.Logger
 

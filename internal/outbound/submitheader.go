@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// The fields by which a submission says what a send by API says in its body.
+// They are for us: none of this prefix is ever sent.
+const (
+	wishPrefix     = "X-Mailstead-"
+	wishMetadata   = wishPrefix + "Metadata"
+	wishThread     = wishPrefix + "Thread"
+	wishSchedule   = wishPrefix + "Schedule"
+	wishIdempotent = wishPrefix + "Idempotency-Key"
+)
+
+// wishes are what a submission asks for by header fields.
+type wishes struct {
+	metadata string    // a JSON object
+	thread   string    // "" for none given
+	sendAt   time.Time // zero for at once
+	key      string    // an idempotency key; "" for none
+}
+
+// isWish reports whether a field is of our prefix, in any case.
+func isWish(f message.Field) bool {
+	return len(f.Name) > len(wishPrefix) && strings.EqualFold(string(f.Name[:len(wishPrefix)]), wishPrefix)
+}
+
+// readWishes reads the fields of our prefix. All that is wrong with them is told
+// in one fault.Invalid that names the fields. Those that mean nothing here are
+// passed over, as programs of another release may know more.
+func readWishes(h message.Header, now time.Time) (wishes, error) {
+	w := wishes{metadata: "{}"}
+	var bad []string
+	wrong := func(name, why string) { bad = append(bad, "the header "+name+" is not valid: "+why) }
+	for _, name := range []string{wishMetadata, wishThread, wishSchedule, wishIdempotent} {
+		all := h.All(name)
+		if len(all) == 0 {
+			continue
+		}
+		if len(all) > 1 {
+			wrong(name, "It is given more than once.")
+			continue
+		}
+		if why := w.read(name, all[0].Decoded(), now); why != "" {
+			wrong(name, why)
+		}
+	}
+	if len(bad) > 0 {
+		text := strings.Join(bad, " And ")
+		return w, fault.New(fault.Invalid, "invalid_header", "%s", strings.ToUpper(text[:1])+text[1:])
+	}
+	return w, nil
+}
+
+// read takes the value of one field; it returns what is wrong with it, or "".
+func (w *wishes) read(name, value string, now time.Time) (why string) {
+	switch name {
+	case wishMetadata:
+		var bad fault.Fields
+		l := letter{metadata: "{}"}
+		if value == "" {
+			return "Metadata is an object."
+		}
+		if l.readMetadata(&Send{Metadata: []byte(value)}, &bad); len(bad) > 0 {
+			return bad[0].Message
+		}
+		w.metadata = l.metadata
+	case wishThread:
+		if value == "" || !printable(value, maxThreadID) {
+			return "A thread id is 1 to 255 printable characters."
+		}
+		w.thread = value
+	case wishSchedule:
+		at, err := time.Parse(time.RFC3339, value)
+		if err != nil {
+			return "Give a time such as 2027-01-31T09:00:00Z (RFC 3339)."
+		}
+		due, bad := Schedule(at, now)
+		if bad != nil {
+			return bad.Message
+		}
+		w.sendAt = due
+	case wishIdempotent:
+		if value == "" {
+			return "An idempotency key is 1 to 256 printable characters."
+		}
+		w.key = value
+	}
+	return ""
+}
+
+// sum is what an idempotency key stands for: the envelope and the message, but
+// for the fields that a program makes anew when it tries again.
+func (s *Submission) sum(r *blob.Reader, h message.Header, size int64) (sum [sha256.Size]byte, err error) {
+	hash := sha256.New()
+	from := ""
+	if s.From != nil {
+		from = s.From.Key()
+	}
+	_, _ = io.WriteString(hash, from+"\x00") // a hash takes everything
+	for _, to := range s.To {
+		_, _ = io.WriteString(hash, to.Key()+"\x00")
+	}
+	_, _ = hash.Write(h.Without("Date", "Message-ID"))
+	start := min(int64(len(h)), size)
+	_, err = io.Copy(hash, io.NewSectionReader(r, start, size-start))
+	hash.Sum(sum[:0])
+	return sum, err
+}
+
+// keyFault says what is wrong with an idempotency key in the words of SMTP: a
+// message in hand may be given again in a moment.
+func keyFault(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	kind := f.Kind
+	if kind == fault.Conflict {
+		kind = fault.Limited
+	}
+	return fault.New(kind, f.Code, "The header %s: %s", wishIdempotent, f.Message)
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// MaySend returns fault.Denied unless the key's account may send from the domain
+// of the address in MAIL FROM, with any local part. nil, the null sender, is
+// allowed: the header's From decides.
+func (o *Outbox) MaySend(ctx context.Context, p account.Principal, from *address.Address) error {
+	if from == nil {
+		return nil
+	}
+	_, err := o.senderOf(ctx, p, from.Domain)
+	return err
+}
+
+// SubmitByKey accepts a message that a program handed in by SMTP with an API
+// key for its password. It is API mail in the dress of a submission: with
+// signed return paths, events in place of reports, and the account's
+// suppressions; but it keeps its Message-ID.
+func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submission, body io.Reader) (db.ID, error) {
+	if err := o.MaySend(ctx, p, s.From); err != nil {
+		return 0, err
+	}
+	return o.submit(ctx, s, body, func(r *row, h message.Header) ([]recipient, error) {
+		from, sender, err := o.author(ctx, p, h)
+		if err != nil {
+			return nil, err
+		}
+		r.account, r.domain, r.returnsTo, r.from = p.Account, sender.Domain, o.returnsTo(sender), from.String()
+		r.expires = r.created.Add(ExpiryAPI)
+		r.ret, r.envid = "", "" // it has events
+		return s.kinds(h), nil
+	})
+}
+
+// author returns the author of a message that a key hands in. All that From and
+// Sender name must be on one domain that it may send from: the one that signs.
+func (o *Outbox) author(ctx context.Context, p account.Principal, h message.Header) (address.Address, domain.Sender, error) {
+	authors, err := authorsOf(h)
+	if err != nil {
+		return address.Address{}, domain.Sender{}, err
+	}
+	for _, a := range authors {
+		if a.Domain != authors[0].Domain {
+			return a, domain.Sender{}, fault.New(fault.Denied, "sender_not_allowed", "All addresses in From and Sender must be on the same domain.")
+		}
+	}
+	sender, err := o.senderOf(ctx, p, authors[0].Domain)
+	return authors[0], sender, err
+}
+
+// senderOf finds out whether the principal may send from a domain.
+func (o *Outbox) senderOf(ctx context.Context, p account.Principal, name string) (domain.Sender, error) {
+	if p.Domain != "" && p.Domain != name {
+		return domain.Sender{}, fault.New(fault.Denied, "sender_not_allowed", "This API key may send for another domain only.")
+	}
+	return o.Domains.Sender(ctx, p.Account, name)
+}
+
+// kinds takes each address of the envelope once, with what the header says of
+// it as the API would. Whom it does not name is blind.
+func (s Submission) kinds(h message.Header) []recipient {
+	kinds := map[string]string{}
+	for _, field := range [...]struct{ name, kind string }{{"To", "to"}, {"Cc", "cc"}} {
+		for _, a := range h.Addresses(field.name) {
+			if parsed, err := address.Parse(a.Local + "@" + a.Domain); err == nil && kinds[parsed.Key()] == "" {
+				kinds[parsed.Key()] = field.kind
+			}
+		}
+	}
+	return s.recipients(func(key string) string {
+		if kind := kinds[key]; kind != "" {
+			return kind
+		}
+		return "bcc"
+	})
+}

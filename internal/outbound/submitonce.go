@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// smtpPath is where the idempotency keys of submissions stand.
+const smtpPath = "smtp"
+
+// once makes a submission with an idempotency key take effect once. Its zero
+// value is for one without.
+type once struct {
+	claim *idempotency.Claim
+	sum   [sha256.Size]byte
+	id    db.ID // what was accepted before under the key; 0 for nothing
+	guard func(*db.Batch)
+}
+
+// once claims the key of a submission, and finds what was accepted under it. If
+// that is nothing the caller ends the claim.
+func (o *Outbox) once(ctx context.Context, r *row, s *Submission, key string, raw *blob.Blob, h message.Header) (c once, err error) {
+	if key == "" {
+		return c, nil
+	}
+	source, err := raw.Open(ctx)
+	if err != nil {
+		return c, err
+	}
+	defer source.Close() //nolint:errcheck // only read
+	if c.sum, err = s.sum(source, h, raw.Size); err != nil {
+		return c, err
+	}
+	if c.claim, err = o.Keys.Claim(r.account, smtpPath, key); err != nil {
+		return c, keyFault(err)
+	}
+	if c.id, err = c.stored(ctx); err != nil || c.id != 0 {
+		c.claim.End()
+		return c, err
+	}
+	answer := []byte(r.id.String())
+	c.guard = func(b *db.Batch) { c.claim.Store(b, c.sum, answer) }
+	return c, nil
+}
+
+// stored returns what was accepted under the key, 0 for nothing.
+func (c *once) stored(ctx context.Context) (db.ID, error) {
+	answer, err := c.claim.Stored(ctx, c.sum)
+	if err != nil || answer == nil {
+		return 0, keyFault(err)
+	}
+	id, err := db.ParseID(string(answer))
+	if err != nil {
+		return 0, fmt.Errorf("an answer under an idempotency key can't be read: %w", err)
+	}
+	return id, nil
+}

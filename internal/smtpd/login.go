@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// apiUser is the user name of programs, whose password is an API key.
+const apiUser = "api"
+
+// sendScope is what a key must be allowed to.
+const sendScope = "outbound.send"
+
+// login is who the client is: a mailbox, or a program with an API key.
+type login struct {
+	mailbox mailbox.Mailbox
+	token   string // of the key; "" for a mailbox
+	key     account.Principal
+}
+
+// logAttr names it in the log.
+func (l *login) logAttr() []any {
+	if l.token != "" {
+		return []any{"key", l.key.Key}
+	}
+	return []any{"mailbox", l.mailbox.ID}
+}
+
+// authenticate finds out who signs in, as Mailboxes.Authenticate says.
+func (c *conn) authenticate(ctx context.Context, user, password string) (*login, error) {
+	if strings.EqualFold(user, apiUser) && c.srv.Accounts != nil {
+		return c.byKey(ctx, password)
+	}
+	box, err := c.srv.Mailboxes.Authenticate(ctx, user, password, c.ip)
+	return &login{mailbox: box}, err
+}
+
+// byKey signs a program in. Wrong keys slow the network that tries them as
+// wrong passwords do; a key is no address at which many could guess, so each
+// stands for itself.
+func (c *conn) byKey(ctx context.Context, token string) (*login, error) {
+	guesses := c.srv.Mailboxes.Guesses
+	who := apiUser + " " + token
+	wait, err := guesses.Check(who, c.ip)
+	if err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, wait); err != nil {
+		return nil, err
+	}
+	key, err := c.srv.Accounts.Authenticate(ctx, token, c.ip)
+	if fault.Is(err, fault.Unknown) {
+		guesses.Failed(who, c.ip, token)
+	}
+	if err != nil {
+		return nil, err
+	}
+	guesses.Succeeded(who, c.ip)
+	return &login{token: token, key: key}, key.Require(sendScope)
+}
+
+// sleep waits, unless the server ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// signIn notes who the client is.
+func (c *conn) signIn(who *login) reply {
+	c.user = who
+	if who.token == "" {
+		c.revoked = c.srv.Hub.Subscribe(signal.Key{Kind: signal.Credential, ID: int64(who.mailbox.ID)})
+		c.doubted = true // it may have ended before the subscription began
+	}
+	c.log.Info("signed in", who.logAttr()...)
+	return reply{235, "2.7.0", "Welcome"}
+}
+
+// current makes sure that a long session ends with the log-in it stands on.
+func (c *conn) current(ctx context.Context) reply {
+	switch err := c.look(ctx); {
+	case fault.Is(err, fault.Unknown), fault.Is(err, fault.Denied):
+		c.closing = true
+		return reply{421, "4.7.0", "Your log-in has ended; sign in again"}
+	case err != nil:
+		return c.translate(err)
+	}
+	return reply{}
+}
+
+// look returns the fault with which the log-in has ended.
+func (c *conn) look(ctx context.Context) error {
+	if c.user.token != "" { // what is known of a key is at hand
+		key, err := c.srv.Accounts.Authenticate(ctx, c.user.token, c.ip)
+		if err == nil {
+			c.user.key = key
+			err = key.Require(sendScope)
+		}
+		return err
+	}
+	select {
+	case <-c.revoked.C:
+		c.doubted = true
+	default:
+	}
+	if !c.doubted {
+		return nil
+	}
+	err := c.srv.Mailboxes.Current(ctx, c.user.mailbox)
+	c.doubted = err != nil
+	return err
+}
