@@ -32,15 +32,16 @@ type Accounts struct {
 	hub *signal.Hub
 	now func() time.Time
 
-	mu    sync.Mutex
-	known map[[32]byte]known // keys seen a moment ago, by hash
+	mu       sync.Mutex
+	known    map[[32]byte]known // keys seen a moment ago, by hash
+	standing map[db.ID]standing // accounts asked for a moment ago
 	// changes counts deletions, so that what was read before one is not kept.
 	changes int
 }
 
 // New returns the accounts of a database.
 func New(d *db.DB, hub *signal.Hub, now func() time.Time) *Accounts {
-	return &Accounts{db: d, hub: hub, now: now, known: map[[32]byte]known{}}
+	return &Accounts{db: d, hub: hub, now: now, known: map[[32]byte]known{}, standing: map[db.ID]standing{}}
 }
 
 var (

@@ -161,6 +161,7 @@ func (a *Accounts) forget(account db.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.changes++
+	delete(a.standing, account)
 	for hash, entry := range a.known {
 		if entry.key.Account == account {
 			delete(a.known, hash)

@@ -23,6 +23,7 @@ type messageAnswer struct {
 	Metadata   object            `json:"metadata" doc:"As it was given with the send."`
 	Size       int64             `json:"size" doc:"Of the whole message, in bytes."`
 	Recipients []recipientAnswer `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
+	SendAt     *time.Time        `json:"send_at,omitempty" doc:"When it will be sent, while it is scheduled."`
 	CreatedAt  time.Time         `json:"created_at" doc:"When it was accepted."`
 }
 
@@ -60,12 +61,19 @@ func (a *API) messageRoutes(r *router) {
 		summary: "List sent messages", description: "Those of the API and those that mailboxes submitted."}, a.listMessages)
 	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
 		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
+	handle(r, operation{method: "PATCH", path: "/outbound/messages/{id}", id: "rescheduleMessage", scope: "messages.write", conflicts: true,
+		summary: "Reschedule a message", description: "Moves the recipients to whom it is still scheduled. It is a conflict when there are none."}, a.reschedule)
+	handle(r, operation{method: "POST", path: "/outbound/messages/{id}/cancel", id: "cancelMessage", scope: "messages.write", conflicts: true,
+		summary: "Cancel a message", description: "For the recipients to whom it is scheduled, queued or deferred. What is being sent at this moment is left to its outcome, " +
+			"as `recipients` in the answer says; when nothing is left to cancel it is a conflict."}, a.cancelMessage)
+	handle(r, operation{method: "POST", path: "/outbound/messages/{id}/retry", id: "retryMessage", scope: "messages.write", conflicts: true,
+		summary: "Retry a message", description: "At once, for the recipients for whom it is deferred or has failed on our side. It is a conflict when there are none."}, a.retryMessage)
 }
 
 func showMessage(m outbound.Message) messageAnswer {
 	out := messageAnswer{
 		ID: m.ID, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optional(m.ThreadID),
-		Metadata: object(m.Metadata), Size: m.Size, Recipients: []recipientAnswer{}, CreatedAt: stamp(m.CreatedAt),
+		Metadata: object(m.Metadata), Size: m.Size, SendAt: optionalTime(m.SendAt), Recipients: []recipientAnswer{}, CreatedAt: stamp(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {
 		out.MailboxID = &m.Mailbox
@@ -121,4 +129,43 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *one) (mes
 		})
 	}
 	return out, nil
+}
+
+type rescheduling struct {
+	one
+	Body rescheduleRequest
+}
+
+type rescheduleRequest struct {
+	SendAt time.Time `json:"send_at" doc:"When to send, up to 30 days ahead; at once if it is up to five minutes past."`
+}
+
+func (a *API) reschedule(ctx context.Context, p account.Principal, in *rescheduling) (messageAnswer, error) {
+	return a.changeMessage(ctx, p, in.one, func(account, id db.ID) (outbound.Message, error) {
+		return a.Outbox.Reschedule(ctx, account, id, in.Body.SendAt)
+	})
+}
+
+func (a *API) cancelMessage(ctx context.Context, p account.Principal, in *one) (messageAnswer, error) {
+	return a.changeMessage(ctx, p, *in, func(account, id db.ID) (outbound.Message, error) {
+		return a.Outbox.Cancel(ctx, account, id)
+	})
+}
+
+func (a *API) retryMessage(ctx context.Context, p account.Principal, in *one) (messageAnswer, error) {
+	return a.changeMessage(ctx, p, *in, func(account, id db.ID) (outbound.Message, error) {
+		return a.Outbox.Retry(ctx, account, id)
+	})
+}
+
+func (a *API) changeMessage(ctx context.Context, p account.Principal, in one, verb func(account, id db.ID) (outbound.Message, error)) (messageAnswer, error) {
+	id, err := db.ParseID(in.ID)
+	if err != nil {
+		return messageAnswer{}, err
+	}
+	if _, err := a.message(ctx, p, id); err != nil {
+		return messageAnswer{}, err
+	}
+	m, err := verb(p.Account, id)
+	return showMessage(m), err
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
@@ -27,6 +28,7 @@ type Outbox struct {
 	Blobs        *blob.Store
 	Queue        *queue.Queue
 	Suppressions *suppression.List
+	Accounts     *account.Accounts
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
 	Keys         *idempotency.Keys // of submissions; those of the API are its own affair
@@ -96,19 +98,28 @@ type Message struct {
 	Size       int64
 	Status     queue.State
 	Deliveries []queue.Record
+	SendAt     time.Time // while it is scheduled; else zero
 	CreatedAt  time.Time
 }
 
 // Get returns a message of an account with its deliveries, or fault.NotFound.
 func (o *Outbox) Get(ctx context.Context, account, id db.ID) (Message, error) {
-	found, err := db.All(ctx, o.DB, messageByID.With(id), scanMessage)
+	r, err := o.owned(ctx, account, id)
 	if err != nil {
 		return Message{}, err
 	}
-	if len(found) == 0 || found[0].account != account {
-		return Message{}, fault.New(fault.NotFound, "not_found", "There is no message with this id.")
+	return o.show(ctx, r)
+}
+
+func (o *Outbox) owned(ctx context.Context, account, id db.ID) (*row, error) {
+	found, err := db.All(ctx, o.DB, messageByID.With(id), scanMessage)
+	if err != nil {
+		return nil, err
 	}
-	return o.show(ctx, found[0])
+	if len(found) == 0 || found[0].account != account {
+		return nil, fault.New(fault.NotFound, "not_found", "There is no message with this id.")
+	}
+	return found[0], nil
 }
 
 // List returns an account's messages, newest first, with their deliveries.
@@ -129,12 +140,16 @@ func (o *Outbox) List(ctx context.Context, account db.ID, page db.Page) ([]Messa
 func (o *Outbox) show(ctx context.Context, r *row) (Message, error) {
 	deliveries, err := o.Queue.Deliveries(ctx, r.id)
 	states := make([]queue.State, len(deliveries))
+	var at time.Time
 	for i, d := range deliveries {
 		states[i] = d.State
+		if d.State == queue.Scheduled {
+			at = d.DueAt
+		}
 	}
 	return Message{
-		Status: queue.Status(states),
-		ID:     r.id, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
+		Status: queue.Status(states), SendAt: at,
+		ID: r.id, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
 		Metadata: json.RawMessage(r.metadata), Size: r.size, Deliveries: deliveries, CreatedAt: r.created,
 	}, err
 }

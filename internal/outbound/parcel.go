@@ -68,6 +68,7 @@ func (o *Outbox) begin(account db.ID, pc *parcel, now time.Time) {
 		pc.row.thread = o.DB.NewID().String()
 	}
 	l.draft.Date, l.draft.MessageID = start, pc.row.messageID
+	l.draft.Extra = append(l.draft.Extra, o.feedbackID(account, l))
 	pc.to = envelope(l.recipients)
 }
 

@@ -40,11 +40,15 @@ func gone() error {
 }
 
 // Prepare loads a message for the queue and signs it, once for all its
-// deliveries in hand. Mail of a domain that has changed hands meanwhile is not
-// sent in its new holder's name: fault.Denied.
+// deliveries in hand. Mail of an account that is suspended, or of a domain that
+// has changed hands meanwhile and would go out in its new holder's name, is not
+// sent: fault.Denied.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	r, err := o.load(ctx, id)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.active(ctx, r.account); err != nil {
 		return nil, err
 	}
 	sender, err := o.Domains.SignerOf(ctx, r.domain)
@@ -75,6 +79,15 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 		m.Ret, m.EnvID = r.ret, r.envid
 	}
 	return m, nil
+}
+
+// active returns fault.Denied for an account that is suspended.
+func (o *Outbox) active(ctx context.Context, id db.ID) error {
+	active, err := o.Accounts.Active(ctx, id)
+	if err == nil && !active {
+		err = fault.New(fault.Denied, "account_suspended", "The account of the sender is suspended.")
+	}
+	return err
 }
 
 func (o *Outbox) sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]byte, error) {

@@ -38,11 +38,15 @@ type Rcpt struct {
 }
 
 // MaySubmit returns fault.Denied unless the mailbox may use the address in
-// MAIL FROM, on a domain that its account may send from. nil, the null sender,
+// MAIL FROM, on a domain that its account, which is not suspended, may send
+// from. nil, the null sender,
 // is allowed: the header's From decides.
 func (o *Outbox) MaySubmit(ctx context.Context, m mailbox.Mailbox, from *address.Address) error {
 	if from != nil && !o.Mailboxes.MayUse(m, *from) {
 		return senderDenied
+	}
+	if err := o.active(ctx, m.Account); err != nil {
+		return err
 	}
 	own, err := address.Parse(m.Address)
 	if err != nil {

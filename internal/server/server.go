@@ -170,7 +170,8 @@ func (s *Server) openRooms(context.Context) error {
 
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Outbox = &outbound.Outbox{
-		DB: s.DB, Suppressions: s.Suppressions, Blobs: s.Blobs, Domains: s.Domains, Mailboxes: s.Mailboxes, Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
+		DB: s.DB, Blobs: s.Blobs, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
+		Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
 	s.Queue = queue.New(queue.Options{

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// Cancel ends the deliveries of a message that are scheduled, queued or
+// deferred, and returns the message as it then is: what is being sent at this
+// moment keeps its outcome. It is fault.NotFound for what the account does not
+// have, and fault.Conflict when there is nothing to cancel.
+func (o *Outbox) Cancel(ctx context.Context, account, id db.ID) (Message, error) {
+	return o.change(ctx, account, id, func(*row) error {
+		_, err := o.Queue.Cancel(ctx, id)
+		return err
+	})
+}
+
+// Retry makes the failed and deferred deliveries of a message due now, and
+// returns the message. It is fault.NotFound for what the account does not have,
+// and fault.Conflict when nothing has failed or is deferred.
+func (o *Outbox) Retry(ctx context.Context, account, id db.ID) (Message, error) {
+	return o.change(ctx, account, id, func(*row) error {
+		_, err := o.Queue.Retry(ctx, id)
+		return err
+	})
+}
+
+// Reschedule moves the deliveries of a message that are still scheduled to
+// another time, within the bounds of Schedule, and their expiry with them. It
+// returns the message, a fault.Invalid on send_at, fault.NotFound for what the
+// account does not have, or fault.Conflict when nothing is scheduled any more.
+func (o *Outbox) Reschedule(ctx context.Context, account, id db.ID, at time.Time) (Message, error) {
+	now := o.Now().UTC()
+	due, wrong := Schedule(at, now)
+	if wrong != nil {
+		var bad fault.Fields
+		bad.Add("send_at", wrong.Code, "%s", wrong.Message)
+		return Message{}, bad.Err()
+	}
+	if due.IsZero() {
+		due = now
+	}
+	return o.change(ctx, account, id, func(r *row) error {
+		life := ExpiryAPI
+		if r.mailbox != 0 {
+			life = ExpirySubmission
+		}
+		if err := o.Queue.Reschedule(ctx, id, due, due.Add(life)); err != nil {
+			return err
+		}
+		return o.redate(ctx, r, due, due.Add(life))
+	})
+}
+
+func (o *Outbox) change(ctx context.Context, account, id db.ID, verb func(*row) error) (Message, error) {
+	r, err := o.owned(ctx, account, id)
+	if err != nil {
+		return Message{}, err
+	}
+	if err := verb(r); err != nil {
+		return Message{}, err
+	}
+	return o.Get(ctx, account, id)
+}
+
+var redate = db.SQL(`UPDATE outbound_message SET blob = $3, size = $4, expires_at = $5 WHERE id = $1 AND blob = $2`)
+
+// redate writes the time at which a message is sent into the Date of one that
+// we made: a date in the future, or long past, looks like spam. Of two who do
+// so at the same time the first one wins.
+func (o *Outbox) redate(ctx context.Context, r *row, date, expires time.Time) error {
+	if r.mailbox != 0 {
+		return nil // its Date is the author's
+	}
+	old, err := o.Blobs.Load(ctx, r.blob)
+	if err != nil {
+		return err
+	}
+	dated, err := o.dated(ctx, old, date)
+	if err != nil {
+		return err
+	}
+	changed := false
+	err = o.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, redate.With(r.id, old.ID, dated.ID, dated.Size, db.Micros(expires)))
+		if changed = n > 0; err != nil || !changed {
+			return err
+		}
+		if _, err := tx.Exec(ctx, dated.Insert()); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, blob.Remove(old.ID))
+		return err
+	})
+	if err == nil && !changed {
+		dated.Discard(ctx)
+	}
+	return err
+}
+
+// dated copies a composed message, whose first field is Date, with another.
+func (o *Outbox) dated(ctx context.Context, old *blob.Blob, date time.Time) (*blob.Blob, error) {
+	from, err := old.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close() //nolint:errcheck // only read
+	in := bufio.NewReaderSize(from.All(), 32<<10)
+	first, err := in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(first, "Date:") {
+		first = "Date: " + date.Format(message.DateFormat) + "\r\n"
+	}
+	w := o.Blobs.Create(ctx)
+	defer w.Abort()
+	if _, err := io.Copy(w, io.MultiReader(strings.NewReader(first), in)); err != nil {
+		return nil, err
+	}
+	return w.Finish()
+}
