@@ -4,7 +4,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -23,9 +22,11 @@ func (a *API) suppressionRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/suppressions", id: "listSuppressions", scope: read,
 		summary: "List suppressed addresses", description: "Those that bounced for good, complained, unsubscribed or were added, newest first. " +
 			"What is sent to one of them by the API ends as suppressed; mail that mailboxes submit is not concerned."}, a.listSuppressions)
-	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppressions", scope: write, status: 201,
-		summary: "Suppress addresses", description: "One address or up to 1000. An address that is on the list already stays there as it is; " +
-			"the answer shows the entries as they stand, in the order of the request."}, a.addSuppressions)
+	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppression", scope: write, status: 201,
+		summary: "Suppress an address", description: "An address that is on the list already stays there as it is; the answer shows the entry as it stands."}, a.addSuppression)
+	handle(r, operation{method: "POST", path: "/suppressions/batch", id: "addSuppressions", scope: write, status: 201,
+		summary: "Suppress up to 1000 addresses", description: "All of them, or none if one of them is no address. " +
+			"Addresses that are on the list already stay there as they are; the answer shows the entries as they stand."}, a.addSuppressions)
 	handle(r, operation{method: "GET", path: "/suppressions/{id}", id: "getSuppression", scope: read,
 		summary: "Show a suppressed address", description: "By the entry's id or by the address. Of two entries for one address, it shows the one that stops all mail."}, a.getSuppression)
 	handle(r, operation{method: "DELETE", path: "/suppressions/{id}", id: "deleteSuppression", scope: write, status: 204,
@@ -103,9 +104,23 @@ func notAddress(bad *fault.Fields, field string) {
 	bad.Add(field, "invalid_address", "This must be an address such as bob@example.org.")
 }
 
+type addSuppressionRequest struct {
+	Address string `json:"address" doc:"The address." example:"bob@example.org"`
+	Reason  string `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
+}
+
+type addSuppressionInput struct{ Body addSuppressionRequest }
+
+func (a *API) addSuppression(ctx context.Context, p account.Principal, in *addSuppressionInput) (suppressionAnswer, error) {
+	entries, err := a.suppress(ctx, p, []string{in.Body.Address}, in.Body.Reason, func(int) string { return "address" })
+	if err != nil {
+		return suppressionAnswer{}, err
+	}
+	return showSuppression(entries[0]), nil
+}
+
 type addSuppressionsRequest struct {
-	Address   string   `json:"address,omitempty" doc:"One address." example:"bob@example.org"`
-	Addresses []string `json:"addresses,omitempty" nullable:"false" maxItems:"1000" doc:"Several addresses, instead of address."`
+	Addresses []string `json:"addresses" nullable:"false" minItems:"1" maxItems:"1000" doc:"The addresses." example:"bob@example.org"`
 	Reason    string   `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
 }
 
@@ -116,63 +131,39 @@ type addedSuppressionsAnswer struct {
 }
 
 func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addSuppressionsInput) (addedSuppressionsAnswer, error) {
-	var out addedSuppressionsAnswer
-	if p.Domain != "" {
-		return out, errOneDomain
+	entries, err := a.suppress(ctx, p, in.Body.Addresses, in.Body.Reason, func(i int) string { return fmt.Sprintf("addresses[%d]", i) })
+	out := addedSuppressionsAnswer{Data: make([]suppressionAnswer, len(entries))}
+	for i, e := range entries {
+		out.Data[i] = showSuppression(e)
 	}
-	addresses, reason, err := in.Body.read()
-	if err != nil {
-		return out, err
-	}
-	entries, err := a.Suppressions.Put(ctx, p.Account, addresses, reason)
-	if err != nil {
-		return out, in.Body.named(err)
-	}
-	for _, e := range entries {
-		out.Data = append(out.Data, showSuppression(e))
-	}
-	return out, nil
+	return out, err
 }
 
-func (r *addSuppressionsRequest) read() (addresses []address.Address, reason suppression.Reason, err error) {
+// suppress puts addresses on the list; field names the place of each in the
+// request.
+func (a *API) suppress(ctx context.Context, p account.Principal, given []string, why string, field func(i int) string) ([]suppression.Entry, error) {
+	if p.Domain != "" {
+		return nil, errOneDomain
+	}
 	var bad fault.Fields
-	reason = reasonIn(&bad, r.Reason, suppression.Manual)
-	given := r.Addresses
-	switch {
-	case r.Address != "" && len(given) > 0:
-		bad.Add("addresses", "conflicting_fields", "Give address or addresses, not both.")
-	case r.Address != "":
-		given = []string{r.Address}
-	case len(given) == 0:
-		bad.Add("address", "required", "Give an address, or several in addresses.")
-	case len(given) > suppression.MaxPut:
-		bad.Add("addresses", "too_many_addresses", "Give %d addresses at once at most; the import takes more.", suppression.MaxPut)
+	reason := reasonIn(&bad, why, suppression.Manual)
+	if len(given) == 0 || len(given) > suppression.MaxPut {
+		bad.Add("addresses", "wrong_number", "Give 1 to %d addresses; the import takes more.", suppression.MaxPut)
 		given = nil
 	}
+	addresses := make([]address.Address, len(given))
 	for i, text := range given {
-		one, err := address.Parse(text)
-		if err != nil {
-			notAddress(&bad, r.field(i))
+		var err error
+		if addresses[i], err = address.Parse(text); err != nil {
+			notAddress(&bad, field(i))
+		} else if suppression.Simulator(addresses[i]) {
+			bad.Add(field(i), "simulator_address", "Addresses of the simulator are never on the list.")
 		}
-		addresses = append(addresses, one)
 	}
-	return addresses, reason, bad.Err()
-}
-
-func (r *addSuppressionsRequest) field(i int) string {
-	if r.Address != "" {
-		return "address"
+	if err := bad.Err(); err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("addresses[%d]", i)
-}
-
-// named names the field of a fault as the request did.
-func (r *addSuppressionsRequest) named(err error) error {
-	var f *fault.Error
-	if r.Address == "" || !errors.As(err, &f) || len(f.Fields) != 1 {
-		return err
-	}
-	return fault.Fields{{Field: "address", Code: f.Fields[0].Code, Message: f.Fields[0].Message}}.Err()
+	return a.Suppressions.Put(ctx, p.Account, addresses, reason)
 }
 
 type oneSuppression struct {

@@ -51,7 +51,7 @@ func describe(t *testing.T, s *servertest.Server) (*openapi3.T, []route) {
 	var all []route
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
 		for method, op := range doc.Paths.Value(path).Operations() {
-			r := route{method: method, path: strings.TrimPrefix(path, "/api/v1"), id: op.OperationID, body: op.RequestBody != nil}
+			r := route{method: method, path: strings.TrimPrefix(path, "/api/v1"), id: op.OperationID, body: op.RequestBody != nil && op.RequestBody.Value.Content["application/json"] != nil}
 			m := scopeText.FindStringSubmatch(op.Description)
 			if m == nil {
 				t.Errorf("%s %s does not say which scope it needs", method, path)
@@ -76,6 +76,8 @@ func bodies(s *servertest.Server) map[string]map[string]any {
 		"createMailbox":      {"domain_id": s.Dev.Domain.ID.String(), "local_part": "walk"},
 		"updateMailbox":      {"display_name": "Walked over"},
 		"setMailboxPassword": {"password": "Walked-0ver!"},
+		"addSuppression":     {"address": "gone@elsewhere.example.net"},
+		"addSuppressions":    {"addresses": []string{"gone@elsewhere.example.net"}},
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
 	}
 }
@@ -97,6 +99,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 		"/api-keys/{id}":          made("/api-keys", map[string]any{"name": "mine"}),
 		"/domains/{id}":           made("/domains", map[string]any{"name": "mine.test"}),
 		"/mailboxes/{id}":         s.Dev.Mailboxes[1].ID.String(),
+		"/suppressions/{id}":      made("/suppressions", map[string]any{"address": "left@elsewhere.example.net"}),
 		"/outbound/messages/{id}": made("/outbound/send", bodies(s)["send"]),
 	}
 }
@@ -239,20 +242,31 @@ type checked struct {
 // request that is to be refused need not be as the document says.
 func (c *checked) call(method, path string, body any, status int) servertest.Answer {
 	c.t.Helper()
-	var text []byte
-	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
-			c.t.Fatal(err)
-		}
+	if body == nil {
+		return c.send(method, path, "", nil, status)
 	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.send(method, path, "application/json", text, status)
+}
+
+// file sends a file.
+func (c *checked) file(path, media, text string, status int) servertest.Answer {
+	c.t.Helper()
+	return c.send("POST", path, media, []byte(text), status)
+}
+
+func (c *checked) send(method, path, media string, text []byte, status int) servertest.Answer {
+	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, c.s.Dev.BaseURL+"/api/v1"+path, bytes.NewReader(text))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+c.s.Dev.APIKey)
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
+	if media != "" {
+		r.Header.Set("Content-Type", media)
 	}
 	find, err := http.NewRequest(method, "/api/v1"+path, nil)
 	if err != nil {
@@ -306,8 +320,16 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	openapi3filter.RegisterBodyDecoder("text/dns", openapi3filter.PlainBodyDecoder)
-	defer openapi3filter.UnregisterBodyDecoder("text/dns")
+	for _, media := range []string{"text/dns", "text/csv"} {
+		former := openapi3filter.RegisteredBodyDecoder(media)
+		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
+		defer func() {
+			openapi3filter.UnregisterBodyDecoder(media)
+			if former != nil {
+				openapi3filter.RegisterBodyDecoder(media, former)
+			}
+		}()
+	}
 	c := &checked{t, s, router, map[string]bool{}}
 	type m = map[string]any
 
@@ -353,6 +375,19 @@ func TestDocument(t *testing.T) {
 		return ""
 	})
 	c.call("GET", "/events?type=delivery_status&message="+sent, nil, 200)
+
+	left := c.id("POST", "/suppressions", m{"address": "left@elsewhere.example.net", "reason": "unsubscribe"}, 201)
+	c.call("POST", "/suppressions", m{"address": "left"}, 422)
+	c.call("POST", "/suppressions/batch", m{"addresses": []string{"a@elsewhere.example.net", "b@elsewhere.example.net"}}, 201)
+	c.call("GET", "/suppressions?reason=unsubscribe&limit=1", nil, 200)
+	c.call("GET", "/suppressions?address=left@elsewhere.example.net", nil, 200)
+	c.call("GET", "/suppressions/"+left, nil, 200)
+	c.call("GET", "/suppressions/left@elsewhere.example.net", nil, 200)
+	c.file("/suppressions/import", "text/csv", "email,reason\nd@elsewhere.example.net,bounce\nnobody\n", 200)
+	c.file("/suppressions/import", "text/plain", "d@elsewhere.example.net", 415)
+	c.call("GET", "/suppressions/export", nil, 200)
+	c.call("DELETE", "/suppressions/"+left, nil, 204)
+	c.call("DELETE", "/suppressions/"+left, nil, 404)
 
 	key := c.id("POST", "/api-keys", m{
 		"name": "till", "scopes": []string{"outbound.send"}, "domain": "shop.test", "allowed_ips": []string{"127.0.0.1"},

@@ -4,7 +4,6 @@ package suppression
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -125,18 +124,14 @@ const MaxPut = 1000
 
 // Put puts addresses on the list of an account and returns how they now stand
 // there, in their order: one that was there already keeps its first reason.
-// Simulator addresses are a fault.Invalid on addresses[i].
+// Simulator addresses are a fault.Invalid.
 func (l *List) Put(ctx context.Context, account db.ID, addresses []address.Address, reason Reason) ([]Entry, error) {
-	var bad fault.Fields
 	statements := make([]db.Statement, len(addresses))
 	for i, a := range addresses {
 		var ok bool
 		if statements[i], ok = l.Add(Entry{Account: account, Address: a.String(), Reason: reason}); !ok || Simulator(a) {
-			bad.Add(fmt.Sprintf("addresses[%d]", i), "simulator_address", "Addresses of the simulator are never on the list.")
+			return nil, fault.New(fault.Invalid, "simulator_address", "Addresses of the simulator are never on the list.")
 		}
-	}
-	if err := bad.Err(); err != nil {
-		return nil, err
 	}
 	var entries []Entry
 	err := l.DB.Tx(ctx, func(tx *db.Tx) error {

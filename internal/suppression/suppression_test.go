@@ -184,8 +184,7 @@ func TestListGetDelete(t *testing.T) {
 			t.Errorf("%+v", left)
 		}
 		put(other, suppression.Manual, "d@example.org")
-		if _, err := l.Put(ctx, me, parse(t, "e@example.org", "delivered@simulator.test", "bounced@simulator.test"), suppression.Bounce); !fault.Is(err, fault.Invalid) ||
-			!strings.Contains(err.Error(), "addresses[1]: simulator_address; addresses[2]: simulator_address") {
+		if _, err := l.Put(ctx, me, parse(t, "e@example.org", "delivered@simulator.test", "bounced@simulator.test"), suppression.Bounce); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%v", err)
 		}
 

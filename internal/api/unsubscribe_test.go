@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	netmail "net/mail"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-msgauth/dkim"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// verify checks the signatures of a message by the sandbox's DNS, with a
+// library that is not ours, and returns which fields both cover.
+func verify(t *testing.T, s *servertest.Server, text string) (covered [][]string) {
+	t.Helper()
+	sandbox := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", s.Addr("dns"))
+	}}
+	found, err := dkim.VerifyWithOptions(strings.NewReader(text), &dkim.VerifyOptions{LookupTXT: func(name string) ([]string, error) {
+		return sandbox.LookupTXT(t.Context(), name)
+	}})
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%d signatures, %v", len(found), err)
+	}
+	for _, v := range found {
+		if v.Err != nil {
+			t.Errorf("a signature: %v", v.Err)
+		}
+		var names []string
+		for _, n := range v.HeaderKeys {
+			names = append(names, strings.ToLower(n))
+		}
+		covered = append(covered, names)
+	}
+	return covered
+}
+
+// What a send offers stands in the header, under both signatures.
+func TestUnsubscribeHeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		offer object
+		list  string
+	}{
+		"own":    {object{"url": "https://shop.example/leave?who=1"}, "<https://shop.example/leave?who=1>"},
+		"both":   {object{"url": "HTTPS://shop.example/", "mailto": "leave@shop.example"}, "<HTTPS://shop.example/>, <mailto:leave@shop.example>"},
+		"hosted": {object{}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>`},
+		"null":   {object{"url": nil, "mailto": "mailto:a+b@shop.example?subject=leave"}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:a\+b@shop.example\?subject=leave>`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servertest.Start(t)
+			sent(t, s, object{"unsubscribe": c.offer})
+			text := arrived(t, s)
+			m, err := netmail.ReadMessage(strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := c.list
+			if name == "own" || name == "both" {
+				want = regexp.QuoteMeta(c.list)
+			}
+			if got := m.Header["List-Unsubscribe"]; len(got) != 1 || !regexp.MustCompile("^"+want+"$").MatchString(strings.Join(strings.Fields(got[0]), " ")) {
+				t.Errorf("List-Unsubscribe: %q", got)
+			}
+			if got := m.Header["List-Unsubscribe-Post"]; len(got) != 1 || got[0] != "List-Unsubscribe=One-Click" {
+				t.Errorf("List-Unsubscribe-Post: %q", got)
+			}
+			for _, names := range verify(t, s, text) {
+				if !slices.Contains(names, "list-unsubscribe") || !slices.Contains(names, "list-unsubscribe-post") {
+					t.Errorf("a signature covers %v", names)
+				}
+			}
+		})
+	}
+}
+
+func TestUnsubscribeRules(t *testing.T) {
+	s := servertest.Start(t)
+	two := []string{"bob@demo.test", "carol@demo.test"}
+	for _, c := range []struct {
+		offer  any
+		to     []string
+		faults []string
+	}{
+		{object{}, two, []string{"unsubscribe one_recipient_required"}},
+		{object{"mailto": "leave@shop.example"}, two, []string{"unsubscribe one_recipient_required"}},
+		{object{"url": "http://shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://"}, two, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://u:p@shop.example/"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://shop.example/ü"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://shop.example/>\r\nBcc: x@y.example"}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "https://shop.example/" + strings.Repeat("x", 900)}, nil, []string{"unsubscribe.url invalid_url"}},
+		{object{"url": "javascript:alert(1)", "mailto": "x"}, nil, []string{"unsubscribe.url invalid_url", "unsubscribe.mailto invalid_address"}},
+		{object{"mailto": "mailto:x@y.example?bcc=z@y.example"}, nil, []string{"unsubscribe.mailto invalid_address"}},
+		{object{"mailto": "mailto:x@y.example?subject=a\r\nb"}, nil, []string{"unsubscribe.mailto invalid_address"}},
+		{object{"link": "x"}, nil, []string{"unsubscribe.link unknown_field"}},
+		{"yes", nil, []string{"unsubscribe wrong_type"}},
+	} {
+		change := object{"unsubscribe": c.offer}
+		if c.to != nil {
+			change["to"] = c.to
+		}
+		refused(t, "offering", s.API("POST", "/outbound/send", mail(change)), 422, "validation_failed", c.faults...)
+	}
+	sent(t, s, object{"unsubscribe": object{"url": "https://shop.example/"}, "to": two})
+	sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test", "BOB@demo.test"}})
+	sent(t, s, object{"unsubscribe": nil, "to": two})
+}
+
+// link sends a message with a hosted link and returns both.
+func link(t *testing.T, s *servertest.Server, to string) (id, url string) {
+	t.Helper()
+	id, _ = sent(t, s, object{"unsubscribe": object{}, "to": []string{to}})
+	number, err := db.ParseID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another link to the same, as good as that in the mail.
+	return id, s.Suppressions.URL(suppression.Link{Account: demo(t, s), Message: number, Address: to})
+}
+
+// page asks for a link as a mail program or browser does: with no key.
+func page(t *testing.T, method, url, media, body string) (status int, header http.Header, text string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if media != "" {
+		r.Header.Set("Content-Type", media)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	all, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := resp.Header
+	if !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-") || h.Get("X-Robots-Tag") != "noindex, nofollow" ||
+		h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" ||
+		h.Get("Set-Cookie")+h.Get("WWW-Authenticate")+h.Get("Location") != "" {
+		t.Errorf("%s %s: %d %v", method, url, resp.StatusCode, h)
+	}
+	return resp.StatusCode, h, string(all)
+}
+
+const (
+	form     = "application/x-www-form-urlencoded"
+	oneClick = "List-Unsubscribe=One-Click"
+	parts    = "multipart/form-data; boundary=x"
+	inParts  = "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n"
+)
+
+// A GET changes nothing; a POST in either form unsubscribes, once however often
+// it comes, and stops what offers to unsubscribe, and nothing else.
+func TestUnsubscribe(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		entries := func() int {
+			t.Helper()
+			all, _, err := s.Suppressions.List(t.Context(), demo(t, s), everything, db.Page{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(all)
+		}
+		id, url := link(t, s, "Bob@demo.test")
+		happens(t, s, id, isDelivered)
+		for _, method := range []string{"GET", "HEAD", "GET"} {
+			status, _, text := page(t, method, url+"?utm=x", "", "")
+			if status != 200 || method == "GET" && (!strings.Contains(text, `<form method="post">`) || !strings.Contains(text, "Bob@demo.test") ||
+				!strings.Contains(text, "alice@demo.test") || strings.Contains(text, "<script")) || method == "HEAD" && text != "" {
+				t.Errorf("%s: %d %s", method, status, text)
+			}
+		}
+		for _, c := range []struct {
+			media, body string
+			status      int
+		}{
+			{form, "", 400}, {form, "x=y", 400}, {form, "List-Unsubscribe=Two", 400}, {form, "%zz", 400}, {"", oneClick, 415}, {"application/json", "{}", 415},
+			{"multipart/form-data", inParts, 400}, {parts, "--x\r\n", 400}, {form, oneClick + "&x=" + strings.Repeat("x", 20_000), 413},
+			{parts, inParts[:len(inParts)-7] + strings.Repeat("x", 20_000), 413},
+		} {
+			if status, _, text := page(t, "POST", url, c.media, c.body); status != c.status || strings.Contains(text, "<form") {
+				t.Errorf("%s %.40q: %d %s", c.media, c.body, status, text)
+			}
+		}
+		if n := entries(); n != 0 {
+			t.Fatalf("%d entries before the POST", n)
+		}
+		var group sync.WaitGroup
+		for i := range 10 {
+			group.Go(func() {
+				media, body := form, oneClick
+				if i%2 == 0 {
+					media, body = parts, inParts
+				}
+				if status, _, text := page(t, "POST", url, media, body); status != 200 || !strings.Contains(text, "unsubscribed") {
+					t.Errorf("%d %s", status, text)
+				}
+			})
+		}
+		group.Wait()
+		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribed")
+		if n := entries(); n != 1 {
+			t.Fatalf("%d entries", n)
+		}
+		e, err := s.Suppressions.Get(t.Context(), demo(t, s), "bob@demo.test")
+		if err != nil || e.Reason != suppression.Unsubscribe || e.Message.String() != id {
+			t.Errorf("%+v, %v", e, err)
+		}
+
+		id, answer := sent(t, s, object{"unsubscribe": object{}})
+		if r := recipient(answer, 0); answer["status"] != "suppressed" || r["status"] != "suppressed" || r["reason"] != "unsubscribed" {
+			t.Errorf("%v", answer)
+		}
+		happens(t, s, id, "delivery_status suppressed unsubscribed")
+		m := message(t, s, id)
+		if r := recipient(m, 0); m["status"] != "suppressed" || r["attempts"] != 0.0 || r["timeline"] != nil {
+			t.Errorf("%v", m)
+		}
+		id, _ = sent(t, s, nil)
+		happens(t, s, id, isDelivered)
+
+		// The message is long gone, and the link still works.
+		gone := s.Suppressions.URL(suppression.Link{Account: demo(t, s), Message: s.DB.NewID(), Address: "carol@demo.test"})
+		if status, _, text := page(t, "GET", gone, "", ""); status != 200 || !strings.Contains(text, "this sender") {
+			t.Errorf("%d %s", status, text)
+		}
+		if status, _, _ := page(t, "POST", gone, form, oneClick); status != 200 || entries() != 2 {
+			t.Errorf("%d, %d entries", status, entries())
+		}
+	})
+}
+
+// What is no link of ours is answered in words, and so is a wrong method.
+func TestBadLinks(t *testing.T) {
+	s := servertest.Start(t)
+	_, url := link(t, s, "bob@demo.test")
+	for _, bad := range []string{url[:len(url)-1], url + "A", s.Dev.BaseURL + "/u/x", s.Dev.BaseURL + "/u/%00", s.Dev.BaseURL + "/u/" + strings.Repeat("A", 5000)} {
+		for _, method := range []string{"GET", "POST"} {
+			if status, _, text := page(t, method, bad, form, oneClick); status != 404 || !strings.Contains(text, "This link does not work") || strings.Contains(text, "<form") {
+				t.Errorf("%s %.80s: %d %s", method, bad, status, text)
+			}
+		}
+	}
+	for path, want := range map[string]int{"/u/": 404, "/u": 404, "/u/a/b": 404} {
+		if a := call(t, s, "GET", path, nil, nil); a.Status != want {
+			t.Errorf("%s: %d", path, a.Status)
+		}
+	}
+	if a := call(t, s, "DELETE", strings.TrimPrefix(url, s.Dev.BaseURL), nil, nil); a.Status != 405 || a.Header.Get("Allow") != "GET, HEAD, POST" {
+		t.Errorf("%d %v", a.Status, a.Header)
+	}
+}
