@@ -5,6 +5,7 @@ package outbound
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -52,14 +53,10 @@ func (o *Outbox) Reschedule(ctx context.Context, account, id db.ID, at time.Time
 		due = now
 	}
 	return o.change(ctx, account, id, func(r *row) error {
-		life := ExpiryAPI
-		if r.mailbox != 0 {
-			life = ExpirySubmission
+		if r.mailbox != 0 { // its Date is the author's
+			return o.Queue.Reschedule(ctx, id, due, due.Add(ExpirySubmission), nil)
 		}
-		if err := o.Queue.Reschedule(ctx, id, due, due.Add(life)); err != nil {
-			return err
-		}
-		return o.redate(ctx, r, due, due.Add(life))
+		return o.redate(ctx, r, due)
 	})
 }
 
@@ -76,25 +73,29 @@ func (o *Outbox) change(ctx context.Context, account, id db.ID, verb func(*row) 
 
 var redate = db.SQL(`UPDATE outbound_message SET blob = $3, size = $4, expires_at = $5 WHERE id = $1 AND blob = $2`)
 
-// redate writes the time at which a message is sent into the Date of one that
-// we made: a date in the future, or long past, looks like spam. Of two who do
-// so at the same time the first one wins.
-func (o *Outbox) redate(ctx context.Context, r *row, date, expires time.Time) error {
-	if r.mailbox != 0 {
-		return nil // its Date is the author's
-	}
+var errMoved = fault.New(fault.Conflict, "rescheduled_meanwhile", "The message was rescheduled by another request at the same time.")
+
+// redate moves a message that we made, and writes the time at which it is sent
+// into its Date: one in the future, or long past, looks like spam.
+func (o *Outbox) redate(ctx context.Context, r *row, due time.Time) error {
 	old, err := o.Blobs.Load(ctx, r.blob)
+	if errors.Is(err, blob.ErrNotExist) {
+		return errMoved
+	}
 	if err != nil {
 		return err
 	}
-	dated, err := o.dated(ctx, old, date)
+	dated, err := o.dated(ctx, old, due)
 	if err != nil {
 		return err
 	}
-	changed := false
-	err = o.DB.Tx(ctx, func(tx *db.Tx) error {
+	expires := due.Add(ExpiryAPI)
+	err = o.Queue.Reschedule(ctx, r.id, due, expires, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, redate.With(r.id, old.ID, dated.ID, dated.Size, db.Micros(expires)))
-		if changed = n > 0; err != nil || !changed {
+		if err == nil && n == 0 {
+			err = errMoved
+		}
+		if err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, dated.Insert()); err != nil {
@@ -103,7 +104,7 @@ func (o *Outbox) redate(ctx context.Context, r *row, date, expires time.Time) er
 		_, err = tx.Exec(ctx, blob.Remove(old.ID))
 		return err
 	})
-	if err == nil && !changed {
+	if fault.Is(err, fault.Conflict) {
 		dated.Discard(ctx)
 	}
 	return err

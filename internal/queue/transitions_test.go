@@ -217,7 +217,7 @@ func TestScheduledAndCancelled(t *testing.T) {
 		if n, err := h.queue.Cancel(ctx, second); n != 1 || err != nil {
 			t.Error(n, err)
 		}
-		if err := h.queue.Reschedule(ctx, third, h.clock.Now().Add(3*time.Hour), h.clock.Now().Add(80*time.Hour)); err != nil {
+		if err := h.queue.Reschedule(ctx, third, h.clock.Now().Add(3*time.Hour), h.clock.Now().Add(80*time.Hour), nil); err != nil {
 			t.Error(err)
 		}
 		h.later(2 * time.Hour)
@@ -234,7 +234,7 @@ func TestScheduledAndCancelled(t *testing.T) {
 			if _, err := h.queue.Cancel(ctx, m); !fault.Is(err, fault.Conflict) {
 				t.Errorf("cancelling what is over: %v", err)
 			}
-			if err := h.queue.Reschedule(ctx, m, h.clock.Now(), h.clock.Now()); !fault.Is(err, fault.Conflict) {
+			if err := h.queue.Reschedule(ctx, m, h.clock.Now(), h.clock.Now(), nil); !fault.Is(err, fault.Conflict) {
 				t.Errorf("rescheduling what is over: %v", err)
 			}
 		}

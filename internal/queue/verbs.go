@@ -92,13 +92,17 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	return n, nil
 }
 
-// Reschedule moves the deliveries of a message that are still scheduled. A
-// fault.Conflict says that there are none.
-func (q *Queue) Reschedule(ctx context.Context, message db.ID, due, expires time.Time) error {
+// Reschedule moves the deliveries of a message that are still scheduled; also,
+// if not nil, is part of the same transaction. A fault.Conflict says that there
+// are none.
+func (q *Queue) Reschedule(ctx context.Context, message db.ID, due, expires time.Time, also func(*db.Tx) error) error {
 	err := q.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, move.With(message, db.Micros(due), db.Micros(expires), db.Micros(q.o.Now())))
 		if err == nil && n == 0 {
 			err = fault.New(fault.Conflict, "not_scheduled", "Nothing of this message is still scheduled.")
+		}
+		if err == nil && also != nil {
+			err = also(tx)
 		}
 		return err
 	})
