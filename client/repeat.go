@@ -75,7 +75,7 @@ func repeatable(in call, err error) bool {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return harmless
 	case http.StatusConflict:
-		return in.key != "" && p.Code == "idempotency_key_in_flight" // an attempt of ours is still at it
+		return in.key != "" && p.Code == "idempotency_in_flight" // an attempt of ours is still at it
 	}
 	return false
 }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// Batch is up to 100 messages to be accepted together.
+type Batch struct {
+	// Messages are sends with all their fields, but the idempotency key, which
+	// is the batch's.
+	Messages []Send
+	// Partial accepts what can be accepted and tells the problem of each that
+	// can't. Without it all are accepted, or none.
+	Partial bool
+	// IdempotencyKey is as for a send.
+	IdempotencyKey string
+}
+
+// BatchAccepted is the answer to a batch.
+type BatchAccepted struct {
+	Data []BatchItem `json:"data"` // in the order of the request
+
+	// Replayed tells that the batch had been accepted before.
+	Replayed bool `json:"-"`
+}
+
+// BatchItem is what became of one message of a batch: one of the two is nil.
+type BatchItem struct {
+	Accepted *Accepted
+	Problem  *Problem // why it was refused; its fields are those within the message
+}
+
+// UnmarshalJSON reads either form.
+func (i *BatchItem) UnmarshalJSON(text []byte) error {
+	var refused struct {
+		Error *Problem `json:"error"`
+	}
+	if err := json.Unmarshal(text, &refused); err != nil {
+		return err
+	}
+	*i = BatchItem{Problem: refused.Error}
+	if refused.Error != nil {
+		i.Problem.Title = http.StatusText(i.Problem.Status)
+		return nil
+	}
+	return json.Unmarshal(text, &i.Accepted)
+}
+
+// SendBatch sends several messages by one request. Attachments are read as by
+// Send.
+func (c *Client) SendBatch(ctx context.Context, b *Batch) (*BatchAccepted, error) {
+	var w writer
+	w.raw(`{"messages":[`)
+	for i := range b.Messages {
+		m := &b.Messages[i]
+		if m.IdempotencyKey != "" {
+			return nil, fmt.Errorf("mailstead: message %d of a batch has an idempotency key of its own", i)
+		}
+		if i > 0 {
+			w.raw(`,`)
+		}
+		w.message(m, m.Attachments)
+	}
+	w.raw(`],"partial":`)
+	w.value(b.Partial)
+	w.raw(`}`)
+	content, err := w.body()
+	if err != nil {
+		return nil, err
+	}
+	out, header, err := exchange[BatchAccepted](ctx, c, call{method: http.MethodPost, path: "/outbound/batch", body: content, key: keyOr(b.IdempotencyKey)})
+	if err != nil {
+		return nil, err
+	}
+	out.Replayed = replayed(header)
+	for _, item := range out.Data {
+		if item.Problem != nil {
+			item.Problem.RequestID = header.Get("X-Request-Id")
+		}
+	}
+	return out, nil
+}
