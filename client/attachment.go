@@ -19,9 +19,9 @@ type Attachment struct {
 	ContentID   string // for images that the HTML shows as cid:…
 	Disposition string // attachment or inline; inline with a ContentID, else attachment, if empty
 
-	// Content is read from where it stands. If it is an io.Seeker the request
-	// can be repeated; otherwise it is made once, unless it failed before
-	// anything was read. It is not closed. One that may block for long should
+	// Content is read from where it stands. If it is an io.Seeker it is put
+	// back there afterwards, and the request can be repeated; otherwise it is
+	// made once, unless it failed before anything was read. It is not closed. One that may block for long should
 	// end with the context of the call, which waits for it.
 	Content io.Reader
 	// Open is asked for the content instead, if it is set, for each attempt;
@@ -36,7 +36,7 @@ func File(path string) Attachment {
 
 // Bytes is an attachment with a content in memory.
 func Bytes(filename string, content []byte) Attachment {
-	return Attachment{Filename: filename, Content: bytes.NewReader(content)}
+	return Attachment{Filename: filename, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }}
 }
 
 // source is where an attachment's content comes from.
@@ -54,13 +54,23 @@ func (a *Attachment) source() (*source, error) {
 	}
 	if s, ok := a.Content.(io.Seeker); ok {
 		if start, err := s.Seek(0, io.SeekCurrent); err == nil { // else it is a pipe, or the like
-			return &source{open: func() (io.ReadCloser, error) {
-				_, err := s.Seek(start, io.SeekStart)
-				return io.NopCloser(a.Content), err
-			}}, nil
+			r := rewinder{a.Content, s, start}
+			return &source{open: func() (io.ReadCloser, error) { return r, r.Close() }}, nil
 		}
 	}
 	return &source{open: func() (io.ReadCloser, error) { return io.NopCloser(a.Content), nil }, once: true}, nil
+}
+
+// rewinder is a reader that is put back to where it stood, not closed.
+type rewinder struct {
+	io.Reader
+	s     io.Seeker
+	start int64
+}
+
+func (r rewinder) Close() error {
+	_, err := r.s.Seek(r.start, io.SeekStart)
+	return err
 }
 
 // writer writes requests with attachments.

@@ -48,6 +48,7 @@ type path struct {
 	http.Transport
 	mu      sync.Mutex
 	seen    []*http.Request
+	good    []*http.Request // those that were answered with success
 	trouble func(n int, r *http.Request) (instead *http.Response, lost bool, err error)
 }
 
@@ -75,7 +76,18 @@ func (p *path) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return nil, errBroken
 	}
+	if err == nil && resp.StatusCode < 300 {
+		p.mu.Lock()
+		p.good = append(p.good, r)
+		p.mu.Unlock()
+	}
 	return resp, err
+}
+
+func (p *path) answered() []*http.Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.good
 }
 
 func (p *path) requests() []*http.Request {

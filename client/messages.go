@@ -56,16 +56,19 @@ type Attempt struct {
 	Transcript   string    `json:"transcript"` // the conversation
 }
 
+// MessageFilter says which messages are wanted; the zero value is all.
+type MessageFilter struct{}
+
 // ListMessages returns a page of sent messages, newest first: those of the API
 // and those that mailboxes submitted.
-func (c *Client) ListMessages(ctx context.Context, p Paging) (*Page[Message], error) {
+func (c *Client) ListMessages(ctx context.Context, _ MessageFilter, p Paging) (*Page[Message], error) {
 	return list[Message](ctx, c, "/outbound/messages", nil, p)
 }
 
-// Messages walks through all sent messages, newest first. After an error it
+// Messages walks through all sent messages that fit, newest first. After an error it
 // ends.
-func (c *Client) Messages(ctx context.Context) iter.Seq2[Message, error] {
-	return walk(func(p Paging) (*Page[Message], error) { return c.ListMessages(ctx, p) })
+func (c *Client) Messages(ctx context.Context, f MessageFilter) iter.Seq2[Message, error] {
+	return walk(func(p Paging) (*Page[Message], error) { return c.ListMessages(ctx, f, p) })
 }
 
 // GetMessage shows a sent message, with every attempt and its SMTP

@@ -262,7 +262,7 @@ func TestAttachmentsThatFail(t *testing.T) {
 		if len(p.requests()) != k.requests || err == nil || k.requests > 0 && !errors.Is(err, errBroken) {
 			t.Errorf("%s: %d requests, %v", what, len(p.requests()), err)
 		}
-		page, err := c.ListMessages(t.Context(), client.Paging{})
+		page, err := c.ListMessages(t.Context(), client.MessageFilter{}, client.Paging{})
 		if err != nil || len(page.Data) != 0 {
 			t.Errorf("%s: %v, %v", what, page, err)
 		}

@@ -56,6 +56,7 @@ type Send struct {
 	Metadata  any               `json:"metadata,omitempty"`    // what encodes to a JSON object, at most 16 KiB; comes back in answers and events
 	ThreadID  string            `json:"thread_id,omitempty"`   // one is made if empty
 	InReplyTo string            `json:"in_reply_to,omitempty"` // the Message-ID of the message that this answers
+	SendAt    time.Time         `json:"send_at,omitzero"`      // up to 30 days ahead; zero: at once
 
 	// IdempotencyKey makes the service accept the message once, however often
 	// it is sent with this key within 24 hours. Give one that belongs to what
@@ -73,6 +74,7 @@ type Accepted struct {
 	ThreadID   string              `json:"thread_id"`
 	Recipients []AcceptedRecipient `json:"recipients"` // each address once
 	Metadata   json.RawMessage     `json:"metadata"`
+	SendAt     *time.Time          `json:"send_at"` // nil unless it is scheduled
 	CreatedAt  time.Time           `json:"created_at"`
 
 	// Replayed tells that the message had been accepted before, under the same

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// document is what the tests need of the OpenAPI document.
+type document struct {
+	Paths map[string]map[string]struct {
+		OperationID string `json:"operationId"`
+	}
+	Components struct {
+		Schemas map[string]struct {
+			Properties map[string]any
+		}
+	}
+}
+
+func readDocument(t testing.TB, s *servertest.Server) (d document) {
+	t.Helper()
+	s.As("", "GET", "/openapi.json", nil).Into(t, &d)
+	if len(d.Paths) < 10 {
+		t.Fatalf("the document has %d paths", len(d.Paths))
+	}
+	return d
+}
+
+// operations lists "METHOD /path" by operation id.
+func (d document) operations() map[string]string {
+	all := map[string]string{}
+	for path, methods := range d.Paths {
+		for method, op := range methods {
+			all[op.OperationID] = strings.ToUpper(method) + " " + path
+		}
+	}
+	return all
+}
+
+// Every operation of the document has a method of its name: a new route needs
+// one here.
+func TestEveryOperationHasAMethod(t *testing.T) {
+	c := reflect.TypeFor[*client.Client]()
+	for id, what := range readDocument(t, servertest.Start(t)).operations() {
+		name := strings.ToUpper(id[:1]) + id[1:]
+		if _, ok := c.MethodByName(name); !ok {
+			t.Errorf("%s: the client has no method %s", what, name)
+		}
+	}
+}
+
+// types are the schemas of the document and what they are here.
+var types = map[string]reflect.Type{
+	"Accepted":             reflect.TypeFor[client.Accepted](),
+	"AttachmentRequest":    nil, // written while it is sent
+	"Attempt":              reflect.TypeFor[client.Attempt](),
+	"Batch":                reflect.TypeFor[client.BatchAccepted](),
+	"BatchRequest":         nil, // written while it is sent
+	"CreateDomainRequest":  nil, // an argument
+	"CreateKeyRequest":     reflect.TypeFor[client.NewAPIKey](),
+	"CreateMailboxRequest": reflect.TypeFor[client.NewMailbox](),
+	"Domain":               reflect.TypeFor[client.Domain](),
+	"DomainList":           reflect.TypeFor[client.Page[client.Domain]](),
+	"Event":                reflect.TypeFor[client.Event](),
+	"EventList":            reflect.TypeFor[client.Page[client.Event]](),
+	"Field":                reflect.TypeFor[client.FieldError](),
+	"Key":                  reflect.TypeFor[client.APIKey](),
+	"KeyList":              reflect.TypeFor[client.Page[client.APIKey]](),
+	"Mailbox":              reflect.TypeFor[client.Mailbox](),
+	"MailboxList":          reflect.TypeFor[client.Page[client.Mailbox]](),
+	"Message":              reflect.TypeFor[client.Message](),
+	"MessageList":          reflect.TypeFor[client.Page[client.Message]](),
+	"Ownership":            reflect.TypeFor[client.Ownership](),
+	"Password":             nil, // a result
+	"Problem":              reflect.TypeFor[client.Problem](),
+	"Recipient":            reflect.TypeFor[client.Recipient](),
+	"Record":               reflect.TypeFor[client.Record](),
+	"Refusal":              reflect.TypeFor[client.Problem](),
+	"Refused":              nil, // client.BatchItem
+	"SendRecipient":        reflect.TypeFor[client.AcceptedRecipient](),
+	"SendRequest":          reflect.TypeFor[client.Send](),
+	"SetPasswordRequest":   nil, // an argument
+	"UpdateMailboxRequest": reflect.TypeFor[client.MailboxChange](),
+}
+
+// elsewhere are the members of schemas that are written or read in another way
+// than as a field.
+var elsewhere = map[string][]string{
+	"Problem":     {"type"}, // says nothing
+	"SendRequest": {"attachments"},
+}
+
+// Every field of the document is a field here, and the other way round.
+func TestEveryFieldIsThere(t *testing.T) {
+	d := readDocument(t, servertest.Start(t))
+	for name, schema := range d.Components.Schemas {
+		own, known := types[name]
+		if !known {
+			t.Errorf("the schema %s is not known", name)
+			continue
+		}
+		if own == nil {
+			continue
+		}
+		fields := fieldsOf(own)
+		for property := range schema.Properties {
+			if !slices.Contains(fields, property) && !slices.Contains(elsewhere[name], property) {
+				t.Errorf("%v lacks %s of %s", own, property, name)
+			}
+		}
+		for _, field := range fields {
+			if name == "Refusal" && (field == "title" || field == "request_id") {
+				continue // filled in
+			}
+			if schema.Properties[field] == nil {
+				t.Errorf("%v has %s, which %s lacks", own, field, name)
+			}
+		}
+	}
+	for name := range types {
+		if _, ok := d.Components.Schemas[name]; !ok {
+			t.Errorf("there is no schema %s", name)
+		}
+	}
+}
+
+func fieldsOf(t reflect.Type) (names []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			names = append(names, fieldsOf(f.Type)...)
+			continue
+		}
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" && name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// covered fails the test for every operation that no request of those seen has
+// asked for with success.
+func covered(t *testing.T, s *servertest.Server, p *path) {
+	t.Helper()
+	mux, asked := http.NewServeMux(), map[string]bool{}
+	all := readDocument(t, s).operations()
+	for _, pattern := range all {
+		mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+	}
+	for _, r := range p.answered() {
+		_, pattern := mux.Handler(r)
+		asked[pattern] = true
+	}
+	for id, pattern := range all {
+		if !asked[pattern] {
+			t.Errorf("%s (%s) was not asked for, or never with success", id, pattern)
+		}
+	}
+}
+
+// raw is an answer's JSON as it was.
+func raw(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
