@@ -26,8 +26,9 @@ type body struct {
 
 // part is a piece of text or a file.
 type part struct {
-	text []byte
-	file *source
+	text  []byte
+	file  *source
+	plain bool // the file goes as it is
 }
 
 // jsonBody encodes a value.
@@ -62,7 +63,7 @@ func (b *body) open() (*content, error) {
 		return &content{}, nil
 	}
 	if b.spent {
-		return nil, errors.New("an attachment's reader can be read once only")
+		return nil, errors.New("a file's reader can be read once only")
 	}
 	return &content{body: b, rest: b.parts}, nil
 }
@@ -130,10 +131,10 @@ func (c *content) next(p []byte) (int, error) {
 		case err == io.EOF:
 			c.rest = c.rest[1:]
 			if err := c.leave(); err != nil {
-				return n, fmt.Errorf("closing an attachment: %w", err)
+				return n, fmt.Errorf("closing a file: %w", err)
 			}
 		case err != nil:
-			return n, fmt.Errorf("reading an attachment: %w", err)
+			return n, fmt.Errorf("reading a file: %w", err)
 		}
 		if n > 0 {
 			return n, nil
@@ -150,9 +151,12 @@ func (c *content) begin(p part) error {
 	c.spent = c.spent || p.file.once
 	r, err := p.file.open()
 	if err != nil {
-		return fmt.Errorf("opening an attachment: %w", err)
+		return fmt.Errorf("opening a file: %w", err)
 	}
-	c.now, c.close = &encoder{in: r}, r.Close
+	c.now, c.close = r, r.Close
+	if !p.plain {
+		c.now = &encoder{in: r}
+	}
 	return nil
 }
 

@@ -22,6 +22,7 @@ type Message struct {
 	Metadata   json.RawMessage `json:"metadata"`
 	Size       int64           `json:"size"`       // of the whole message, in bytes
 	Recipients []Recipient     `json:"recipients"` // blind copies included
+	SendAt     *time.Time      `json:"send_at"`    // while it is scheduled
 	CreatedAt  time.Time       `json:"created_at"`
 }
 
@@ -75,4 +76,30 @@ func (c *Client) Messages(ctx context.Context, f MessageFilter) iter.Seq2[Messag
 // conversation.
 func (c *Client) GetMessage(ctx context.Context, id string) (*Message, error) {
 	return do[Message](ctx, c, call{method: http.MethodGet, path: "/outbound/messages/{id}", id: id})
+}
+
+// RescheduleMessage moves the recipients to whom a message is still scheduled
+// to another time, up to 30 days ahead. It is an ErrConflict when there are
+// none.
+func (c *Client) RescheduleMessage(ctx context.Context, id string, at time.Time) (*Message, error) {
+	b, err := jsonBody(map[string]time.Time{"send_at": at})
+	if err != nil {
+		return nil, err
+	}
+	return do[Message](ctx, c, call{method: http.MethodPatch, path: "/outbound/messages/{id}", id: id, body: b, again: true})
+}
+
+// CancelMessage cancels a message for the recipients to whom it is scheduled,
+// queued or deferred. What is being sent at this moment is left to its
+// outcome, as the answer says. It is an ErrConflict when nothing is left to
+// cancel.
+func (c *Client) CancelMessage(ctx context.Context, id string) (*Message, error) {
+	return do[Message](ctx, c, call{method: http.MethodPost, path: "/outbound/messages/{id}/cancel", id: id})
+}
+
+// RetryMessage tries a message again at once, for the recipients for whom it
+// is deferred or has failed on the service's side. It is an ErrConflict when
+// there are none.
+func (c *Client) RetryMessage(ctx context.Context, id string) (*Message, error) {
+	return do[Message](ctx, c, call{method: http.MethodPost, path: "/outbound/messages/{id}/retry", id: id})
 }

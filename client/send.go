@@ -58,12 +58,23 @@ type Send struct {
 	InReplyTo string            `json:"in_reply_to,omitempty"` // the Message-ID of the message that this answers
 	SendAt    time.Time         `json:"send_at,omitzero"`      // up to 30 days ahead; zero: at once
 
+	// Unsubscribe, if it is not nil, offers the recipient to unsubscribe
+	// (RFC 8058).
+	Unsubscribe *Unsubscribe `json:"unsubscribe,omitempty"`
+
 	// IdempotencyKey makes the service accept the message once, however often
 	// it is sent with this key within 24 hours. Give one that belongs to what
 	// the message is about, such as "order-42-confirmed", if your own program
 	// may come here twice. If it is empty a random one covers the attempts of
 	// one call.
 	IdempotencyKey string `json:"-"`
+}
+
+// Unsubscribe says how to unsubscribe. The zero value leaves it to the service,
+// which hosts a link; the message then has exactly one recipient.
+type Unsubscribe struct {
+	URL    string `json:"url,omitempty"`    // an https URL of yours that takes the one-click POST
+	Mailto string `json:"mailto,omitempty"` // an address, or a mailto URI, offered beside
 }
 
 // Accepted is the answer to a send: the message is stored safely.
@@ -87,6 +98,7 @@ type AcceptedRecipient struct {
 	Email  string `json:"email"`
 	Type   string `json:"type"` // to, cc or bcc
 	Status State  `json:"status"`
+	Reason string `json:"reason"` // with the status Suppressed: why the address is on your list
 }
 
 // Send sends a message. Readers of attachments are read within the call, and

@@ -47,6 +47,7 @@ func TestService(t *testing.T) {
 		h.sending()
 		h.batches()
 		h.scheduling()
+		h.suppressions()
 		h.events()
 		covered(t, s, p)
 	})
@@ -198,7 +199,7 @@ func (h *house) keys() {
 		h.Errorf("made %+v", k)
 	}
 	_, err = h.c.CreateAPIKey(ctx, client.NewAPIKey{Scopes: []string{"x"}})
-	refused(h, "a key without a name", err, 422, "validation_failed", "name required", "scopes[0] unknown_scope")
+	refused(h, "a key without a name", err, 422, "validation_failed", "name invalid_name", "scopes[0] unknown_scope")
 	reader, _, _ := to(h.T, h.s, k.Key)
 	_, err = reader.GetDomain(ctx, h.domain)
 	h.want("reading with it", err)
@@ -337,4 +338,78 @@ func (h *house) scheduling() {
 	}
 	_, err = h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Subject: "Later", Text: "x", SendAt: at.AddDate(0, 0, 31)})
 	refused(h, "in a month", err, 422, "validation_failed", "send_at too_far_ahead")
+	m, err := h.c.RescheduleMessage(ctx, a.ID, at.Add(time.Hour))
+	if err != nil || m.SendAt == nil || !m.SendAt.Equal(at.Add(time.Hour)) {
+		h.Errorf("moved to %+v, %v", m, err)
+	}
+	if m, err = h.c.CancelMessage(ctx, a.ID); err != nil || m.Status != client.Cancelled {
+		h.Errorf("cancelled: %+v, %v", m, err)
+	}
+	_, err = h.c.CancelMessage(ctx, a.ID)
+	refused(h, "again", err, 409, "not_cancellable")
+	_, err = h.c.RescheduleMessage(ctx, a.ID, at)
+	refused(h, "moving it", err, 409, "not_scheduled")
+	_, err = h.c.RetryMessage(ctx, a.ID)
+	refused(h, "retrying it", err, 409, "not_retryable")
+
+	a, err = h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"deferred@simulator.test"}, Subject: "Twice", Text: "x"})
+	h.want("sending", err)
+	h.await(a.ID, func(m *client.Message) bool { return m.Status == client.Deferred })
+	_, err = h.c.RetryMessage(ctx, a.ID)
+	h.want("retrying", err)
+	if m = h.await(a.ID, settled); m.Status != client.Delivered || m.Recipients[0].Attempts != 2 {
+		h.Errorf("retried: %s", raw(h.T, m))
+	}
+}
+
+func (h *house) suppressions() {
+	h.Helper()
+	ctx := h.Context()
+	e, err := h.c.AddSuppression(ctx, "Gone@Example.org", "")
+	h.want("adding", err)
+	if e.Address != "gone@example.org" || e.Reason != client.Manual || e.SourceMessageID != "" || e.Simulated {
+		h.Errorf("added %+v", e)
+	}
+	_, err = h.c.AddSuppression(ctx, "x", "because")
+	refused(h, "no address", err, 422, "validation_failed", "reason unknown_reason", "address invalid_address")
+	many, err := h.c.AddSuppressions(ctx, []string{"gone@example.org", "left@example.org"}, client.Unsubscribed)
+	if err != nil || len(many) != 2 || many[1].Reason != client.Unsubscribed {
+		h.Errorf("added %+v, %v", many, err)
+	}
+	if got, err := h.c.GetSuppression(ctx, "gone@example.org"); err != nil || got.ID != e.ID {
+		h.Errorf("shown as %+v, %v", got, err)
+	}
+	file := strings.NewReader("email,reason\nimported@example.org,bounce\nnonsense,bounce\n")
+	in, err := h.c.ImportSuppressions(ctx, file, client.Complaint)
+	if err != nil || in.Added != 1 || in.Rejected != 1 || len(in.Errors) != 1 || in.Errors[0].Line != 3 {
+		h.Errorf("imported %+v, %v", in, err)
+	}
+	in, err = h.c.ImportSuppressions(ctx, file, "") // which stands at its start again
+	if err != nil || in.Added != 0 || in.Existing != 1 {
+		h.Errorf("imported once more: %+v, %v", in, err)
+	}
+	_, err = h.c.ImportSuppressions(ctx, file, "because")
+	refused(h, "an unknown reason", err, 422, "validation_failed", "reason unknown_reason")
+	var out strings.Builder
+	h.want("exporting", h.c.ExportSuppressions(ctx, &out))
+	if !strings.Contains(out.String(), "imported@example.org") || !strings.Contains(out.String(), "left@example.org") {
+		h.Errorf("exported %s", out.String())
+	}
+	if all := collect(h, h.c.Suppressions(ctx, client.SuppressionFilter{Reason: client.Bounce, Address: "imported@example.org"})); len(all) != 1 {
+		h.Errorf("found %+v", all)
+	}
+	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"gone@example.org"}, Subject: "x", Text: "x"})
+	if err != nil || a.Status != client.Suppressed || a.Recipients[0].Reason != "manual" {
+		h.Errorf("sent as %+v, %v", a, err)
+	}
+	a, err = h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"x@simulator.test"}, Subject: "x", Text: "x", Unsubscribe: &client.Unsubscribe{}})
+	if err != nil || a.Status != client.Queued {
+		h.Errorf("sent as %+v, %v", a, err)
+	}
+	_, err = h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"x@simulator.test"}, Subject: "x", Text: "x",
+		Unsubscribe: &client.Unsubscribe{URL: "http://example.com", Mailto: "x"}})
+	refused(h, "a bad link", err, 422, "validation_failed", "unsubscribe.url invalid_url", "unsubscribe.mailto invalid_address")
+	h.want("deleting", h.c.DeleteSuppression(ctx, e.ID))
+	_, err = h.c.GetSuppression(ctx, e.ID)
+	refused(h, "when gone", err, 404, "not_found")
 }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"bytes"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// A send whose answer was lost on the way is made again, and accepted once.
+func TestSentOnceThoughTheAnswerWasLost(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		c, p, _ := to(t, s, s.Dev.APIKey)
+		p.trouble = func(n int, r *http.Request) (*http.Response, bool, error) { return nil, n < 3, nil }
+		m := hello()
+		m.Attachments = []client.Attachment{{Filename: "x", Content: bytes.NewReader(make([]byte, 1<<20))}}
+		a, err := c.Send(t.Context(), m)
+		if err != nil || !a.Replayed || len(p.requests()) != 3 {
+			t.Errorf("%d requests, %+v, %v", len(p.requests()), a, err)
+		}
+		alone(t, c, a)
+	})
+}
+
+// alone fails the test unless a is the only message that was sent.
+func alone(t *testing.T, c *client.Client, a *client.Accepted) {
+	t.Helper()
+	page, err := c.ListMessages(t.Context(), client.MessageFilter{}, client.Paging{})
+	if err != nil || len(page.Data) != 1 || page.Data[0].ID != a.ID {
+		t.Errorf("the messages are %+v, %v", page, err)
+	}
+}
+
+// Of many programs that send the same under one key at once, one message
+// comes. Those that are told that another is at it ask again.
+func TestSentOnceByMany(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		c, _, _ := to(t, s, s.Dev.APIKey, client.WithAttempts(1000))
+		got := make([]*client.Accepted, 50)
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() {
+				m := hello()
+				m.IdempotencyKey = "order-42"
+				var err error
+				if got[i], err = c.Send(t.Context(), m); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			return
+		}
+		first := 0
+		for _, a := range got {
+			if a.ID != got[0].ID {
+				t.Errorf("accepted as %s and as %s", got[0].ID, a.ID)
+			}
+			if !a.Replayed {
+				first++
+			}
+		}
+		if first != 1 {
+			t.Errorf("%d answers were the first", first)
+		}
+		alone(t, c, got[0])
+	})
+}
