@@ -166,7 +166,7 @@ func (r *Report) status(c *composer) {
 	var w fieldWriter
 	w.dst = append(w.dst, "Content-Type: message/"+kind+"\r\n"+encoding+"\r\n"...)
 	field := func(name, value string) {
-		if value == "" {
+		if value = oneLine(value); value == "" {
 			return
 		}
 		if !r.international() {
@@ -212,14 +212,14 @@ func typedAddress(orcpt string) string {
 	if !ok {
 		return ""
 	}
-	return inClause(kind) + "; " + oneLine(addr)
+	return inClause(kind) + "; " + addr
 }
 
 func finalRecipient(addr string) string {
 	if isASCII(addr) {
-		return "rfc822; " + oneLine(addr)
+		return "rfc822; " + addr
 	}
-	return "utf-8; " + oneLine(addr)
+	return "utf-8; " + addr
 }
 
 // status returns the Status field: what the host said, if that is one.

@@ -3,6 +3,7 @@
 package smtpclient
 
 import (
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -138,11 +139,33 @@ func rcptCommand(b []byte, r *Rcpt, e *Extensions) []byte {
 	if r.Notify != 0 {
 		b = append(append(b, " NOTIFY="...), r.Notify.words()...)
 	}
-	if kind, addr, ok := strings.Cut(r.Original, ";"); ok && plainWord(kind) && ascii(addr) {
-		b = append(append(b, " ORCPT="...), kind...)
-		b = append(append(b, ';'), xtext(addr)...)
+	kind, addr, ok := strings.Cut(r.Original, ";")
+	if !ok || !plainWord(kind) || !ascii(kind) {
+		return b
 	}
-	return b
+	switch {
+	case strings.EqualFold(kind, "utf-8"):
+		addr = embedded(addr)
+	case ascii(addr):
+		addr = xtext(addr)
+	default:
+		return b
+	}
+	return append(append(append(append(b, " ORCPT="...), kind...), ';'), addr...)
+}
+
+// embedded encodes an address of type utf-8 in the form that every host can be
+// given (utf-8-addr-xtext, RFC 6533 section 3).
+func embedded(s string) string {
+	var b strings.Builder
+	for _, c := range s {
+		if c < '!' || c > '~' || c == '+' || c == '=' || c == '\\' {
+			fmt.Fprintf(&b, `\x{%02X}`, c)
+			continue
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
 }
 
 func (n Notify) words() string {

@@ -151,6 +151,15 @@ func TestCommands(t *testing.T) {
 	if got := string(rcptCommand(nil, r, &every)); got != `RCPT TO:<"a b"@x> NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;q+2Bq@x` {
 		t.Errorf("%s", got)
 	}
+	r = &Rcpt{Addr: "a@x", Original: "utf-8;bö+b\\=c@x"}
+	if got := string(rcptCommand(nil, r, &every)); got != `RCPT TO:<a@x> ORCPT=utf-8;b\x{F6}\x{2B}b\x{5C}\x{3D}c@x` {
+		t.Errorf("%s", got)
+	}
+	for _, none := range []string{"", "rfc822", "rfc822;bö@x", "rfc 822;a@x"} {
+		if got := string(rcptCommand(nil, &Rcpt{Addr: "a@x", Original: none}, &every)); got != "RCPT TO:<a@x>" {
+			t.Errorf("%q: %s", none, got)
+		}
+	}
 	for _, a := range []string{`"a>b"@x`, `"a\"b"@x`, "a@[192.0.2.1]", "ü@x"} {
 		if !fitAddress(a) {
 			t.Errorf("%q is refused", a)

@@ -44,6 +44,8 @@ type letters struct {
 type letter struct {
 	from     string
 	to       []string
+	envelope smtpd.Envelope
+	wants    []smtpd.Wants
 	received message.Received
 	body     string
 	err      error
@@ -55,7 +57,7 @@ type taking struct {
 }
 
 func (l *letters) Begin(_ context.Context, e smtpd.Envelope) (smtpd.Transaction, error) {
-	t := &taking{letters: l}
+	t := &taking{letters: l, letter: letter{envelope: e}}
 	if e.From != nil {
 		t.from = e.From.String()
 	}
@@ -78,7 +80,7 @@ func (t *taking) Recipient(_ context.Context, to address.Address, wants smtpd.Wa
 	if to.Domain != "demo.test" && to.Domain != "" {
 		return fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
 	}
-	t.to = append(t.to, to.String())
+	t.to, t.wants = append(t.to, to.String()), append(t.wants, wants)
 	return nil
 }
 

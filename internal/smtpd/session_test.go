@@ -53,7 +53,7 @@ func submission(t *testing.T, d *db.DB, mode smtpd.Mode) (*door, *mailbox.Mailbo
 	if err != nil {
 		t.Fatal(err)
 	}
-	return open(t, func(s *smtpd.Server) { s.Mode, s.Mailboxes, s.Hub = mode, boxes, hub }), boxes, box
+	return open(t, func(s *smtpd.Server) { s.Mode, s.Mailboxes, s.Accounts, s.Hub = mode, boxes, accounts, hub }), boxes, box
 }
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+// submitted accepts a message whose sender is told, with the recipients given
+// as address or address=NOTIFY.
+func (h *house) submitted(due time.Duration, rcpts ...string) db.ID {
+	h.t.Helper()
+	m := h.message()
+	m.Tells = true
+	if due > 0 {
+		m.DueAt = h.clock.Now().Add(due)
+		m.ExpiresAt = m.ExpiresAt.Add(due)
+	}
+	var list []queue.Recipient
+	for _, text := range rcpts {
+		a, words, _ := strings.Cut(text, "=")
+		r := to(a)[0]
+		for word := range strings.SplitSeq(words, ",") {
+			r.Notify |= map[string]smtpclient.Notify{"NEVER": smtpclient.NotifyNever, "SUCCESS": smtpclient.NotifySuccess,
+				"FAILURE": smtpclient.NotifyFailure, "DELAY": smtpclient.NotifyDelay}[word]
+		}
+		list = append(list, r)
+	}
+	return h.accept(m, list)
+}
+
+// notices lists what is to be told of a message.
+func (h *house) notices(message db.ID) []queue.Notice {
+	h.t.Helper()
+	all, _, _, err := h.queue.Notices(context.Background(), message)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return all
+}
+
+func (h *house) wantNotices(message db.ID, want string) {
+	h.t.Helper()
+	var got []string
+	for _, n := range h.notices(message) {
+		got = append(got, fmt.Sprintf("%d %s", n.N, n.Action))
+	}
+	if text := strings.Join(got, ", "); text != want {
+		h.t.Errorf("notices %q, want %q", text, want)
+	}
+}
+
+func (h *house) noteLate() bool {
+	h.t.Helper()
+	any, err := h.queue.AnyLate(context.Background())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.queue.NoteLate(context.Background()); err != nil {
+		h.t.Fatal(err)
+	}
+	return any
+}
+
+// What a sender is told follows NOTIFY, and is there with the outcome.
+func TestNotices(t *testing.T) {
+	script := script()
+	known := script.answer
+	script.answer = func(ctx context.Context, c *queue.Consignment) []queue.Outcome {
+		all := known(ctx, c)
+		for i := range all {
+			all[i].DSN = strings.HasPrefix(c.To[i].Destination, "dsn.")
+			if c.To[i].Destination == "here.test" {
+				all[i].Host, all[i].Remote = "", "local"
+			}
+		}
+		return all
+	}
+	eachHouse(t, script, func(t *testing.T, h *house) {
+		h.run()
+		m := h.submitted(0, "ok@a.test", "ok@a.test=SUCCESS", "ok@here.test=SUCCESS,FAILURE", "ok@dsn.test=SUCCESS",
+			"no@a.test", "no@a.test=NEVER", "no@a.test=SUCCESS,DELAY", "no@dsn.test=FAILURE", "ours@a.test", "ours@b.test=DELAY")
+		h.await(10)
+		h.wantNotices(m, "1 relayed, 2 delivered, 4 failed, 7 failed, 8 failed")
+		n := h.notices(m)[2]
+		if n.Code != 550 || n.Enhanced != "5.1.1" || n.Reply != "no such user" || n.Remote != "mx.test" || n.Recipient != "no@a.test" || !n.At.Equal(h.clock.Now()) {
+			t.Errorf("notice %+v", n)
+		}
+		// API mail has its events, and late news about it are such too.
+		api := h.send("no@a.test", "ok@a.test")
+		h.await(2)
+		if _, err := h.queue.Bounced(t.Context(), api, 1, queue.Report{Enhanced: "5.1.1"}); err != nil {
+			t.Fatal(err)
+		}
+		h.wantNotices(api, "")
+		if ids, err := h.queue.ToTell(t.Context(), 100); err != nil || len(ids) != 1 || ids[0] != m {
+			t.Errorf("to tell %v, %v", ids, err)
+		}
+		if err := h.queue.PutOff(t.Context(), h.notices(m), h.clock.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if ids, err := h.queue.ToTell(t.Context(), 100); err != nil || len(ids) != 0 {
+			t.Errorf("put off, and to tell %v, %v", ids, err)
+		}
+		if err := h.queue.Drop(t.Context(), h.notices(m)); err != nil {
+			t.Fatal(err)
+		}
+		h.wantNotices(m, "")
+	})
+}
+
+// A sender is told once that mail is late: four hours after it could have gone,
+// whether it was ever tried or not.
+func TestLateNotices(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.run()
+		m := h.submitted(0, "later@a.test", "later@a.test=FAILURE", "later-ok@b.test", "dead@c.test=DELAY")
+		unborn := h.submitted(time.Hour, "later@s.test")
+		h.await(4)
+		h.clock.add(3*time.Hour + 59*time.Minute)
+		if h.noteLate() {
+			t.Error("late after less than four hours")
+		}
+		h.wantNotices(m, "")
+		h.clock.add(time.Minute)
+		if !h.noteLate() {
+			t.Error("nothing is late after four hours")
+		}
+		h.wantNotices(m, "0 delayed, 2 delayed, 3 delayed")
+		n := h.notices(m)[0]
+		if n.Code != 451 || n.Reply != "greylisted" || n.NextAt.IsZero() || n.ExpiresAt.IsZero() {
+			t.Errorf("notice %+v", n)
+		}
+		h.wantNotices(unborn, "")
+		if h.noteLate() {
+			t.Error("told twice")
+		}
+		h.later(0)
+		h.await(5) // the second tries, and the first of what was scheduled
+		h.wantNotices(m, "0 delayed, 2 delayed, 3 delayed")
+		h.clock.add(time.Hour)
+		h.noteLate()
+		h.wantNotices(unborn, "0 delayed")
+		// The end is told as well.
+		h.later(72 * time.Hour)
+		h.await(4)
+		h.wantNotices(m, "0 delayed, 0 failed, 1 failed, 2 delayed, 3 delayed")
+	})
+}
+
+// Notices wait for those of recipients that are being tried, but not for ever.
+func TestNoticesGather(t *testing.T) {
+	gate := make(chan struct{})
+	slow := script()
+	known := slow.answer
+	slow.answer = func(ctx context.Context, c *queue.Consignment) []queue.Outcome {
+		if c.To[0].Destination == "slow.test" {
+			<-gate
+		}
+		return known(ctx, c)
+	}
+	eachHouse(t, slow, func(t *testing.T, h *house) {
+		h.run()
+		m := h.submitted(0, "no@a.test", "no@slow.test")
+		h.await(1)
+		all, ready, again, err := h.queue.Notices(t.Context(), m)
+		if err != nil || len(all) != 1 || ready || !again.After(h.clock.Now()) {
+			t.Errorf("%v, ready %t, again %v, %v", all, ready, again, err)
+		}
+		h.clock.add(again.Sub(h.clock.Now()))
+		if all, ready, _, err := h.queue.Notices(t.Context(), m); err != nil || len(all) != 1 || !ready {
+			t.Errorf("%v, ready %t, %v", all, ready, err)
+		}
+		gate <- struct{}{}
+		h.await(1)
+		if all, ready, _, err := h.queue.Notices(t.Context(), m); err != nil || len(all) != 2 || !ready {
+			t.Errorf("%v, ready %t, %v", all, ready, err)
+		}
+	})
+}
+
+// A scheduled message that is moved is late that much later.
+func TestLateMoves(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		m := h.submitted(time.Hour, "ok@a.test")
+		due := h.clock.Now().Add(10 * time.Hour)
+		if err := h.queue.Reschedule(t.Context(), m, due, due.Add(72*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		h.clock.add(13*time.Hour + 59*time.Minute)
+		if h.noteLate() {
+			t.Error("late too early")
+		}
+		h.clock.add(time.Minute)
+		if !h.noteLate() {
+			t.Error("not late in time")
+		}
+	})
+}
