@@ -192,7 +192,7 @@ func TestLateMoves(t *testing.T) {
 	eachHouse(t, script(), func(t *testing.T, h *house) {
 		m := h.submitted(time.Hour, "ok@a.test")
 		due := h.clock.Now().Add(10 * time.Hour)
-		if err := h.queue.Reschedule(t.Context(), m, due, due.Add(72*time.Hour)); err != nil {
+		if err := h.queue.Reschedule(t.Context(), m, due, due.Add(72*time.Hour), nil); err != nil {
 			t.Fatal(err)
 		}
 		h.clock.add(13*time.Hour + 59*time.Minute)
