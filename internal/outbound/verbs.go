@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -53,10 +52,11 @@ func (o *Outbox) Reschedule(ctx context.Context, account, id db.ID, at time.Time
 		due = now
 	}
 	return o.change(ctx, account, id, func(r *row) error {
-		if r.mailbox != 0 { // its Date is the author's
-			return o.Queue.Reschedule(ctx, id, due, due.Add(ExpirySubmission), nil)
+		expires := due.Add(ExpiryAPI)
+		if r.mailbox != 0 {
+			expires = due.Add(ExpirySubmission)
 		}
-		return o.redate(ctx, r, due)
+		return o.redate(ctx, r, due, expires)
 	})
 }
 
@@ -75,9 +75,10 @@ var redate = db.SQL(`UPDATE outbound_message SET blob = $3, size = $4, expires_a
 
 var errMoved = fault.New(fault.Conflict, "rescheduled_meanwhile", "The message was rescheduled by another request at the same time.")
 
-// redate moves a message that we made, and writes the time at which it is sent
-// into its Date: one in the future, or long past, looks like spam.
-func (o *Outbox) redate(ctx context.Context, r *row, due time.Time) error {
+// redate moves a message, and writes the time at which it is sent into its
+// Date, as was done when it was accepted: one in the future, or long past,
+// looks like spam.
+func (o *Outbox) redate(ctx context.Context, r *row, due, expires time.Time) error {
 	old, err := o.Blobs.Load(ctx, r.blob)
 	if errors.Is(err, blob.ErrNotExist) {
 		return errMoved
@@ -89,7 +90,6 @@ func (o *Outbox) redate(ctx context.Context, r *row, due time.Time) error {
 	if err != nil {
 		return err
 	}
-	expires := due.Add(ExpiryAPI)
 	err = o.Queue.Reschedule(ctx, r.id, due, expires, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, redate.With(r.id, old.ID, dated.ID, dated.Size, db.Micros(expires)))
 		if err == nil && n == 0 {
@@ -110,7 +110,7 @@ func (o *Outbox) redate(ctx context.Context, r *row, due time.Time) error {
 	return err
 }
 
-// dated copies a composed message, whose first field is Date, with another.
+// dated copies a message with another Date.
 func (o *Outbox) dated(ctx context.Context, old *blob.Blob, date time.Time) (*blob.Blob, error) {
 	from, err := old.Open(ctx)
 	if err != nil {
@@ -118,16 +118,26 @@ func (o *Outbox) dated(ctx context.Context, old *blob.Blob, date time.Time) (*bl
 	}
 	defer from.Close() //nolint:errcheck // only read
 	in := bufio.NewReaderSize(from.All(), 32<<10)
-	first, err := in.ReadString('\n')
+	h, err := message.ReadHeader(in)
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(first, "Date:") {
-		first = "Date: " + date.Format(message.DateFormat) + "\r\n"
+	var head []byte
+	kept := 0
+	for f := range h.Fields() {
+		kept += len(f.Raw)
+		if f.Is("Date") {
+			head = append(head, "Date: "+date.Format(message.DateFormat)+"\r\n"...)
+		} else {
+			head = append(head, f.Raw...)
+		}
 	}
 	w := o.Blobs.Create(ctx)
 	defer w.Abort()
-	if _, err := io.Copy(w, io.MultiReader(strings.NewReader(first), in)); err != nil {
+	if _, err := w.Write(append(head, h[kept:]...)); err != nil {
+		return nil, err
+	}
+	if _, err := io.Copy(w, in); err != nil {
 		return nil, err
 	}
 	return w.Finish()
