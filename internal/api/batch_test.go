@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -49,6 +50,20 @@ func TestBatch(t *testing.T) {
 		shown := into(t, s.API("GET", "/outbound/messages/"+last, nil))
 		if shown["subject"] != "No. 90" || shown["size"].(float64) < 1_200_000 {
 			t.Errorf("got %v", shown)
+		}
+	})
+}
+
+// The largest batch: a hundred messages to fifty recipients each.
+func TestLargestBatch(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		a := s.API("POST", "/outbound/batch", batch(100, func(_ int, m object) {
+			m["to"], m["send_at"] = many(50, "r%d@simulator.test"), at(time.Hour)
+		}))
+		status(t, "a hundred to fifty", a, 202)
+		data := into(t, a)["data"].([]any)
+		if got := shown(t, s, data[99].(object)["id"].(string)); len(data) != 100 || got["status"] != "scheduled" || len(got["recipients"].([]any)) != 50 {
+			t.Errorf("%d answers; the last is %v", len(data), got)
 		}
 	})
 }

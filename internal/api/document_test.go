@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -163,6 +164,14 @@ func TestDocumentIsTrue(t *testing.T) {
 	arrived(t, s)
 	conforms("GET", "/outbound/messages/"+sent, "/outbound/messages/{id}", nil)
 	conforms("GET", "/outbound/messages", "/outbound/messages", nil)
+	conforms("POST", "/outbound/batch", "/outbound/batch", object{"partial": true, "messages": []object{mail(nil), {}, mail(object{"from_email": "x@rival.test"})}})
+	conforms("POST", "/outbound/batch", "/outbound/batch", object{"messages": []object{mail(nil), {}}})
+	later := time.Now().Add(time.Hour)
+	sent = into(t, conforms("POST", "/outbound/send", "/outbound/send", mail(object{"send_at": later})))["id"].(string)
+	conforms("PATCH", "/outbound/messages/"+sent, "/outbound/messages/{id}", object{"send_at": later})
+	conforms("POST", "/outbound/messages/"+sent+"/retry", "/outbound/messages/{id}/retry", nil)
+	conforms("POST", "/outbound/messages/"+sent+"/cancel", "/outbound/messages/{id}/cancel", nil)
+	conforms("POST", "/outbound/messages/"+sent+"/cancel", "/outbound/messages/{id}/cancel", nil)
 	conforms("GET", "/events", "/events", nil)
 
 	// The example of a send is one that is taken, but for its sender.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -75,7 +76,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzSend: no body whatever makes readSend panic, hold more than it may, or
+// FuzzSend: no body whatever makes read panic, hold more than it may, or
 // answer with something else than a fault of the request.
 func FuzzSend(f *testing.F) {
 	for _, seed := range []string{
@@ -113,6 +114,50 @@ func FuzzSend(f *testing.F) {
 			if n, err := io.Copy(io.Discard, content); err != nil || n != a.Size {
 				t.Fatalf("%d of %d bytes, %v", n, a.Size, err)
 			}
+		}
+	})
+}
+
+// FuzzBatch: what FuzzSend says, of a batch. Every fault of a type is told by
+// the message that it belongs to, or by the whole.
+func FuzzBatch(f *testing.F) {
+	for _, seed := range []string{
+		`{"messages":[{"to":["c@d.example"],"subject":"x","attachments":[{"filename":"x","content":"aGk="},{"content":null}]},{"attachments":[{"content":"@"}]}]}`,
+		`{"messages":[5,null,{"x":1,"cc":[1]}],"partial":1,"messages[0]":1}`, `{"partial":true,"messages":{"a":[{"attachments":[{"content":"aGk="}]}]}}`, `{"messages":[`, "",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		p := &posting{bounds: manySends()}
+		defer p.end()
+		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
+		r.Header.Set("Content-Type", "application/json")
+		var in batchRequest
+		bad, err := p.read(httptest.NewRecorder(), r, &in)
+		if err != nil {
+			if p := quiet().toProblem(t.Context(), err); p.Status < 400 || p.Status >= 500 {
+				t.Fatalf("%d: %v", p.Status, err)
+			}
+			return
+		}
+		o, err := buildBatch(t.Context(), account.Principal{}, &in, attached{&p.files, bad})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := len(o.Faults)
+		for _, s := range o.sends {
+			told += len(s.Faults)
+			for _, a := range s.Attachments {
+				if a.Open == nil && len(s.Faults)+len(o.Faults) == 0 {
+					t.Fatal("an attachment without content passed")
+				}
+			}
+		}
+		if told < len(bad) {
+			t.Fatalf("%d of %d faults are told", told, len(bad))
+		}
+		if len(o.sends) != len(in.Messages) && len(o.Faults) == 0 {
+			t.Fatalf("%d of %d messages, and no fault", len(o.sends), len(in.Messages))
 		}
 	})
 }
