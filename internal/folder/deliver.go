@@ -23,8 +23,9 @@ var (
 		WHERE id = COALESCE((SELECT id FROM folder WHERE mailbox = $1 AND special = $2 AND special <> ''),
 			(SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'))
 		RETURNING id, uidvalidity, uid_next - 1, modseq`)
-	insertMessage = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`)
+	insertMessage = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure,
+			account, domain, thread, reference, arrival)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`)
 	insertRow = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 	// decline is for what goes wrong while statements are queued.
@@ -40,6 +41,7 @@ type Incoming struct {
 	Blob *blob.Blob
 	Description
 	Outbound db.ID // the outbound_message that this is a delivery of; 0 for none
+	Place    InThread
 	Flags    Flags
 	Keywords []string
 	Date     time.Time // internal date; zero for now
@@ -180,12 +182,13 @@ func (f *filing) unseen() int64 { return int64(f.Flags&Seen ^ Seen) }
 
 // insert queues the rows of a message that has its UID.
 func (f *filing) insert(b *db.Batch) {
-	outbound := db.ID(0)
+	outbound, at := db.ID(0), InThread{}
 	if f.in != nil {
-		outbound = f.in.Outbound
+		outbound, at = f.in.Outbound, f.in.Place
 	}
 	b.Queue(f.blob.Insert())
-	b.Queue(insertMessage.With(f.Message, f.mailbox, f.blob.ID, f.size(), outbound, f.MessageID, notNil(f.Envelope), notNil(f.Structure)))
+	b.Queue(insertMessage.With(f.Message, f.mailbox, f.blob.ID, f.size(), outbound, f.MessageID, notNil(f.Envelope), notNil(f.Structure),
+		at.Account, at.Domain, at.Thread, at.reference(f.MessageID), at.Arrival))
 	b.Queue(insertRow.With(f.Folder, f.UID, f.Message, int64(f.Flags&AllFlags), f.keywords, int64(f.ModSeq), f.size(), f.date, f.now))
 }
 

@@ -58,9 +58,23 @@ func envelopeText(envelope []byte, place int) string {
 	if place < 2 || place > 7 {
 		return message.DecodeWords(string(r.text()))
 	}
-	var b strings.Builder
+	return strings.Join(r.people(), ", ")
+}
+
+// envelopePeople returns the addresses of a field, each as Name <local@host>.
+func envelopePeople(envelope []byte, place int) []string {
+	r := wireReader{envelope}
+	r.accept('(')
+	for range place {
+		r.skip()
+	}
+	return r.people()
+}
+
+// people takes a list of addresses; nothing for NIL.
+func (r *wireReader) people() (list []string) {
 	if !r.accept('(') {
-		return ""
+		return nil
 	}
 	for r.accept('(') {
 		name, _, local, host := r.text(), r.text(), r.text(), r.text()
@@ -68,9 +82,7 @@ func envelopeText(envelope []byte, place int) string {
 		if len(local)+len(host) == 0 { // the end of a group
 			continue
 		}
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
+		var b strings.Builder
 		if len(name) > 0 {
 			b.WriteString(message.DecodeWords(string(name)))
 			b.WriteByte(' ')
@@ -82,8 +94,9 @@ func envelopeText(envelope []byte, place int) string {
 			b.Write(host)
 		}
 		b.WriteByte('>')
+		list = append(list, b.String())
 	}
-	return b.String()
+	return list
 }
 
 // wireReader reads what message.AppendEnvelope wrote. Of anything else it makes

@@ -103,7 +103,7 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	i := l.in
 	id := i.db.NewID()
 	received.ID, received.Date = id.String(), i.Now()
-	s, err := i.spool(ctx, received.Append(nil), body)
+	s, err := i.spool(ctx, id, received.Append(nil), body)
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 			s.blob.Discard(ctx)
 			return 0, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
 		}
-		one, err := i.copyFor(s, to.Recipient, l.from, to.as)
+		one, err := i.copyFor(ctx, s, to.Recipient, l.from, to.as)
 		if err != nil {
 			return 0, err
 		}

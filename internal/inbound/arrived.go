@@ -21,6 +21,7 @@ type arrival struct {
 	Envelope    envelope   `json:"envelope"`
 	Tag         string     `json:"tag,omitempty"`
 	MessageID   string     `json:"message_id"`
+	ThreadID    string     `json:"thread_id"`
 	From        []person   `json:"from"`
 	To          []person   `json:"to"`
 	Cc          []person   `json:"cc"`
@@ -52,7 +53,7 @@ func (s *spooled) arrived(to mailbox.Recipient, in folder.Incoming, from, rcpt s
 	e := s.header.Envelope()
 	a := arrival{
 		Mailbox: to.Mailbox, Domain: to.Domain, Address: to.Address, Envelope: envelope{From: from, To: rcpt}, Tag: to.Tag,
-		MessageID: in.MessageID, From: people(e.From), To: people(e.To), Cc: people(e.Cc), Subject: clip(e.Subject, maxSubject),
+		MessageID: in.MessageID, ThreadID: in.Place.Thread, From: people(e.From), To: people(e.To), Cc: people(e.Cc), Subject: clip(e.Subject, maxSubject),
 		Size: in.Blob.Size,
 	}
 	if !e.Date.IsZero() {

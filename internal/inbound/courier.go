@@ -106,13 +106,17 @@ func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
 	}
 	defer body.Close() //nolint:errcheck // only read
 	head := message.Received{By: i.Host, ID: m.ID.String(), Date: i.Now()}.Append(nil)
-	return i.spool(ctx, append(head, m.Head...), body)
+	s, err := i.spool(ctx, m.ID, append(head, m.Head...), body)
+	if err == nil && m.ThreadID != "" {
+		s.threads[m.Account] = m.ThreadID // whoever writes to himself finds it where he sent it
+	}
+	return s, err
 }
 
 // deliver files one recipient's copy. The row in filing makes sure that it is
 // filed once: a second one of the same delivery has lost only its outcome.
 func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, to mailbox.Recipient) error {
-	in, err := i.copyFor(s, to, c.From, d.Recipient)
+	in, err := i.copyFor(ctx, s, to, c.From, d.Recipient)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/thread"
 	"github.com/mailstead/mailstead/internal/throttle"
 )
 
@@ -84,7 +85,8 @@ func newHouse(t testing.TB, url string) *house {
 		Choose:   func(context.Context, string) (queue.Courier, error) { return h.Inbound, nil },
 	})
 	h.Inbound = inbound.New(inbound.Options{
-		Host: "mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
+		Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}},
+		Host:    "mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
 	})
 	return h
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/thread"
 )
 
 // Options are what Inbound works with.
@@ -39,6 +40,7 @@ type Options struct {
 	Folders   *folder.Store
 	Queue     *queue.Queue
 	Outbox    *outbound.Outbox
+	Threads   *thread.Threads
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -56,14 +58,16 @@ func New(o Options) *Inbound { return &Inbound{Options: o, db: o.Blobs.DB} }
 // spooled is a message whose bytes are kept, without what differs from one
 // recipient to another.
 type spooled struct {
-	blob   *blob.Blob
-	header message.Header
-	index  *message.Index
+	blob    *blob.Blob
+	header  message.Header
+	index   *message.Index
+	arrival db.ID            // the same for all copies
+	threads map[db.ID]string // by account, as far as they were found
 }
 
 // spool keeps a message: head, then the message without its Return-Path, since
 // the one that counts is ours (RFC 5321 §4.4).
-func (i *Inbound) spool(ctx context.Context, head []byte, body io.Reader) (*spooled, error) {
+func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io.Reader) (*spooled, error) {
 	in, ok := i.buffers.Get().(*bufio.Reader)
 	if !ok {
 		in = bufio.NewReaderSize(nil, 16<<10)
@@ -90,12 +94,12 @@ func (i *Inbound) spool(ctx context.Context, head []byte, body io.Reader) (*spoo
 		return nil, err
 	}
 	index := scan.Finish()
-	return &spooled{blob: b, header: scan.Header(), index: index}, nil
+	return &spooled{blob: b, header: scan.Header(), index: index, arrival: arrival, threads: map[db.ID]string{}}, nil
 }
 
 // copyFor makes one recipient's copy, to be filed: with the trace fields that
 // are its own on top.
-func (i *Inbound) copyFor(s *spooled, to mailbox.Recipient, returnPath, deliveredTo string) (folder.Incoming, error) {
+func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient, returnPath, deliveredTo string) (folder.Incoming, error) {
 	top := message.AppendDeliveredTo(message.AppendReturnPath(nil, returnPath), deliveredTo)
 	own := s.index.Parts[0].Header.Len
 	s.index.ResizeHeader(own + int64(len(top)))
@@ -105,7 +109,11 @@ func (i *Inbound) copyFor(s *spooled, to mailbox.Recipient, returnPath, delivere
 		return folder.Incoming{}, err
 	}
 	described.MessageID = clip(described.MessageID, maxMessageID)
-	in := folder.Incoming{Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Date: i.Now()}
+	place, err := i.place(ctx, s, to)
+	if err != nil {
+		return folder.Incoming{}, err
+	}
+	in := folder.Incoming{Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Place: place, Date: i.Now()}
 	a := s.arrived(to, in, returnPath, deliveredTo)
 	in.Event = func(f folder.Filed) event.New {
 		a := a

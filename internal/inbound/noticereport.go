@@ -23,9 +23,9 @@ func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []
 	if err != nil {
 		return nil, err
 	}
-	id := i.db.NewID().String()
+	id := i.db.NewID()
 	r := &message.Report{
-		Host: i.Host, To: message.Address{Local: to.Local, Domain: to.Domain}, Date: i.Now(), MessageID: "<" + id + "@" + i.Host + ">",
+		Host: i.Host, To: message.Address{Local: to.Local, Domain: to.Domain}, Date: i.Now(), MessageID: "<" + id.String() + "@" + i.Host + ">",
 		EnvID: m.EnvID, Arrival: m.CreatedAt, Recipients: reported(all),
 		Original: message.Original{UTF8: m.UTF8, EightBit: m.EightBit},
 	}
@@ -49,7 +49,7 @@ func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []
 		defer close(written)
 		in.CloseWithError(r.Write(in))
 	}()
-	s, err := i.spool(ctx, nil, pipe)
+	s, err := i.spool(ctx, id, nil, pipe)
 	_ = pipe.Close() // lets a writer end that nobody reads from
 	<-written
 	return s, err

@@ -100,11 +100,11 @@ func (r *Report) appendHeader(w *fieldWriter) {
 	w.text(clipRunes(r.subject(), longest))
 	w.end()
 	field("Message-ID", r.MessageID)
-	if id := r.Original.Header.MessageID(); citable(id) {
+	if id := r.Original.Header.MessageID(); Citable(id) {
 		field("In-Reply-To", id)
 		w.begin("References")
 		for _, old := range lastOf(r.Original.Header.References(), maxOwnReferences-1) {
-			if citable(old) && old != id {
+			if Citable(old) && old != id {
 				w.put(old)
 			}
 		}
@@ -118,9 +118,9 @@ func (r *Report) appendHeader(w *fieldWriter) {
 	}
 }
 
-// citable reports whether a Message-ID that somebody chose may stand in a
+// Citable reports whether a Message-ID that somebody chose may stand in a
 // header of ours.
-func citable(id string) bool { return validMessageID(id) && isASCII(id) && len(id) < foldAt*4 }
+func Citable(id string) bool { return validMessageID(id) && isASCII(id) && len(id) < foldAt*4 }
 
 func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
 

@@ -75,7 +75,7 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, op
 	if err != nil {
 		return nil, err
 	}
-	if err := o.prepare(ctx, p.Account, parcels, now); err != nil {
+	if err := o.prepare(ctx, p, parcels, now); err != nil {
 		return nil, err
 	}
 	for _, pc := range parcels {

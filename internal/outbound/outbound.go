@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/thread"
 )
 
 // Outbox accepts messages and shows what became of them.
@@ -28,6 +29,7 @@ type Outbox struct {
 	Blobs        *blob.Store
 	Queue        *queue.Queue
 	Suppressions *suppression.List
+	Threads      *thread.Threads
 	Accounts     *account.Accounts
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
@@ -57,6 +59,8 @@ type row struct {
 	from, subject, messageID, thread   string
 	metadata                           string
 	ret, envid                         string // of a submission (RFC 3461)
+	reference                          int64  // see refer; written only
+	only                               db.ID  // the domain whose messages it may answer; 0: all; not stored
 	utf8, eightBit                     bool
 	size                               int64
 	expires, created                   time.Time
@@ -64,8 +68,8 @@ type row struct {
 
 var (
 	insertMessage = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
 	messageByID = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid FROM outbound_message WHERE id = $1`)
 	messagesOf = db.Paged(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
@@ -74,7 +78,7 @@ var (
 
 func (r *row) insert() db.Statement {
 	return insertMessage.With(r.id, r.account, r.domain, r.mailbox, r.sender, r.returnsTo, r.from, r.subject, r.messageID,
-		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created), r.ret, r.envid)
+		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created), r.ret, r.envid, r.reference)
 }
 
 func scanMessage(r db.Row) (*row, error) {
@@ -128,13 +132,18 @@ func (o *Outbox) List(ctx context.Context, account db.ID, page db.Page) ([]Messa
 	if err != nil {
 		return nil, false, err
 	}
-	list := make([]Message, len(rows))
+	list, err := o.showAll(ctx, rows)
+	return list, more, err
+}
+
+func (o *Outbox) showAll(ctx context.Context, rows []*row) (list []Message, err error) {
+	list = make([]Message, len(rows))
 	for i, r := range rows {
 		if list[i], err = o.show(ctx, r); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	return list, more, nil
+	return list, nil
 }
 
 func (o *Outbox) show(ctx context.Context, r *row) (Message, error) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
@@ -33,12 +34,15 @@ type parcel struct {
 //
 // Between begin and compose stands what changes a message by what is known of
 // others: its thread, and who of its recipients gets nothing.
-func (o *Outbox) prepare(ctx context.Context, account db.ID, parcels []*parcel, now time.Time) error {
+func (o *Outbox) prepare(ctx context.Context, p account.Principal, parcels []*parcel, now time.Time) error {
 	for _, pc := range parcels {
-		o.begin(account, pc, now)
+		o.begin(p.Account, pc, now)
 		o.offer(pc)
 	}
-	if err := o.suppress(ctx, account, parcels); err != nil {
+	if err := o.place(ctx, p, parcels); err != nil {
+		return err
+	}
+	if err := o.suppress(ctx, p.Account, parcels); err != nil {
 		return err
 	}
 	for _, pc := range parcels {
@@ -63,9 +67,6 @@ func (o *Outbox) begin(account db.ID, pc *parcel, now time.Time) {
 		id: id, account: account, domain: pc.sender.Domain, returnsTo: o.returnsTo(pc.sender),
 		from: l.from.String(), subject: l.draft.Subject, messageID: "<" + id.String() + "@" + l.from.Domain + ">",
 		thread: l.threadID, metadata: l.metadata, created: now, expires: start.Add(ExpiryAPI),
-	}
-	if pc.row.thread == "" {
-		pc.row.thread = o.DB.NewID().String()
 	}
 	l.draft.Date, l.draft.MessageID = start, pc.row.messageID
 	l.draft.Extra = append(l.draft.Extra, o.feedbackID(account, l))

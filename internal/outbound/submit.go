@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/smtpclient"
+	"github.com/mailstead/mailstead/internal/thread"
 )
 
 // Submission is the envelope of a message that a mailbox hands in by SMTP.
@@ -99,8 +100,10 @@ func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own f
 	if err != nil {
 		return 0, err
 	}
-	if r.metadata, r.thread = w.metadata, w.thread; r.thread == "" && r.mailbox == 0 {
-		r.thread = o.DB.NewID().String() // as the API has it
+	if r.metadata, r.thread = w.metadata, w.thread; r.thread == "" {
+		if r.thread, err = o.Threads.Find(ctx, r.account, r.only, thread.Answers(header)); err != nil {
+			return 0, err
+		}
 	}
 	pc := &parcel{row: r, due: w.sendAt, to: envelope(to)}
 	_, pc.offers = header.First("List-Unsubscribe")
@@ -119,6 +122,7 @@ func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own f
 	if pc.blob, err = o.mend(ctx, r, raw, index, s, w.sendAt); err != nil {
 		return 0, err
 	}
+	r.refer()
 	err = o.commit(ctx, r.account, []*parcel{pc}, once.guard)
 	if errors.Is(err, idempotency.ErrTaken) {
 		pc.blob.Discard(ctx)

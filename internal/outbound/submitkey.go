@@ -40,6 +40,9 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 		}
 		r.account, r.domain, r.returnsTo, r.from = p.Account, sender.Domain, o.returnsTo(sender), from.String()
 		r.expires = r.created.Add(ExpiryAPI)
+		if p.Domain != "" {
+			r.only = sender.Domain
+		}
 		r.ret, r.envid = "", "" // it has events
 		return s.kinds(h), nil
 	})

@@ -42,6 +42,7 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/thread"
 	"github.com/mailstead/mailstead/internal/throttle"
 )
 
@@ -64,6 +65,7 @@ type Server struct {
 	Outbox       *outbound.Outbox
 	Inbound      *inbound.Inbound
 	Suppressions *suppression.List
+	Threads      *thread.Threads
 	Keys         *idempotency.Keys
 
 	data      *dataFolder
@@ -169,8 +171,9 @@ func (s *Server) openRooms(context.Context) error {
 	s.Mailboxes.Provision, s.Mailboxes.Empty = s.Folders.Provision, s.Folders.Empty
 
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
+	s.Threads = &thread.Threads{NewID: s.DB.NewID}
 	s.Outbox = &outbound.Outbox{
-		DB: s.DB, Blobs: s.Blobs, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
+		DB: s.DB, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
 		Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
@@ -180,9 +183,10 @@ func (s *Server) openRooms(context.Context) error {
 		Prepare: s.Outbox.Prepare, Describe: s.Outbox.Describe, Choose: s.choose,
 	})
 	s.Outbox.Queue = s.Queue
+	s.Threads.Sources = []thread.Source{s.Outbox, s.Folders}
 	s.Inbound = inbound.New(inbound.Options{
 		Host: s.Config.Host, Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
-		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Now: time.Now, Log: s.Log,
+		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 	})
 	return s.openCouriers()
 }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/thread"
+)
+
+var (
+	// sentKnown finds submissions by the hashes of their Message-IDs.
+	sentKnown = db.SQL(`WITH wanted (reference) AS (VALUES (CAST($3 AS BIGINT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10), ($11), ($12),
+			($13), ($14), ($15), ($16), ($17), ($18), ($19), ($20), ($21), ($22))
+		SELECT m.id, m.account, m.domain, m.thread_id, m.message_id FROM wanted JOIN outbound_message m
+			ON m.id = (SELECT id FROM outbound_message WHERE account = $1 AND reference = wanted.reference AND reference <> 0
+				AND (CAST($2 AS BIGINT) = 0 OR domain = $2) ORDER BY id LIMIT 1)`)
+	// sentByID finds mail whose id is in its Message-ID.
+	sentByID = db.SQL(`SELECT id, account, domain, thread_id, message_id FROM outbound_message
+		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
+	sentChain = db.SQL(`SELECT id, message_id FROM (SELECT id, message_id FROM outbound_message
+			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
+			ORDER BY id LIMIT 1) AS oldest
+		UNION SELECT id, message_id FROM (SELECT id, message_id FROM outbound_message
+			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
+			ORDER BY id DESC LIMIT 20) AS newest
+		ORDER BY id`)
+	sentThread = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid FROM outbound_message
+		WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id > $4
+		ORDER BY id LIMIT $5`)
+)
+
+// place gives each letter its thread, and the fields by which the programs of
+// its recipients see it. A letter that names neither a thread nor what it
+// answers begins a thread, and nothing is looked up for it. A key of one domain
+// answers messages of that domain only.
+func (o *Outbox) place(ctx context.Context, p account.Principal, parcels []*parcel) error {
+	var placer *thread.Placer
+	for _, pc := range parcels {
+		d := &pc.letter.draft
+		if pc.row.thread == "" && d.InReplyTo == "" {
+			pc.row.thread = o.DB.NewID().String()
+			continue
+		}
+		if placer == nil {
+			only := db.ID(0)
+			if p.Domain != "" {
+				only = pc.sender.Domain // all of them are of this one
+			}
+			placer = o.Threads.Placer(p.Account, only)
+		}
+		at, err := placer.Place(ctx, thread.Link{ID: pc.row.id, MessageID: pc.row.messageID}, pc.row.thread, d.InReplyTo)
+		if err != nil {
+			return err
+		}
+		pc.row.thread, d.InReplyTo, d.References = at.Thread, at.InReplyTo, at.References
+	}
+	return nil
+}
+
+// ownID returns the id that a Message-ID of ours is made of.
+func ownID(messageID string) (db.ID, bool) {
+	local, _, ok := strings.Cut(strings.TrimPrefix(messageID, "<"), "@")
+	if !ok || len(local) != 36 {
+		return 0, false
+	}
+	id, err := db.ParseID(local)
+	return id, err == nil
+}
+
+// Ours reports whether a Message-ID looks like one that the API gave.
+func Ours(messageID string) bool {
+	_, ok := ownID(messageID)
+	return ok
+}
+
+// refer gives a message what it is found by when it is answered.
+func (r *row) refer() {
+	if id, ok := ownID(r.messageID); !ok || id != r.id {
+		r.reference = thread.Key(r.messageID)
+	}
+}
+
+// Known is that of thread.Source.
+func (o *Outbox) Known(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Known, error) {
+	found := map[string]thread.Known{}
+	read := func(s db.Statement) error {
+		return o.DB.Each(ctx, s, func(r db.Row) error {
+			var k thread.Known
+			var of, from db.ID
+			var messageID string
+			if err := r.Scan(&k.ID, &of, &from, &k.Thread, &messageID); err != nil {
+				return err
+			}
+			if old, ok := found[messageID]; of == account && (domain == 0 || from == domain) && (!ok || k.ID < old.ID) {
+				found[messageID] = k
+			}
+			return nil
+		})
+	}
+	byID, byReference := make([]any, thread.MaxAnswers), make([]any, 2+thread.MaxAnswers)
+	for i := range byID {
+		byID[i], byReference[2+i] = 0, 0
+	}
+	byReference[0], byReference[1] = account, domain
+	own := false
+	for i, messageID := range messageIDs {
+		byReference[2+i] = thread.Key(messageID)
+		if id, ok := ownID(messageID); ok {
+			byID[i], own = id, true
+		}
+	}
+	if own {
+		if err := read(sentByID.With(byID...)); err != nil {
+			return nil, err
+		}
+		if len(messageIDs) > 0 && found[messageIDs[0]].Thread != "" {
+			return found, nil // none of the others is wanted
+		}
+	}
+	return found, read(sentKnown.With(byReference...))
+}
+
+// Chain is that of thread.Source.
+func (o *Outbox) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Link, error) {
+	return db.All(ctx, o.DB, sentChain.With(account, name, domain, upTo), func(r db.Row) (l thread.Link, err error) {
+		return l, r.Scan(&l.ID, &l.MessageID)
+	})
+}
+
+// InThread returns at most limit messages of a thread of the account, those
+// after an id, oldest first. domain is 0, or the only one to see.
+func (o *Outbox) InThread(ctx context.Context, account, domain db.ID, name string, after db.ID, limit int) ([]Message, error) {
+	rows, err := db.All(ctx, o.DB, sentThread.With(account, name, domain, after, limit), scanMessage)
+	if err != nil {
+		return nil, err
+	}
+	return o.showAll(ctx, rows)
+}
