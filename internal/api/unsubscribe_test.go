@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/emersion/go-msgauth/dkim"
 
@@ -244,6 +245,21 @@ func TestUnsubscribe(t *testing.T) {
 		if status, _, _ := page(t, "POST", gone, form, oneClick); status != 200 || entries() != 2 {
 			t.Errorf("%d, %d entries", status, entries())
 		}
+	})
+}
+
+// Who unsubscribes before a scheduled mail is due does not get it.
+func TestUnsubscribeBeforeItIsDue(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		_, url := link(t, s, "bob@demo.test")
+		at := time.Now().Add(3 * time.Second)
+		offered, _ := sent(t, s, object{"unsubscribe": object{}, "send_at": at.Format(time.RFC3339Nano)})
+		plain, _ := sent(t, s, object{"send_at": at.Format(time.RFC3339Nano)})
+		if status, _, text := page(t, "POST", url, form, oneClick); status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+		happens(t, s, offered, "delivery_status suppressed unsubscribed")
+		happens(t, s, plain, "delivery_status queued, "+isDelivered)
 	})
 }
 

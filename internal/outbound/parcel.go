@@ -122,7 +122,7 @@ func (o *Outbox) commit(ctx context.Context, account db.ID, parcels []*parcel, g
 	}
 	plans := make([]*queue.Plan, len(parcels))
 	for i, pc := range parcels {
-		plans[i] = o.Queue.Plan(queue.Message{About: pc.row.about(), ID: pc.row.id, DueAt: pc.due, ExpiresAt: pc.row.expires, Tells: pc.row.tells()}, pc.to)
+		plans[i] = o.Queue.Plan(queue.Message{About: pc.row.about(), ID: pc.row.id, DueAt: pc.due, ExpiresAt: pc.row.expires, Offers: pc.offers, Tells: pc.row.tells()}, pc.to)
 	}
 	err := o.DB.Write(ctx, account, &db.Job{
 		Guard: guard,

@@ -5,9 +5,6 @@ package queue
 import (
 	"fmt"
 	"strings"
-
-	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // The categories of a bounce: whether the recipient's address is at fault, or
@@ -41,8 +38,8 @@ var saysNoMailbox = []string{
 // saysOther are words of a text that names the recipient's mailbox, and yet
 // refuses for another reason: who sends, what, or how much.
 var saysOther = []string{
-	"sender", "blocked", "block list", "blocklist", "blacklist", "black list", "reputation", "policy", "spam", "spf", "dkim", "dmarc",
-	"rbl", "relay", "quota", "full", "too many", "rate", "try again", "temporar", "from address", "return path", "mail from",
+	"sender", "blocked", "block list", "blocklist", "blacklist", "black list", "reputation", "policy", "spam", "spf ", "dkim", "dmarc",
+	"relay", "quota", "is full", "mailbox full", "too many", "rate limit", "try again", "temporar", "from address", "return path", "mail from",
 }
 
 // general are codes that leave it to the text what is the matter.
@@ -89,18 +86,6 @@ func (s *statusData) diagnostic() string {
 		code = fmt.Sprint(s.Code)
 	}
 	return strings.Join(strings.Fields(code+" "+s.Enhanced+" "+s.Reply), " ")
-}
-
-// suppress makes the statement that puts the recipient of a delivery on the
-// account's list, to go with what is written of the delivery; false for what
-// suppresses nothing, such as mail that a mailbox submitted.
-func (q *Queue) suppress(s *statusData, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
-	if !s.API {
-		return db.Statement{}, false
-	}
-	return q.o.Suppressions.Add(suppression.Entry{
-		Account: s.Account, Address: s.Recipient, Reason: why, Message: s.ID, N: n, Diagnostic: diagnostic,
-	})
 }
 
 func contains(s string, words []string) bool {

@@ -53,6 +53,7 @@ type Delivery struct {
 	Notify      smtpclient.Notify // as given; 0: not
 	Original    string            // ORCPT, decoded; "" for none
 
+	offers   bool  // to unsubscribe
 	state    State // as in the row
 	sequence int
 	due      time.Time

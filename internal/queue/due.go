@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/smtpclient"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 const (
@@ -33,7 +34,7 @@ var (
 		UPDATE delivery SET tenure = $1 WHERE (message, n) IN (SELECT message, n FROM due)
 			AND tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
 		RETURNING message, n, account, recipient, kind, state, due_at, expires_at, attempts, sequence,
-			code, enhanced, reply, remote, notify, orcpt`)
+			code, enhanced, reply, remote, notify, orcpt, offers`)
 	promote = db.SQL(`UPDATE delivery SET state = 'queued', sequence = $4, updated_at = $5
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND state = 'scheduled'`)
 )
@@ -195,7 +196,7 @@ func scanDelivery(r db.Row, f *filling, now time.Time) (*Delivery, error) {
 	var state string
 	var due, expires, notify int64
 	err := r.Scan(&d.Message, &d.N, &d.Account, &d.Recipient, &d.Kind, &state, &due, &expires, &d.Attempts, &d.sequence,
-		&d.last.Code, &d.last.Enhanced, &d.last.Reply, &d.last.Remote, &notify, &d.Original)
+		&d.last.Code, &d.last.Enhanced, &d.last.Reply, &d.last.Remote, &notify, &d.Original, &d.offers)
 	d.Notify, d.tells = smtpclient.Notify(notify&notifyBits), smtpclient.Notify(notify>>tellsShift&notifyBits)
 	d.state, d.due, d.ExpiresAt = State(state), db.Time(due), db.Time(expires)
 	return d, err
@@ -233,11 +234,16 @@ func (q *Queue) claimed(f *filling, got []*Delivery, err error) (scheduled []*De
 	return scheduled
 }
 
-// promote makes a scheduled delivery, which is due, a queued one.
+// promote makes a scheduled delivery, which is due, a queued one, or ends it
+// where its recipient has come on the suppression list.
 func (q *Queue) promote(d *Delivery) {
 	about, err := q.o.Describe(q.last, d.Message)
 	if fault.Is(err, fault.NotFound) {
 		about, err = About{Account: d.Account}, nil // Prepare will say so too
+	}
+	var why suppression.Reason
+	if err == nil {
+		why, err = q.suppressed(q.last, d, about)
 	}
 	if err != nil {
 		q.o.Log.Error("a scheduled message could not be read", "message", d.Message, "error", err)
@@ -245,9 +251,15 @@ func (q *Queue) promote(d *Delivery) {
 		return
 	}
 	data := statusData{About: about, ID: d.Message, Recipient: d.Recipient, Status: Queued, Sequence: d.sequence}
+	now := db.Micros(q.o.Now())
+	update := promote.With(d.Message, d.N, d.tenure, d.sequence+1, now)
+	if why != "" {
+		data.Status, data.Reason, data.Reply = Suppressed, why.Told(), suppressedReply(why)
+		update = suppressDue.With(d.Message, d.N, d.tenure, d.sequence+1, now, data.Reply)
+	}
 	also, err := q.prepare(data.events(nil))
 	if err == nil {
-		err = q.write(d.Message, q.job(promote.With(d.Message, d.N, d.tenure, d.sequence+1, db.Micros(q.o.Now())), also, true))
+		err = q.write(d.Message, q.job(update, also, true))
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -255,8 +267,11 @@ func (q *Queue) promote(d *Delivery) {
 		q.forget(d)
 		return
 	}
-	d.state = Queued
 	d.sequence++
+	if d.state = data.Status; d.state == Suppressed {
+		q.forget(d)
+		return
+	}
 	q.push(d)
 	q.start(d.dest)
 }

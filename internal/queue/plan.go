@@ -17,6 +17,7 @@ type Message struct {
 	ID        db.ID
 	DueAt     time.Time // scheduled until then; zero or past: at once
 	ExpiresAt time.Time // bounced when not delivered by then
+	Offers    bool      // to unsubscribe: it does not go to those who did so before it is due
 	// Tells says that its sender is told what becomes of it by a mail into a
 	// mailbox here (RFC 3461), as the NOTIFY of each recipient asks.
 	Tells bool
@@ -55,8 +56,8 @@ type planned struct {
 }
 
 var insertDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
-		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, notify, orcpt, late_at)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12, $14, $15, $16)`)
+		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, notify, orcpt, late_at, offers)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12, $14, $15, $16, $17)`)
 
 // Plan reserves places for a message's deliveries. It does no I/O.
 func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
@@ -128,7 +129,7 @@ func (p *Plan) Queue(b *db.Batch) {
 		}
 		sequence, reply := 0, ""
 		if row.state == Suppressed {
-			sequence, reply = 1, "The recipient is on the account's suppression list ("+string(row.Suppressed)+")."
+			sequence, reply = 1, suppressedReply(row.Suppressed)
 			data := statusData{About: p.m.About, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reply: reply, Reason: row.Suppressed.Told()}
 			if also, err := q.prepare(data.events(nil)); err == nil { // its data is plain text
 				b.Queue(also[0])
@@ -136,7 +137,7 @@ func (p *Plan) Queue(b *db.Batch) {
 		}
 		b.Queue(insertDelivery.With(p.m.ID, n, p.m.Account, row.Address, row.Kind, row.Destination, string(row.state),
 			db.Micros(row.due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at), reply,
-			int(row.Notify)|int(p.tells(row.Recipient))<<tellsShift, row.Original, db.Micros(p.lateAt(row.Recipient))))
+			int(row.Notify)|int(p.tells(row.Recipient))<<tellsShift, row.Original, db.Micros(p.lateAt(row.Recipient)), p.m.Offers))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -193,6 +194,53 @@ func TestUnsubscribed(t *testing.T) {
 		}
 		h.wantListed("gone@a.test unsubscribe 0 \nok@a.test unsubscribe 0 \nslow@a.test unsubscribe 0 ")
 	})
+}
+
+// Who came on the list between the send and its time gets nothing.
+func TestScheduledMeetsTheList(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.run()
+		h.put("ok-left@a.test", suppression.Unsubscribe)
+		schedule := func(offers bool, address string) db.ID {
+			m := h.message()
+			m.DueAt, m.Offers = h.clock.Now().Add(time.Hour), offers
+			return h.accept(m, to(address))
+		}
+		left, kept := schedule(true, "ok-left@a.test"), schedule(false, "ok-left@a.test")
+		later, free := schedule(false, "Ok-Later@a.test"), schedule(true, "ok@a.test")
+		h.put("ok-later@a.test", suppression.Complaint)
+		h.later(2 * time.Hour)
+		h.await(4)
+		h.wantStates(left, "suppressed")
+		h.wantEvents(left, "delivery_status 1 suppressed")
+		h.wantReason(left, "unsubscribed")
+		h.wantStates(later, "suppressed")
+		h.wantReason(later, "complaint")
+		for _, m := range []db.ID{kept, free} {
+			h.wantStates(m, "delivered")
+			h.wantEvents(m, "delivery_status 1 queued, delivery_status 2 delivered")
+		}
+		if n := h.owned(); n != 0 {
+			t.Errorf("%d rows are still in hand", n)
+		}
+	})
+}
+
+// put puts an address on the list.
+func (h *house) put(address string, why suppression.Reason) {
+	h.t.Helper()
+	list := suppression.List{DB: h.db, Now: h.clock.Now}
+	s, ok := list.Add(suppression.Entry{Account: h.account, Address: address, Reason: why})
+	if !ok {
+		h.t.Fatalf("%s can't be on the list", address)
+	}
+	err := h.db.Tx(context.Background(), func(tx *db.Tx) error {
+		_, err := tx.Exec(context.Background(), s)
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 var blockGone = db.SQL(`DELETE FROM delivery WHERE recipient = 'ok@a.test'`)

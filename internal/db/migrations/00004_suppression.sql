@@ -20,6 +20,8 @@ CREATE TABLE suppression (
 CREATE INDEX suppression_account ON suppression (account, id);
 CREATE INDEX suppression_reason ON suppression (account, reason, id);
 
+ALTER TABLE delivery ADD COLUMN offers BOOLEAN NOT NULL DEFAULT FALSE; -- to unsubscribe
+
 -- Complaints that the simulator still has to make.
 -- owner: relay
 CREATE TABLE simulated_complaint (

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// One network can't ask for links without end; others still can, and so can
+// friends.
+func TestUnsubscribeIsLimited(t *testing.T) {
+	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	friend := netip.MustParseAddr("192.0.2.9")
+	a := &API{Suppressions: &suppression.List{Key: key}, Log: slog.New(slog.DiscardHandler), Friend: func(from netip.Addr) bool { return from == friend }}
+	h := a.Handler()
+	ask := func(from string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "/u/x", nil)
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	limited := 0
+	for range perMinute + 200 { // some come back while it runs
+		w := ask("192.0.2.7:4000")
+		switch w.Code {
+		case http.StatusNotFound:
+		case http.StatusTooManyRequests:
+			limited++
+			if w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "too many requests") {
+				t.Fatalf("%v %s", w.Header(), w.Body)
+			}
+		default:
+			t.Fatal(w.Code)
+		}
+		if w := ask("192.0.2.9:4000"); w.Code != http.StatusNotFound {
+			t.Fatal("a friend is limited", w.Code)
+		}
+		if limited == 1 {
+			break
+		}
+	}
+	if limited == 0 {
+		t.Error("there is no limit")
+	}
+	if w := ask("192.0.2.8:4000"); w.Code != http.StatusNotFound {
+		t.Error("another network is limited", w.Code)
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// suppress makes the statement that puts the recipient of a delivery on the
+// account's list, to go with what is written of the delivery; false for what
+// suppresses nothing, such as mail that a mailbox submitted.
+func (q *Queue) suppress(s *statusData, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
+	if !s.API {
+		return db.Statement{}, false
+	}
+	return q.o.Suppressions.Add(suppression.Entry{
+		Account: s.Account, Address: s.Recipient, Reason: why, Message: s.ID, N: n, Diagnostic: diagnostic,
+	})
+}
+
+// suppressDue ends a scheduled delivery whose recipient came on the list since
+// it was accepted.
+var suppressDue = db.SQL(`UPDATE delivery SET state = 'suppressed', tenure = NULL, sequence = $4, updated_at = $5, reply = $6
+	WHERE message = $1 AND n = $2 AND tenure = $3 AND state = 'scheduled'`)
+
+// suppressed says why the recipient of a scheduled delivery, which is due, gets
+// nothing; "" if it goes out. Between a send and its time lie up to 30 days: who
+// complains or unsubscribes meanwhile is not to be written to.
+func (q *Queue) suppressed(ctx context.Context, d *Delivery, about About) (suppression.Reason, error) {
+	if !about.API {
+		return "", nil
+	}
+	a, err := address.Parse(d.Recipient)
+	if err != nil {
+		return "", nil // the host that it is for may judge it
+	}
+	blocked, err := q.o.Suppressions.Blocked(ctx, d.Account, []address.Address{a}, d.offers)
+	return blocked[a.Key()], err
+}
+
+func suppressedReply(why suppression.Reason) string {
+	return "The recipient is on the account's suppression list (" + string(why) + ")."
+}
