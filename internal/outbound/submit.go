@@ -184,6 +184,9 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	}
 	head := s.Received.Append(nil)
 	head = append(head, message.Missing(h, date, r.messageID)...)
+	if _, has := h.First("Feedback-ID"); !has && r.feedback.Name != "" {
+		head = append(head, r.feedback.Name+": "+r.feedback.Value+"\r\n"...)
+	}
 	head = append(head, h.WithoutAny(func(f message.Field) bool {
 		return f.Is("Bcc") || f.Is("Resent-Bcc") || f.Is("Return-Path") || isWish(f)
 	})...)

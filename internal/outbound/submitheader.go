@@ -34,7 +34,7 @@ type wishes struct {
 
 // isWish reports whether a field is of our prefix, in any case.
 func isWish(f message.Field) bool {
-	return len(f.Name) > len(wishPrefix) && strings.EqualFold(string(f.Name[:len(wishPrefix)]), wishPrefix)
+	return len(f.Name) >= len(wishPrefix) && strings.EqualFold(string(f.Name[:len(wishPrefix)]), wishPrefix)
 }
 
 // readWishes reads the fields of our prefix. All that is wrong with them is told

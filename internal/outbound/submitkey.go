@@ -44,6 +44,7 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 			r.only = sender.Domain
 		}
 		r.ret, r.envid = "", "" // it has events
+		r.feedback = o.feedbackID(p.Account, &letter{from: from, class: "smtp"})
 		return s.kinds(h), nil
 	})
 }

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+var blobOf = db.SQL(`SELECT blob FROM outbound_message WHERE id = $1`)
+
+// sent returns a message as it leaves, but for its signatures.
+func sent(t *testing.T, s *servertest.Server, id db.ID) string {
+	t.Helper()
+	var blob db.ID
+	if err := s.DB.One(t.Context(), blobOf.With(id), &blob); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Blobs.Load(t.Context(), blob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(r.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// program is an API key that submits by SMTP, and alice a mailbox.
+type program struct {
+	*servertest.Server
+	t     *testing.T
+	key   account.Principal
+	alice mailbox.Mailbox
+}
+
+func programOf(t *testing.T, s *servertest.Server) *program {
+	t.Helper()
+	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice, err := s.Mailboxes.ByID(t.Context(), s.Dev.Mailboxes[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &program{s, t, account.Principal{Account: acc.ID, Key: 1, Scopes: []string{account.All}}, alice}
+}
+
+func (p *program) submission(from string, to ...string) outbound.Submission {
+	sub := outbound.Submission{Received: message.Received{By: "localhost", With: "ESMTPSA"}, Ret: "FULL", EnvID: "e"}
+	if from != "" {
+		a := addr(p.t, from)
+		sub.From = &a
+	}
+	for _, one := range to {
+		sub.To = append(sub.To, outbound.Rcpt{Address: addr(p.t, one)})
+	}
+	return sub
+}
+
+func (p *program) byKey(from, text string, to ...string) (db.ID, error) {
+	return p.Outbox.SubmitByKey(p.t.Context(), p.key, p.submission(from, to...), strings.NewReader(text))
+}
+
+func (p *program) byBox(text string, to ...string) (db.ID, error) {
+	return p.Outbox.Submit(p.t.Context(), p.alice, p.submission("alice@demo.test", to...), strings.NewReader(text))
+}
+
+func (p *program) get(id db.ID) outbound.Message {
+	p.t.Helper()
+	m, err := p.Outbox.Get(p.t.Context(), p.key.Account, id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return m
+}
+
+// What a program hands in by SMTP is API mail.
+func TestSubmitByKey(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := programOf(t, s)
+		if _, err := s.Suppressions.Put(t.Context(), p.key.Account, []address.Address{addr(t, "no@far.example")}, suppression.Manual); err != nil {
+			t.Fatal(err)
+		}
+		id, err := p.byKey("any.one@demo.test", "From: Shop <shop@demo.test>\r\nTo: a@far.example\r\nCc: B <b@far.example>, no@far.example\r\nBcc: c@far.example\r\n"+
+			"Subject: hi\r\nMessage-ID: <own@shop.example>\r\nX-Mailstead-Metadata: {\"order\":7}\r\n\r\nHello\r\n",
+			"a@far.example", "b@far.example", "c@far.example", "no@far.example", "A@FAR.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := p.get(id)
+		var kinds []string
+		for _, d := range m.Deliveries {
+			kinds = append(kinds, d.Kind+" "+d.Recipient)
+			if (d.State == queue.Suppressed) != (d.Recipient == "no@far.example") {
+				t.Errorf("%s is %s", d.Recipient, d.State)
+			}
+			if life := d.ExpiresAt.Sub(m.CreatedAt); life != outbound.ExpiryAPI {
+				t.Errorf("expires after %v", life)
+			}
+		}
+		if fmt.Sprint(kinds) != "[to a@far.example cc b@far.example bcc c@far.example cc no@far.example]" {
+			t.Errorf("deliveries %v", kinds)
+		}
+		if m.Mailbox != 0 || m.From != "shop@demo.test" || m.MessageID != "<own@shop.example>" || m.ThreadID == "" || string(m.Metadata) != `{"order":7}` {
+			t.Errorf("stored %+v", m)
+		}
+		mail, err := s.Outbox.Prepare(t.Context(), id)
+		if err != nil || mail.ReturnDomain != "demo.test" || mail.Sender != "" || mail.Ret != "HDRS" || mail.EnvID != "" || !mail.API {
+			t.Errorf("goes as %+v, %v", mail, err)
+		}
+		text := sent(t, s, id)
+		if strings.Contains(text, "X-Mailstead") || strings.Contains(text, "Bcc") || !strings.Contains(text, "\r\nFeedback-ID: smtp:demo.test:") {
+			t.Errorf("sent\n%s", text)
+		}
+	})
+}
+
+// A key sends as any local part of one domain that it may use, and as no other.
+func TestSubmitByKeyAuthors(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := programOf(t, s)
+		for what, c := range map[string]struct {
+			envelope, header string
+			kind             fault.Kind
+		}{
+			"any local part":             {"x@demo.test", "From: y@demo.test", 0},
+			"the null sender":            {"", "From: y@demo.test", 0},
+			"several of the domain":      {"x@demo.test", "From: y@demo.test, z@demo.test\r\nSender: x@DEMO.test", 0},
+			"a foreign envelope":         {"x@far.example", "From: y@demo.test", fault.Denied},
+			"a sub-domain as envelope":   {"x@a.demo.test", "From: y@demo.test", fault.Denied},
+			"a foreign author":           {"x@demo.test", "From: y@far.example", fault.Denied},
+			"a sub-domain":               {"x@demo.test", "From: y@a.demo.test", fault.Denied},
+			"a foreign author beside":    {"x@demo.test", "From: y@demo.test, y@far.example", fault.Denied},
+			"a foreign author as sender": {"x@demo.test", "From: y@demo.test\r\nSender: y@far.example", fault.Denied},
+			"null, and foreign":          {"", "From: y@far.example", fault.Denied},
+			"no author":                  {"x@demo.test", "Subject: x", fault.Invalid},
+			"two authors in brackets":    {"x@demo.test", "From: <y@demo.test> <y@far.example>", fault.Invalid},
+		} {
+			_, err := p.byKey(c.envelope, c.header+"\r\n\r\nHi\r\n", "bob@far.example")
+			if c.kind == 0 && err != nil || c.kind != 0 && !fault.Is(err, c.kind) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		p.key.Domain = "other.test"
+		if _, err := p.byKey("", "From: y@demo.test\r\n\r\n", "bob@far.example"); !fault.Is(err, fault.Denied) {
+			t.Errorf("a key of another domain: %v", err)
+		}
+		if err := s.Outbox.MaySend(t.Context(), p.key, new(addr(t, "x@demo.test"))); !fault.Is(err, fault.Denied) {
+			t.Errorf("a key of another domain: %v", err)
+		}
+	})
+}
+
+// A submission is scheduled, threaded and described by header, and none of
+// that is sent.
+func TestSubmitWishes(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := programOf(t, s)
+		at := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
+		id, err := p.byBox("From: alice@demo.test\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\nX-Mailstead-Schedule: "+at.Format(time.RFC3339)+
+			"\r\nx-mailstead-thread :\r\n order 7\r\nX-MAILSTEAD-METADATA: =?utf-8?q?{=22a=22:1}?=\r\nX-Mailstead-Unheard: of\r\nX-Mail: stays\r\n\r\nHi\r\n", "bob@far.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := p.get(id)
+		if m.Status != queue.Scheduled || !m.SendAt.Equal(at) || m.ThreadID != "order 7" || string(m.Metadata) != `{"a":1}` || m.Mailbox != p.alice.ID ||
+			!m.Deliveries[0].ExpiresAt.Round(time.Minute).Equal(at.Add(outbound.ExpirySubmission).Round(time.Minute)) {
+			t.Errorf("stored %+v", m)
+		}
+		text := sent(t, s, id)
+		if strings.Contains(strings.ToLower(text), "mailstead-") || strings.Contains(text, "order 7") || !strings.Contains(text, "X-Mail: stays\r\n") ||
+			strings.Count(text, "\r\nDate: ") != 1 || !strings.Contains(text, "\r\nDate: "+at.Format(message.DateFormat)+"\r\n") {
+			t.Errorf("sent\n%s", text)
+		}
+		for _, bad := range []string{"X-Mailstead-Schedule: soon", "X-Mailstead-Metadata: 7", "X-Mailstead-Thread: a\r\nX-Mailstead-Thread: b"} {
+			_, err := p.byBox("From: alice@demo.test\r\n"+bad+"\r\n\r\nHi\r\n", "bob@far.example")
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "X-Mailstead-") {
+				t.Errorf("%s: %v", bad, err)
+			}
+		}
+		if list := messages(t, s, p.key.Account); len(list) != 1 {
+			t.Errorf("%d are stored", len(list))
+		}
+	})
+}
+
+// With a key a submission takes effect once, however many hand it in at once.
+func TestSubmitOnce(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := programOf(t, s)
+		text := func(date, id, body string) string {
+			return "From: alice@demo.test\r\nDate: " + date + "\r\nMessage-ID: " + id + "\r\nX-Mailstead-Idempotency-Key: k1\r\n\r\n" + body + "\r\n"
+		}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		ids, later := map[db.ID]int{}, 0
+		for n := range 50 {
+			all.Go(func() {
+				id, err := p.byBox(text("Mon, 1 Jan 2024 00:00:00 +0000", fmt.Sprintf("<%d@x>", n), "Hi"), "bob@far.example")
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					ids[id]++
+				case fault.Is(err, fault.Limited):
+					later++
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if len(ids) != 1 || len(messages(t, s, p.key.Account)) != 1 {
+			t.Errorf("accepted as %v, %d were told to come later", ids, later)
+		}
+		id, err := p.byBox(text("Tue, 2 Jan 2024 00:00:00 +0000", "<other@x>", "Hi"), "bob@far.example")
+		if err != nil || ids[id] == 0 {
+			t.Errorf("again: %s, %v", id, err)
+		}
+		for what, err := range map[string]error{
+			"another body":      second(p.byBox(text("Mon, 1 Jan 2024 00:00:00 +0000", "<0@x>", "Ho"), "bob@far.example")),
+			"another recipient": second(p.byBox(text("Mon, 1 Jan 2024 00:00:00 +0000", "<0@x>", "Hi"), "eve@far.example")),
+			"a key too long":    second(p.byBox("From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: "+strings.Repeat("k", 257)+"\r\n\r\n", "bob@far.example")),
+		} {
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "X-Mailstead-Idempotency-Key") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if n := len(messages(t, s, p.key.Account)); n != 1 {
+			t.Errorf("%d are stored", n)
+		}
+		// What was refused may be mended and handed in under the same key.
+		if _, err := p.byBox("From: bob@demo.test\r\nX-Mailstead-Idempotency-Key: k2\r\n\r\nHi\r\n", "bob@far.example"); !fault.Is(err, fault.Denied) {
+			t.Error(err)
+		}
+		if _, err := p.byBox("From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: k2\r\n\r\nHi\r\n", "bob@far.example"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
