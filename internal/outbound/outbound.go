@@ -17,7 +17,6 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/suppression"
@@ -59,10 +58,10 @@ type row struct {
 	sender, returnsTo                  string
 	from, subject, messageID, thread   string
 	metadata                           string
-	ret, envid                         string             // of a submission (RFC 3461)
-	reference                          int64              // see refer; written only
-	only                               db.ID              // the domain whose messages it may answer; 0: all; not stored
-	feedback                           message.ExtraField // to be added to a submission; not stored
+	ret, envid                         string // of a submission (RFC 3461)
+	reference                          int64  // see refer; written only
+	only                               db.ID  // the domain whose messages it may answer; 0: all; not stored
+	adds                               []byte // fields to be added to a submission; not stored
 	utf8, eightBit                     bool
 	size                               int64
 	expires, created                   time.Time

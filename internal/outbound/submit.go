@@ -18,7 +18,6 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/smtpclient"
-	"github.com/mailstead/mailstead/internal/thread"
 )
 
 // Submission is the envelope of a message that a mailbox hands in by SMTP.
@@ -100,10 +99,9 @@ func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own f
 	if err != nil {
 		return 0, err
 	}
-	if r.metadata, r.thread = w.metadata, w.thread; r.thread == "" {
-		if r.thread, err = o.Threads.Find(ctx, r.account, r.only, thread.Answers(header)); err != nil {
-			return 0, err
-		}
+	r.metadata = w.metadata
+	if err := o.join(ctx, r, w.thread, header); err != nil {
+		return 0, err
 	}
 	pc := &parcel{row: r, due: w.sendAt, to: envelope(to)}
 	_, pc.offers = header.First("List-Unsubscribe")
@@ -184,9 +182,7 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	}
 	head := s.Received.Append(nil)
 	head = append(head, message.Missing(h, date, r.messageID)...)
-	if _, has := h.First("Feedback-ID"); !has && r.feedback.Name != "" {
-		head = append(head, r.feedback.Name+": "+r.feedback.Value+"\r\n"...)
-	}
+	head = append(head, r.adds...)
 	head = append(head, h.WithoutAny(func(f message.Field) bool {
 		return f.Is("Bcc") || f.Is("Resent-Bcc") || f.Is("Return-Path") || isWish(f)
 	})...)

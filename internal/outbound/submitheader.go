@@ -3,6 +3,7 @@
 package outbound
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/thread"
 )
 
 // The fields by which a submission says what a send by API says in its body.
@@ -99,6 +101,27 @@ func (w *wishes) read(name, value string, now time.Time) (why string) {
 		w.key = value
 	}
 	return ""
+}
+
+// join gives a submission its thread: the one that it asks for, else that of
+// what it answers. A message of a named thread that does not say what it answers
+// is made to, so that the programs of its recipients show it there.
+func (o *Outbox) join(ctx context.Context, r *row, name string, h message.Header) (err error) {
+	answers := thread.Answers(h)
+	if name == "" {
+		r.thread, err = o.Threads.Find(ctx, r.account, r.only, answers)
+		return err
+	}
+	r.thread = name
+	if h.Count("In-Reply-To")+h.Count("References") > 0 {
+		return nil
+	}
+	at, err := o.Threads.Placer(r.account, r.only).Place(ctx, thread.Link{ID: r.id, MessageID: h.MessageID()}, name, "")
+	if err != nil || at.InReplyTo == "" {
+		return err
+	}
+	r.adds = append(r.adds, "In-Reply-To: "+at.InReplyTo+"\r\nReferences: "+strings.Join(at.References, "\r\n ")+"\r\n"...)
+	return nil
 }
 
 // sum is what an idempotency key stands for: the envelope and the message, but

@@ -44,7 +44,10 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 			r.only = sender.Domain
 		}
 		r.ret, r.envid = "", "" // it has events
-		r.feedback = o.feedbackID(p.Account, &letter{from: from, class: "smtp"})
+		if h.Count("Feedback-ID") == 0 {
+			f := o.feedbackID(p.Account, &letter{from: from, class: "smtp"})
+			r.adds = append(r.adds, f.Name+": "+f.Value+"\r\n"...)
+		}
 		return s.kinds(h), nil
 	})
 }

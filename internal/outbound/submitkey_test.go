@@ -195,13 +195,23 @@ func TestSubmitWishes(t *testing.T) {
 			strings.Count(text, "\r\nDate: ") != 1 || !strings.Contains(text, "\r\nDate: "+at.Format(message.DateFormat)+"\r\n") {
 			t.Errorf("sent\n%s", text)
 		}
+		next, err := p.byBox("From: alice@demo.test\r\nX-Mailstead-Thread: order 7\r\n\r\nMore\r\n", "bob@far.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := sent(t, s, next); !strings.Contains(text, "\r\nIn-Reply-To: "+m.MessageID+"\r\nReferences: "+m.MessageID+"\r\n") {
+			t.Errorf("sent\n%s", text)
+		}
+		if text := sent(t, s, must(t)(p.byBox("From: alice@demo.test\r\nIn-Reply-To: <own@x>\r\nX-Mailstead-Thread: order 7\r\n\r\nMore\r\n", "bob@far.example"))); strings.Contains(text, m.MessageID) {
+			t.Errorf("sent\n%s", text)
+		}
 		for _, bad := range []string{"X-Mailstead-Schedule: soon", "X-Mailstead-Metadata: 7", "X-Mailstead-Thread: a\r\nX-Mailstead-Thread: b"} {
 			_, err := p.byBox("From: alice@demo.test\r\n"+bad+"\r\n\r\nHi\r\n", "bob@far.example")
 			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "X-Mailstead-") {
 				t.Errorf("%s: %v", bad, err)
 			}
 		}
-		if list := messages(t, s, p.key.Account); len(list) != 1 {
+		if list := messages(t, s, p.key.Account); len(list) != 3 {
 			t.Errorf("%d are stored", len(list))
 		}
 	})
@@ -263,3 +273,14 @@ func TestSubmitOnce(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// must passes the id of what was accepted on.
+func must(t *testing.T) func(db.ID, error) db.ID {
+	return func(id db.ID, err error) db.ID {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+}

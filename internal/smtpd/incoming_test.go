@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/thread"
 )
 
 var bytesOf = db.SQL(`SELECT b.bytes FROM message m JOIN blob b ON b.id = m.blob WHERE m.mailbox = $1`)
@@ -45,7 +46,8 @@ func TestIntoMailbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := inbound.New(inbound.Options{Host: "mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: boxes, Folders: folders, Now: time.Now, Log: discard})
+		in := inbound.New(inbound.Options{Host: "mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: boxes, Folders: folders, Now: time.Now, Log: discard,
+			Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}}})
 		door := open(t, func(s *smtpd.Server) { s.Receiver = &smtpd.Incoming{Inbound: in} })
 		c := door.dial()
 		c.want("220 ")
