@@ -64,23 +64,6 @@ func handle[I, O any](r *router, o operation, f func(ctx context.Context, p acco
 	})
 }
 
-// handleRaw registers an operation that reads its own body; I only describes
-// it.
-func handleRaw[I, O any](r *router, o operation, f func(w http.ResponseWriter, req *http.Request, p account.Principal) (O, error)) {
-	describe[I, O](r.doc, o)
-	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
-		if err := noQuery(req); err != nil {
-			return err
-		}
-		out, err := f(w, req, p)
-		if err != nil {
-			return err
-		}
-		r.api.answer(w, req, o, out)
-		return nil
-	})
-}
-
 func (r *router) serve(o operation, f func(w http.ResponseWriter, req *http.Request, p account.Principal) error) {
 	r.mux.HandleFunc(o.method+" /api/v1"+o.path, func(w http.ResponseWriter, req *http.Request) {
 		p, err := r.api.authenticate(req, o.scope)
