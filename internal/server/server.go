@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -72,6 +73,7 @@ type Server struct {
 	key       *secret.Key
 	node      *db.Node
 	zone      *dns.Server
+	published atomic.Pointer[domain.Domains] // what the zone answers from
 	resolver  *dns.Resolver
 	certs     *cert.Source
 	outside   queue.Courier
@@ -139,7 +141,10 @@ func (s *Server) openDNS(context.Context) (err error) {
 	c := dns.Config{Server: s.Config.Resolver, TrustAD: s.Config.TrustResolver}
 	if s.Config.Dev {
 		s.zone, err = dns.Listen(dns.ServerConfig{Addr: s.Config.address("dns"), Source: func(ctx context.Context, name string) (dns.Answer, error) {
-			return s.Domains.Records(ctx, name)
+			if domains := s.published.Load(); domains != nil {
+				return domains.Records(ctx, name)
+			}
+			return dns.Answer{}, dns.ErrDrop // asked again, the rooms will be open
 		}})
 		if err != nil {
 			return fmt.Errorf("opening the dns port: %w", err)
@@ -160,6 +165,7 @@ func (s *Server) openRooms(context.Context) error {
 		Ports:   domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
 		Refused: []string{"simulator.test"}, Now: time.Now, Log: s.Log,
 	})
+	s.published.Store(s.Domains)
 	guesses := throttle.NewGuesses()
 	guesses.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
