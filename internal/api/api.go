@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -32,6 +33,7 @@ type API struct {
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
 	Outbox       *outbound.Outbox
+	Folders      *folder.Store
 	Suppressions *suppression.List
 	Events       *event.Log
 	Keys         *idempotency.Keys
@@ -118,10 +120,11 @@ func (a *API) recovered(next http.Handler) http.Handler {
 }
 
 // plainPath answers 404 where the mux would redirect to a path without
-// doubled slashes and dots: a client that follows would lose its method.
+// doubled slashes and dots: a client that follows would lose its method. Those
+// that are percent-encoded are part of a name.
 func (a *API) plainPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p := r.URL.Path; p != "" && path.Clean("/"+strings.TrimSuffix(p, "/")) != strings.TrimSuffix(p, "/") && p != "/" {
+		if p := r.URL.EscapedPath(); p != "" && path.Clean("/"+strings.TrimSuffix(p, "/")) != strings.TrimSuffix(p, "/") && p != "/" {
 			a.fail(w, r, errNoEndpoint)
 			return
 		}

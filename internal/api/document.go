@@ -38,6 +38,7 @@ var tags = [...]huma.Tag{
 	{Name: "Mailboxes", Description: "Addresses with a password, for mail programs."},
 	{Name: "Sending", Description: "Mail that your application sends, and what became of it."},
 	{Name: "Suppressions", Description: "Addresses that get no mail of yours: they bounced, complained, unsubscribed, or were added."},
+	{Name: "Threads", Description: "What was sent and what came in answer, in order."},
 	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
 	{Name: "API keys", Description: "What your applications sign in with."},
 }
@@ -203,6 +204,8 @@ func tagOf(path string) string {
 		return "Mailboxes"
 	case "outbound":
 		return "Sending"
+	case "threads":
+		return "Threads"
 	case "suppressions":
 		return "Suppressions"
 	case "events":

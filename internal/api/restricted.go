@@ -39,6 +39,16 @@ func (a *API) ownDomain(ctx context.Context, p account.Principal) (domain.Domain
 	}
 }
 
+// onlyDomain returns the id of the domain that a restricted key acts for, 0 for
+// a key that is not; false if the account has no such domain.
+func (a *API) onlyDomain(ctx context.Context, p account.Principal) (db.ID, bool, error) {
+	if p.Domain == "" {
+		return 0, true, nil
+	}
+	d, ok, err := a.ownDomain(ctx, p)
+	return d.ID, ok, err
+}
+
 // mine reports whether a principal may see a sent message: for a restricted
 // key, one from its domain.
 func mine(p account.Principal, m outbound.Message) bool {

@@ -43,6 +43,7 @@ func (a *API) routes(r *router) {
 	a.sendRoutes(r)
 	a.messageRoutes(r)
 
+	a.threadRoutes(r)
 	a.suppressionRoutes(r)
 
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",

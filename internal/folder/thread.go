@@ -93,7 +93,7 @@ type Arrived struct {
 	Outbound  db.ID // the outbound_message that it is a delivery of; 0 for none
 	MessageID string
 	From      string   // as its header says it: Name <a@b>; "" for nobody
-	To        []string // likewise
+	To, Cc    []string // likewise
 	Subject   string
 	Size      int64
 }
@@ -105,7 +105,7 @@ func (s *Store) Arrivals(ctx context.Context, account, domain db.ID, name string
 	return db.All(ctx, s.DB, arrivedThread.With(account, name, domain, after, limit), func(r db.Row) (a Arrived, err error) {
 		var envelope []byte
 		err = r.Scan(&a.ID, &a.Mailbox, &a.Outbound, &a.MessageID, &envelope, &a.Size)
-		a.Subject, a.From, a.To = envelopeText(envelope, 1), envelopeText(envelope, 2), envelopePeople(envelope, 5)
+		a.Subject, a.From, a.To, a.Cc = envelopeText(envelope, 1), envelopeText(envelope, 2), envelopePeople(envelope, 5), envelopePeople(envelope, 6)
 		return a, err
 	})
 }

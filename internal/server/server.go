@@ -281,7 +281,7 @@ func (s *Server) openDoors(context.Context) error {
 	})
 	s.Mailboxes.Revoked = s.imap.Revoked
 	handler := s.certs.Challenge((&api.API{
-		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
+		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
 		Suppressions: s.Suppressions, Friend: s.friend,
 		Version: Version, Log: s.Log,
 	}).Handler())

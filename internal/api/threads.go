@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+type threadAnswer struct {
+	ID         string          `json:"id" doc:"The thread's id." example:"order-42"`
+	Messages   []threadMessage `json:"messages" nullable:"false" doc:"A page of its messages, oldest first."`
+	HasMore    bool            `json:"has_more" doc:"Whether there are later ones." example:"false"`
+	NextCursor *string         `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
+}
+
+type threadMessage struct {
+	ID        db.ID        `json:"id" doc:"The message's id: of a sent message, or the id of the inbound_email event's data."`
+	Direction string       `json:"direction" enum:"outbound,inbound" doc:"outbound is what was sent, by the API or by a mailbox; inbound what arrived in a mailbox."`
+	Status    *queue.State `json:"status,omitempty" doc:"Where a sent message stands."`
+	MailboxID *db.ID       `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted the message, or in which it arrived; null for the API. Of several in which it arrived, the first."`
+	MessageID string       `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
+	From      string       `json:"from" doc:"The sender." example:"Bob <bob@example.org>"`
+	To        []string     `json:"to" nullable:"false" doc:"Recipients: of a sent message where it goes, of one that arrived what its header says." example:"you@example.com"`
+	Cc        []string     `json:"cc,omitempty" nullable:"false" doc:"Further recipients, whom all see."`
+	Bcc       []string     `json:"bcc,omitempty" nullable:"false" doc:"Further recipients of a sent message, whom nobody sees."`
+	Subject   string       `json:"subject" doc:"The subject line." example:"Re: Your order"`
+	Size      int64        `json:"size" doc:"Of the whole message, in bytes."`
+	CreatedAt time.Time    `json:"created_at" doc:"When it was accepted, or arrived."`
+}
+
+// threadInput is the path and the query of a thread.
+type threadInput struct {
+	ID    string `path:"id" minLength:"1" maxLength:"255" doc:"The thread's id; what has a meaning in a URL must be percent-encoded, a slash too."`
+	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many messages at most."`
+	After string `query:"after" doc:"Only what comes after this cursor: what is later."`
+}
+
+func (a *API) threadRoutes(r *router) {
+	handle(r, operation{method: "GET", path: "/threads/{id}", id: "getThread", scope: "messages.read",
+		summary: "Show a thread", description: "The messages that answer each other, sent and received, oldest first. Messages belong together by In-Reply-To, then References, " +
+			"or because they were sent with the same `thread_id`; never by their subject. A message to a mailbox of your own is there twice: as it was sent, and as it arrived."}, a.getThread)
+}
+
+func (a *API) getThread(ctx context.Context, p account.Principal, in *threadInput) (threadAnswer, error) {
+	out := threadAnswer{ID: in.ID, Messages: []threadMessage{}}
+	var after db.ID
+	if in.After != "" {
+		var err error
+		if after, err = db.ParseID(in.After); err != nil {
+			var bad fault.Fields
+			badCursor(&bad, "after")
+			return out, bad.Err()
+		}
+	}
+	if in.ID == "" || !utf8.ValidString(in.ID) || len(in.ID) > 255 || slices.ContainsFunc([]rune(in.ID), func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return out, errNotFound
+	}
+	only, ok, err := a.onlyDomain(ctx, p)
+	if err != nil {
+		return out, err
+	}
+	if !ok {
+		return out, errNotFound
+	}
+	for {
+		found, more, err := a.threadPage(ctx, p, only, in.ID, after, in.Limit)
+		if err != nil {
+			return out, err
+		}
+		if len(found) == 0 && in.After == "" {
+			return out, errNotFound
+		}
+		if len(found) > 0 {
+			after = found[len(found)-1].ID
+		}
+		if out.Messages, err = a.stillThere(ctx, p, found); err != nil {
+			return out, err
+		}
+		if more {
+			if len(out.Messages) == 0 {
+				continue // all of a page was in deleted mailboxes
+			}
+			next := after.String()
+			out.HasMore, out.NextCursor = true, &next
+		}
+		return out, nil
+	}
+}
+
+// threadPage reads what was sent and what arrived, in one order.
+func (a *API) threadPage(ctx context.Context, p account.Principal, only db.ID, name string, after db.ID, limit int) (page []threadMessage, more bool, err error) {
+	sent, err := a.Outbox.InThread(ctx, p.Account, only, name, after, limit+1)
+	if err != nil {
+		return nil, false, err
+	}
+	arrived, err := a.Folders.Arrivals(ctx, p.Account, only, name, after, limit+1)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range sent {
+		page = append(page, showSent(m))
+	}
+	for _, m := range arrived {
+		page = append(page, showArrived(m))
+	}
+	slices.SortFunc(page, func(a, b threadMessage) int { return cmp.Compare(a.ID, b.ID) })
+	more = len(page) > limit
+	return page[:min(len(page), limit)], more, nil
+}
+
+// stillThere leaves out what arrived in mailboxes that were deleted.
+func (a *API) stillThere(ctx context.Context, p account.Principal, all []threadMessage) ([]threadMessage, error) {
+	kept := []threadMessage{}
+	there := map[db.ID]bool{}
+	for _, m := range all {
+		if m.Direction == "inbound" {
+			id := *m.MailboxID
+			if _, known := there[id]; !known {
+				_, err := a.Mailboxes.Get(ctx, p.Account, id)
+				if err != nil && !fault.Is(err, fault.NotFound) {
+					return nil, err
+				}
+				there[id] = err == nil
+			}
+			if !there[id] {
+				continue
+			}
+		}
+		kept = append(kept, m)
+	}
+	return kept, nil
+}
+
+func showSent(m outbound.Message) threadMessage {
+	out := threadMessage{
+		ID: m.ID, Direction: "outbound", Status: &m.Status, MessageID: m.MessageID, From: m.From, To: []string{}, Subject: m.Subject,
+		Size: m.Size, CreatedAt: stamp(m.CreatedAt),
+	}
+	if m.Mailbox != 0 {
+		out.MailboxID = &m.Mailbox
+	}
+	for _, d := range m.Deliveries {
+		switch d.Kind {
+		case "cc":
+			out.Cc = append(out.Cc, d.Recipient)
+		case "bcc":
+			out.Bcc = append(out.Bcc, d.Recipient)
+		default:
+			out.To = append(out.To, d.Recipient)
+		}
+	}
+	return out
+}
+
+func showArrived(m folder.Arrived) threadMessage {
+	return threadMessage{
+		ID: m.ID, Direction: "inbound", MailboxID: &m.Mailbox, MessageID: m.MessageID, From: m.From, To: append([]string{}, m.To...),
+		Cc: m.Cc, Subject: m.Subject, Size: m.Size, CreatedAt: stamp(m.ID.Time()),
+	}
+}
