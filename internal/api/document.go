@@ -109,7 +109,7 @@ var problemExamples = func() map[int]*problem {
 // answer by O.
 func describe[I, O any](d *document, o operation) {
 	op := &huma.Operation{
-		Method: o.method, Path: "/api/v1" + o.path, OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},
+		Method: o.method, Path: "/api/v1" + strings.ReplaceAll(o.path, "...}", "}"), OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},
 		Description: o.description + "\n\nNeeds the scope `" + o.scope + "`.", Responses: map[string]*huma.Response{},
 	}
 	problems := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError}

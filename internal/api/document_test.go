@@ -172,6 +172,8 @@ func TestDocumentIsTrue(t *testing.T) {
 	conforms("POST", "/outbound/messages/"+sent+"/retry", "/outbound/messages/{id}/retry", nil)
 	conforms("POST", "/outbound/messages/"+sent+"/cancel", "/outbound/messages/{id}/cancel", nil)
 	conforms("POST", "/outbound/messages/"+sent+"/cancel", "/outbound/messages/{id}/cancel", nil)
+	conforms("POST", "/outbound/send", "/outbound/send", mail(object{"thread_id": "a"}))
+	conforms("GET", "/threads/a", "/threads/{id}", nil)
 	conforms("GET", "/events", "/events", nil)
 
 	// The example of a send is one that is taken, but for its sender.

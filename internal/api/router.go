@@ -25,7 +25,7 @@ type router struct {
 
 // operation describes an endpoint.
 type operation struct {
-	method, path string // path below /api/v1
+	method, path string // path below /api/v1; {id...} takes slashes too
 	id           string
 	scope        string // what the key must be allowed
 	summary      string

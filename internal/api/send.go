@@ -30,8 +30,8 @@ type SendFields struct {
 	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Custom header fields; every name starts with X-." example:"{\"X-Order\":\"42\"}"`
 	Metadata    object              `json:"metadata,omitempty" doc:"Your own data, at most 16 KiB; it is in the answer and in every event." example:"{\"order\":42}"`
-	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. One is made when left out." example:"order-42"`
-	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers." example:"<abc@example.org>"`
+	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. The mail is written as an answer to the newest message of the thread, unless in_reply_to says otherwise. When left out it is the thread of what is answered, or a new one." example:"order-42"`
+	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers, sent or received." example:"<abc@example.org>"`
 	SendAt      time.Time           `json:"send_at,omitempty" doc:"When to send, up to 30 days ahead; at once when left out, or up to five minutes past. How long delivery is tried counts from then."`
 	Unsubscribe *unsubscribeRequest `json:"unsubscribe,omitempty" doc:"Offers the recipient to unsubscribe: adds List-Unsubscribe and List-Unsubscribe-Post (RFC 8058), which the signatures cover. An empty object is enough."`
 }

@@ -48,7 +48,7 @@ type threadInput struct {
 }
 
 func (a *API) threadRoutes(r *router) {
-	handle(r, operation{method: "GET", path: "/threads/{id}", id: "getThread", scope: "messages.read",
+	handle(r, operation{method: "GET", path: "/threads/{id...}", id: "getThread", scope: "messages.read",
 		summary: "Show a thread", description: "The messages that answer each other, sent and received, oldest first. Messages belong together by In-Reply-To, then References, " +
 			"or because they were sent with the same `thread_id`; never by their subject. A message to a mailbox of your own is there twice: as it was sent, and as it arrived."}, a.getThread)
 }

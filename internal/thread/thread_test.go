@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package thread
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+func TestAnswers(t *testing.T) {
+	many := strings.Repeat(" <x%d@a.example>", 40)
+	var numbers []any
+	for i := range 40 {
+		numbers = append(numbers, i)
+	}
+	for header, want := range map[string]string{
+		"":                                       "",
+		"In-Reply-To: <c@x>\r\n":                 "<c@x>",
+		"References: <a@x> <b@x>\r\n\t<c@x>\r\n": "<c@x> <b@x> <a@x>",
+		"In-Reply-To: Bob's mail of <b@x>\r\nReferences: <a@x> <b@x> <c@x>\r\n": "<b@x> <c@x> <a@x>",
+		"In-Reply-To: no id\r\nReferences: garbage > < <<a@x>>>\r\n":            "<a@x>",
+		"References:" + fmt.Sprintf(many, numbers...) + "\r\n":                  "20",
+	} {
+		got := Answers(message.Header(header))
+		if want == "20" {
+			if len(got) != MaxAnswers || got[0] != "<x39@a.example>" {
+				t.Errorf("of many: %q", got)
+			}
+		} else if strings.Join(got, " ") != want {
+			t.Errorf("%q: %q, want %q", header, got, want)
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	chain := func(n int) (links []Link) {
+		for i := range n {
+			links = append(links, Link{db.ID(i), fmt.Sprintf("<%d@x>", i)})
+		}
+		return links
+	}
+	for _, c := range []struct {
+		chain  []Link
+		parent string
+		want   []string
+	}{
+		{nil, "", nil},
+		{nil, "<p@x>", []string{"<p@x>"}},
+		{chain(2), "", []string{"<0@x>", "<1@x>"}},
+		{chain(3), "<1@x>", []string{"<0@x>", "<2@x>", "<1@x>"}},
+		{append(chain(2), Link{7, "<0@x>"}, Link{8, ""}, Link{9, "<ü@x>"}, Link{10, "<a b@x>"}), "", []string{"<0@x>", "<1@x>"}},
+	} {
+		if got := references(c.chain, c.parent); !slices.Equal(got, c.want) {
+			t.Errorf("%v answering %s: %q, want %q", c.chain, c.parent, got, c.want)
+		}
+	}
+	long := references(chain(50), "<p@x>")
+	if len(long) != MaxReferences || long[0] != "<0@x>" || long[1] != "<32@x>" || long[19] != "<p@x>" {
+		t.Errorf("of a long thread: %q", long)
+	}
+}
+
+// A key is never 0, which means none, and the same for what is stored in place
+// of broken UTF-8.
+func TestKey(t *testing.T) {
+	if Key("<a@x>") == Key("<b@x>") || Key("") <= 0 || Key("<\xff@x>") != Key("<\uFFFD@x>") {
+		t.Error("keys are mixed up")
+	}
+}
