@@ -45,17 +45,25 @@ type house struct {
 // newHouse makes a house, not yet running. Its MX hosts are dialled on port.
 func newHouse(t testing.TB, port uint16, set func(*relay.Options), records ...string) *house {
 	t.Helper()
+	addr, zone := dnstest.Start(t, records...)
+	h := houseOn(t, port, set, addr)
+	h.zone = zone
+	return h
+}
+
+// houseOn is newHouse with a resolver that is there.
+func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver string) *house {
+	t.Helper()
 	d, node := dbtest.Open(t, dbtest.SQLite(t))
 	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, zone := dnstest.Start(t, records...)
 	h := &house{
-		t: t, db: d, hub: &signal.Hub{}, zone: zone, mails: map[db.ID]*queue.Mail{},
+		t: t, db: d, hub: &signal.Hub{}, mails: map[db.ID]*queue.Mail{},
 		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		router: &route.Router{
-			DNS: dnstest.Resolver(t, addr), Name: "mail.ours.test", Port: port,
+			DNS: dnstest.Resolver(t, resolver), Name: "mail.ours.test", Port: port,
 			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		},
 	}

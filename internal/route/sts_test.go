@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/cert/certtest"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
@@ -30,7 +31,7 @@ type policies struct {
 	t    *testing.T
 	o    route.STSOptions
 	zone *dnstest.Zone
-	ca   *authority
+	ca   *certtest.Authority
 
 	mu    sync.Mutex
 	now   time.Time
@@ -47,7 +48,7 @@ func text(mode string, seconds string) http.HandlerFunc {
 
 func newPolicies(t *testing.T, d *db.DB, set func(*tls.Config)) *policies {
 	t.Helper()
-	p := &policies{t: t, ca: newAuthority(t, "root"), now: time.Now().Round(time.Second), serve: text("enforce", "604800")}
+	p := &policies{t: t, ca: certtest.New(t, "root"), now: time.Now().Round(time.Second), serve: text("enforce", "604800")}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		p.hits++
@@ -59,7 +60,7 @@ func newPolicies(t *testing.T, d *db.DB, set func(*tls.Config)) *policies {
 		serve(w, r)
 	}))
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	srv.TLS = p.ca.server("mta-sts.d.test")
+	srv.TLS = p.ca.Server("mta-sts.d.test")
 	if set != nil {
 		set(srv.TLS)
 	}
@@ -68,7 +69,7 @@ func newPolicies(t *testing.T, d *db.DB, set func(*tls.Config)) *policies {
 	addr, zone := dnstest.Start(t, `_mta-sts.d.test. 0 TXT "v=STSv1; id=one;"`, "mta-sts.d.test. A 127.0.0.1")
 	p.zone = zone
 	p.o = route.STSOptions{
-		DB: d, DNS: dnstest.Resolver(t, addr).Fresh(), Roots: p.ca.pool(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		DB: d, DNS: dnstest.Resolver(t, addr).Fresh(), Roots: p.ca.Pool(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Port: srv.Listener.Addr().(*net.TCPAddr).AddrPort().Port(), Now: p.clock, Log: slog.New(slog.DiscardHandler),
 	}
 	p.STS = route.NewSTS(p.o)
@@ -260,8 +261,8 @@ func TestPolicyThatCannotBeHad(t *testing.T) {
 	stranger.o.Roots = nil
 	stranger.STS = route.NewSTS(stranger.o)
 	stranger.expect("unknown authority", "-", 0)
-	other := newPolicies(t, d, func(c *tls.Config) { c.Certificates = stranger.ca.server("mta-sts.e.test").Certificates })
-	other.o.Roots = stranger.ca.pool()
+	other := newPolicies(t, d, func(c *tls.Config) { c.Certificates = stranger.ca.Server("mta-sts.e.test").Certificates })
+	other.o.Roots = stranger.ca.Pool()
 	other.STS = route.NewSTS(other.o)
 	other.expect("another's certificate", "-", 0)
 	private := newPolicies(t, d, nil)

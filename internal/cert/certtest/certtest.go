@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package route_test
+// Package certtest issues certificates for tests.
+package certtest
 
 import (
 	"crypto/ecdsa"
@@ -14,24 +15,25 @@ import (
 	"time"
 )
 
-// authority issues certificates.
-type authority struct {
+// Authority issues certificates.
+type Authority struct {
 	t    testing.TB
-	cert *x509.Certificate
+	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t testing.TB, name string) *authority {
+// New makes an authority by its name, which certificates call their issuer.
+func New(t testing.TB, name string) *Authority {
 	t.Helper()
-	a := &authority{t: t}
-	a.cert, a.key = a.issue(&x509.Certificate{
+	a := &Authority{t: t}
+	a.Cert, a.key = a.Issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	return a
 }
 
-// issue signs a certificate; the first one itself.
-func (a *authority) issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+// Issue signs a certificate; the first one itself.
+func (a *Authority) Issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -41,7 +43,7 @@ func (a *authority) issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.Pri
 	if tmpl.NotAfter.IsZero() {
 		tmpl.NotBefore, tmpl.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	}
-	parent, signer := a.cert, a.key
+	parent, signer := a.Cert, a.key
 	if parent == nil {
 		parent, signer = tmpl, key
 	}
@@ -56,15 +58,16 @@ func (a *authority) issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.Pri
 	return cert, key
 }
 
-// server is the TLS configuration of a host, whose chain has the authority
+// Server is the TLS configuration of a host, whose chain has the authority
 // behind it.
-func (a *authority) server(names ...string) *tls.Config {
-	cert, key := a.issue(&x509.Certificate{Subject: pkix.Name{CommonName: names[0]}, DNSNames: names})
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw, a.cert.Raw}, PrivateKey: key}}}
+func (a *Authority) Server(names ...string) *tls.Config {
+	cert, key := a.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: names[0]}, DNSNames: names})
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw, a.Cert.Raw}, PrivateKey: key, Leaf: cert}}}
 }
 
-func (a *authority) pool() *x509.CertPool {
+// Pool trusts the authority.
+func (a *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
-	p.AddCert(a.cert)
+	p.AddCert(a.Cert)
 	return p
 }
