@@ -121,6 +121,38 @@ func (r *Run) Trouble(c *Consignment, o Outcome) {
 	q.release(ready, until, &o)
 }
 
+// Pause reports that the destination's hosts take nothing before until, without
+// having said anything about the mail: what the run took and did not report,
+// and, if no other run is at work, what is in hand, goes back to its rows
+// untried, with why as its last answer. No run begins until then; those at work
+// go on. End the run after it.
+func (r *Run) Pause(until time.Time, why Outcome) {
+	q, d := r.q, r.d
+	var back []*Delivery
+	for len(r.open) > 0 {
+		c := r.open[0]
+		r.close(c)
+		back = append(back, c.To...)
+	}
+	r.asked = true
+	q.mu.Lock()
+	d.slowed = true
+	if until.After(d.rest) {
+		d.rest = until
+		q.wakeAt(until)
+	}
+	if d.runs <= 1 {
+		if d.rest.After(d.until) {
+			d.until = d.rest
+		}
+		back = append(back, d.ready...)
+		d.ready, d.proven = nil, false
+	}
+	until = d.rest
+	q.mu.Unlock()
+	q.release(back, until, &why)
+}
+
 // close notes that a consignment is being reported.
 func (r *Run) close(c *Consignment) bool {
 	i := slices.Index(r.open, c)

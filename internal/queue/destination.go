@@ -26,10 +26,12 @@ type destination struct {
 	proven   bool      // it answered, and may have more runs than one
 	until    time.Time // put off until then
 	failures int       // how often in a row it could not be reached
+	rest     time.Time // no run begins until then
+	slowed   bool      // its hosts took nothing the last time
 }
 
 // probe is how many deliveries are taken in hand for a destination that could
-// not be reached the last time.
+// not be reached the last time, or took nothing.
 const probe = 5
 
 func (q *Queue) dest(name string) *destination {
@@ -43,7 +45,7 @@ func (q *Queue) dest(name string) *destination {
 
 // tidy forgets a destination of which there is nothing to know.
 func (q *Queue) tidy(d *destination) {
-	if d.held == 0 && d.runs == 0 && !d.waits && !d.filling && !d.inLine && d.failures == 0 {
+	if d.held == 0 && d.runs == 0 && !d.waits && !d.filling && !d.inLine && d.failures == 0 && !d.slowed {
 		delete(q.dests, d.name)
 	}
 }
@@ -57,7 +59,7 @@ func (q *Queue) able() (db.ID, bool) {
 // room is how many more deliveries can be taken in hand for d.
 func (q *Queue) room(d *destination) int {
 	window := q.o.Window
-	if d.failures > 0 {
+	if d.failures > 0 || d.slowed {
 		window = min(window, probe)
 	}
 	return min(window-d.held, q.o.Places-q.held)
@@ -103,7 +105,7 @@ func (q *Queue) forget(d *Delivery) {
 
 // start begins runs for a destination, as many as it can use.
 func (q *Queue) start(d *destination) {
-	if _, ok := q.able(); !ok || !q.begun || q.o.Now().Before(d.until) {
+	if _, ok := q.able(); !ok || !q.begun || q.o.Now().Before(d.until) || q.o.Now().Before(d.rest) {
 		return
 	}
 	for len(d.ready) > 0 && d.runs < d.wants() {
@@ -133,10 +135,10 @@ func (d *destination) wants() int {
 func (q *Queue) answered(d *destination) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if d.proven && d.failures == 0 {
+	if d.proven && d.failures == 0 && !d.slowed {
 		return
 	}
-	d.proven, d.failures = true, 0
+	d.proven, d.failures, d.slowed = true, 0, false
 	q.start(d)
 	q.fill(d)
 }

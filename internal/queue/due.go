@@ -48,10 +48,13 @@ func (q *Queue) look(ctx context.Context) error {
 		switch {
 		case now.Before(d.until):
 			q.wakeAt(d.until)
-		case d.failures > 0 && d.held == 0 && !d.waits && now.Sub(d.until) > forgetDead:
-			d.failures = 0
+		case (d.failures > 0 || d.slowed) && d.held == 0 && !d.waits && now.Sub(d.until) > forgetDead:
+			d.failures, d.slowed = 0, false
 			q.tidy(d)
 		default:
+			if now.Before(d.rest) {
+				q.wakeAt(d.rest)
+			}
 			q.start(d)
 			q.fill(d)
 		}

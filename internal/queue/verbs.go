@@ -86,7 +86,7 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	defer q.mu.Unlock()
 	for _, name := range to {
 		d := q.dest(name)
-		d.until = time.Time{}
+		d.until, d.rest = time.Time{}, time.Time{}
 		q.left(d)
 	}
 	return n, nil

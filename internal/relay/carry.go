@@ -14,9 +14,12 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// maxBroken is how many conversations in a row may end in the middle (by 421,
-// or by the network) before the destination is left alone for a while.
+// maxBroken is how many conversations in a row may break in the middle before
+// the destination is left alone for a while.
 const maxBroken = 3
+
+// longest is how long a run waits, with its connection, for a message's time.
+const longest = 2 * time.Second
 
 // patience is how long a conversation may last before it breaks, for the host
 // to be asked a second time.
@@ -27,6 +30,11 @@ type way struct {
 	host  route.Host
 	addr  netip.AddrPort
 	clear bool // TLS was opportunistic and failed: without (RFC 7435)
+}
+
+// terms are on what a host is talked to there.
+func (w *way) terms() terms {
+	return terms{w.addr, w.host.Name + " " + w.host.Demand + " " + w.host.Policy}
 }
 
 // shift is one run's work.
@@ -46,8 +54,10 @@ type shift struct {
 	fallen  *job   // the last of too many such; all its outcomes are deferred
 	buf     []byte // for reading messages
 
-	company bool           // a host refused us while it talks with other runs
-	woken   netip.AddrPort // where one of those has made room for us
+	visit   *visit
+	dry     bool    // the queue has no more
+	company bool    // a host refused us while it talks with other runs
+	rests   *slowed // the host that takes mail again first, of those that don't now
 }
 
 // Carry sends what waits for a destination to the best host that takes it.
@@ -66,7 +76,7 @@ func (c *Courier) Carry(ctx context.Context, r *queue.Run) {
 		}
 	}
 	slices.SortStableFunc(s.ways, func(a, b way) int {
-		return bit(c.hosts.avoided(a.addr)) - bit(c.hosts.avoided(b.addr))
+		return bit(c.hosts.avoided(a.terms())) - bit(c.hosts.avoided(b.terms()))
 	})
 	s.work()
 }
@@ -108,22 +118,23 @@ func (s *shift) unroutable(err error) {
 
 // work tries one way after the other until nothing waits.
 func (s *shift) work() {
-	defer func() {
-		if s.woken.IsValid() {
-			s.c.hosts.pass(s.woken)
-		}
-	}()
 	var last queue.Outcome
-	for s.at < len(s.ways) && s.more() {
+	for s.at < len(s.ways) {
 		w := &s.ways[s.at]
 		err := s.try(w)
 		var dial *smtpclient.DialError
+		var not *slowed
 		switch {
 		case s.ctx.Err() != nil:
 			return // the queue defers what is left
 		case s.fallen != nil:
 			s.giveUp(s.fallen.outcomes[0])
 			return
+		case errors.As(err, &not):
+			if s.rests == nil || not.until.Before(s.rests.until) {
+				s.rests = not
+			}
+			s.at++
 		case errors.As(err, &dial):
 			last = dialOutcome(dial, s.via)
 			if dial.Class == smtpclient.InClear && !w.clear {
@@ -137,19 +148,24 @@ func (s *shift) work() {
 			s.leave = false
 			last = s.pending[0].last
 			s.at++
+		case s.dry && len(s.pending) == 0:
+			return
 		}
 		if s.at == len(s.ways) && s.yield(last) {
 			s.at = 0
 		}
 	}
-	if s.at == len(s.ways) {
-		s.giveUp(last)
+	if s.rests != nil {
+		s.pause()
+		return
 	}
+	s.giveUp(last)
 }
 
-// try sends what waits to one way, unless that failed a moment ago.
+// try sends what waits to one way, unless that failed a moment ago or takes
+// nothing now.
 func (s *shift) try(w *way) error {
-	v, err := s.c.hosts.enter(s.ctx, w.addr)
+	v, err := s.c.hosts.enter(s.ctx, w.terms())
 	var dial *smtpclient.DialError
 	if errors.As(err, &dial) {
 		s.note("* not tried again so soon; a moment ago:\n" + dial.Transcript)
@@ -157,7 +173,20 @@ func (s *shift) try(w *way) error {
 	if err != nil {
 		return err
 	}
-	err = s.send(w, v)
+	if !s.more() {
+		v.leave(nil)
+		return nil
+	}
+	s.visit = v
+	for {
+		err = s.send(w, v)
+		if wait := v.wait(); err == nil && wait > 0 {
+			if err = s.sleep(wait, v); err == nil {
+				continue
+			}
+		}
+		break
+	}
 	var down *smtpclient.DialError
 	if errors.As(err, &dial) && s.ctx.Err() == nil {
 		s.note(dial.Transcript)
@@ -165,15 +194,30 @@ func (s *shift) try(w *way) error {
 			down = dial
 		}
 	}
-	if v.leave(down) && down != nil {
+	if v.leave(down) {
 		s.company = true
 	}
 	return err
 }
 
+// sleep waits for a message's time, if that is worth while.
+func (s *shift) sleep(wait time.Duration, v *visit) error {
+	if wait > longest {
+		return &slowed{v.next, v.terms.addr.Addr().String() + " is sent to slowly"}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+}
+
 // yield is for a host that takes no more connections while it talks with other
-// runs: those send what this one had, and this one waits until one of them has
-// ended. It reports whether to try again.
+// runs: those send what this one had, and this one tries again, for a place
+// among them. It reports whether to.
 func (s *shift) yield(o queue.Outcome) bool {
 	if !s.company {
 		return false
@@ -188,17 +232,21 @@ func (s *shift) yield(o queue.Outcome) bool {
 		s.run.Done(j.c, o)
 		return true
 	})
-	for _, w := range s.ways {
-		if ended := s.c.hosts.ended(w.addr); ended != nil {
-			select {
-			case <-ended:
-				s.woken = w.addr
-			case <-s.ctx.Done():
-			}
-			break
+	return true
+}
+
+// pause tells the queue that the destination's hosts take nothing now.
+func (s *shift) pause() {
+	o := queue.Outcome{Code: 451, Enhanced: "4.4.5", Stage: "pace", Reply: "slowed: " + s.rests.why, Via: s.via}
+	for _, j := range s.pending {
+		if j.partial() {
+			o := o
+			o.State, o.Retry = queue.Deferred, s.rests.until.Sub(s.c.o.Now())
+			j.rest(o)
+			s.run.Done(j.c, j.outcomes...)
 		}
 	}
-	return true
+	s.run.Pause(s.rests.until, o)
 }
 
 // more reports whether there is anything to send.
@@ -216,7 +264,8 @@ func (s *shift) more() bool {
 // take gets the next job from the queue.
 func (s *shift) take() *job {
 	c := s.run.Next()
-	if c == nil {
+	s.dry = c == nil
+	if s.dry {
 		return nil
 	}
 	j := newJob(c)
@@ -232,15 +281,22 @@ func (s *shift) send(w *way, v *visit) error {
 		TLS: w.host.TLS, Verify: w.host.Verify, Auth: w.host.Auth, TLSConfig: w.host.TLSConfig, Policy: w.host.Policy,
 		Demand: w.host.Demand, Audit: w.host.Audit, Timeouts: s.c.o.Timeouts, Now: s.c.o.Now,
 	}
+	o.MaxOpen = v.connections()
 	if w.clear {
 		o.TLS = smtpclient.Never
 	}
 	under := make(map[*smtpclient.Message]*job, 2)
 	return s.c.o.Pool.Each(s.ctx, o, func() *smtpclient.Message {
 		v.talk()
-		s.woken = netip.AddrPort{}
+		if v.over() {
+			return nil
+		}
 		j := s.next()
 		if j == nil {
+			return nil
+		}
+		if !v.goes() {
+			s.pending = slices.Insert(s.pending, 0, j)
 			return nil
 		}
 		m := j.message(s)
@@ -280,6 +336,7 @@ func (s *shift) report(j *job, r *smtpclient.Result) {
 		s.again(j, r)
 		return
 	}
+	s.visit.heard(r.Outcomes)
 	j.settle(r, s.via)
 	s.count(r)
 	switch {
@@ -319,9 +376,9 @@ func (s *shift) again(j *job, r *smtpclient.Result) {
 	}
 }
 
-// count counts the conversations in a row that end in the middle.
+// count counts the conversations in a row that break in the middle.
 func (s *shift) count(r *smtpclient.Result) {
-	if r.Err != nil || slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool { return o.Reply.Code == 421 }) {
+	if r.Err != nil {
 		s.broken++
 		return
 	}

@@ -55,22 +55,21 @@ func TestStaleConnection(t *testing.T) {
 	}
 }
 
-// Conversations that all end in the middle stop a destination for a while,
+// Conversations that all break in the middle stop a destination for a while,
 // instead of making each message try in vain.
 func TestBrokenDestination(t *testing.T) {
-	s := &sink{answer: refuse("RCPT", "421 4.7.0 too fast")}
+	s := &sink{answer: refuse("final", drop)}
 	listen(t, s)
 	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.Limit = 1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
 	var ids []db.ID
 	for range 50 {
 		ids = append(ids, h.send("bob@d.test"))
 	}
-	ended := make(chan struct{})
-	h.courier = &watched{h.courier, sync.OnceFunc(func() { close(ended) })}
+	ended := h.watch()
 	h.run()
-	h.await(ids[:3]...)
 	<-ended
-	if n := s.connections(); n != 3 {
+	h.await(ids[:3]...)
+	if n := s.connections(); n < 3 || n > 4 {
 		t.Errorf("%d connections", n)
 	}
 }
@@ -132,12 +131,19 @@ func TestDeadHostIsDialledOnce(t *testing.T) {
 // watched tells when a run has ended.
 type watched struct {
 	queue.Courier
-	ended func()
+	ended chan struct{}
+}
+
+// watch returns a channel that gets a value when a run has ended.
+func (h *house) watch() <-chan struct{} {
+	w := &watched{h.courier, make(chan struct{}, 10_000)}
+	h.courier = w
+	return w.ended
 }
 
 func (w *watched) Carry(ctx context.Context, r *queue.Run) {
 	w.Courier.Carry(ctx, r)
-	w.ended()
+	w.ended <- struct{}{}
 }
 
 // Many messages to one host share few connections.

@@ -52,7 +52,7 @@ func newHouse(t testing.TB, port uint16, set func(*relay.Options), records ...st
 }
 
 // houseOn is newHouse with a resolver that is there.
-func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver string) *house {
+func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver string, more ...func(*queue.Options)) *house {
 	t.Helper()
 	d, node := dbtest.Open(t, dbtest.SQLite(t))
 	key, err := secret.Load(filepath.Join(t.TempDir(), "key"))
@@ -73,13 +73,17 @@ func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver strin
 		set(&o)
 	}
 	h.courier = relay.New(o)
-	h.queue = queue.New(queue.Options{
+	qo := queue.Options{
 		DB: d, Node: node, Hub: h.hub, Now: h.clock, Key: key, Log: log,
 		Events:   &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.clock},
 		Prepare:  h.prepare,
 		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return queue.About{Account: 1}, nil },
 		Choose:   func(context.Context, string) (queue.Courier, error) { return h.courier, nil },
-	})
+	}
+	for _, f := range more {
+		f(&qo)
+	}
+	h.queue = queue.New(qo)
 	h.events = h.hub.Subscribe(signal.Key{Kind: signal.Event})
 	t.Cleanup(h.events.Close)
 	h.run = func() {

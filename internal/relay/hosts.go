@@ -4,7 +4,9 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,18 +20,36 @@ const (
 	// dead host then don't each wait for it. It is shorter than the queue's
 	// first pause of a destination, so that each later try is a real one.
 	shun = 30 * time.Second
-	// maxFailed bounds the memory of failures.
-	maxFailed = 10_000
+	// maxKnown bounds the memory of failures, and that of paces.
+	maxKnown = 10_000
+	// maxWaiters bounds the runs that wait at one address. Others come again
+	// after a rest, so that a host that is slow, and a provider's is for
+	// thousands of domains, never takes all runs of the queue.
+	maxWaiters = 16
+	rest       = 10 * time.Second
+	// turn is how many messages a run sends while others wait for its place.
+	turn = 100
 )
 
 // hosts knows of each address that mail goes to what all runs learned of it,
-// whichever destination led them there.
+// whichever destination led them there: whether it is down, how fast mail may
+// go there, and who is at it.
 type hosts struct {
-	now func() time.Time
+	now  func() time.Time
+	most int     // connections to an address
+	top  float64 // messages per second; 0: no limit
 
 	mu     sync.Mutex
-	failed map[netip.AddrPort]failure
+	failed map[terms]failure
 	live   map[netip.AddrPort]*live
+	paces  map[netip.AddrPort]*pace
+}
+
+// terms are an address, and on what terms a host there is talked to: one that
+// does not live up to one domain's policy may do for others.
+type terms struct {
+	addr netip.AddrPort
+	what string // "" for all
 }
 
 type failure struct {
@@ -39,59 +59,158 @@ type failure struct {
 
 // live is an address that runs are at.
 type live struct {
-	visits  int             // runs that try it, or talk
-	talking int             // runs that have a conversation
-	trying  chan struct{}   // a run finds out whether there is one to be had; closed then
-	waiting []chan struct{} // runs that wait for one of those talking to end
+	visits  int       // runs that try it, or talk
+	talking int       // runs that have a conversation
+	leaving int       // visits that end because they are too many
+	trying  bool      // a run finds out whether there is a conversation to be had
+	waiting []*waiter // for that, or for a place
 }
 
-func newHosts(now func() time.Time) *hosts {
-	return &hosts{now: now, failed: map[netip.AddrPort]failure{}, live: map[netip.AddrPort]*live{}}
+// waiter is a run that waits. turn is closed when it shall go on: with a
+// place, or else to look again.
+type waiter struct {
+	turn           chan struct{}
+	granted, first bool
+}
+
+// slowed tells that an address takes nothing at the moment.
+type slowed struct {
+	until time.Time
+	why   string
+}
+
+func (s *slowed) Error() string { return s.why }
+
+func newHosts(now func() time.Time, most int, top float64) *hosts {
+	return &hosts{
+		now: now, most: most, top: top,
+		failed: map[terms]failure{}, live: map[netip.AddrPort]*live{}, paces: map[netip.AddrPort]*pace{},
+	}
 }
 
 // visit is a run's time at an address.
 type visit struct {
 	h       *hosts
-	a       netip.AddrPort
-	first   chan struct{} // this run is the one that finds out
+	terms   terms
+	first   bool // this run is the one that finds out
 	talking bool
+	leaving bool
+	sent    int
+	next    time.Time // when the next message may go; zero: at once
 }
 
 // enter lets a run try an address. Where nobody has a conversation, one run
 // tries and the others wait for what it finds: a dead host is dialled once, and
-// not by all. It returns why the address is not to be dialled now, or the
-// context's error.
-func (h *hosts) enter(ctx context.Context, a netip.AddrPort) (*visit, error) {
+// not by all. Then it waits for a place among those that the pace allows. It
+// returns why the address is not to be dialled now (*smtpclient.DialError), or
+// not yet (*slowed), or the context's error.
+func (h *hosts) enter(ctx context.Context, t terms) (*visit, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for {
-		h.mu.Lock()
-		if f, ok := h.failed[a]; ok && h.now().Sub(f.at) < shun {
-			h.mu.Unlock()
-			return nil, f.err
+		if err := h.closed(t); err != nil {
+			return nil, err
 		}
-		l := h.live[a]
+		l := h.live[t.addr]
 		if l == nil {
 			l = &live{}
-			h.live[a] = l
+			h.live[t.addr] = l
 		}
-		v := &visit{h: h, a: a}
-		if l.talking == 0 && l.trying == nil {
-			v.first = make(chan struct{})
-			l.trying = v.first
+		if first, ok := h.place(t.addr, l); ok && len(l.waiting) == 0 {
+			h.take(l, first)
+			return &visit{h: h, terms: t, first: first}, nil
 		}
-		wait := l.trying
-		if l.talking > 0 || v.first != nil {
-			wait = nil
-			l.visits++
+		if len(l.waiting) >= maxWaiters {
+			why := fmt.Sprintf("much mail waits for %s, which takes %d connections from us", t.addr.Addr(), h.pace(t.addr).connections())
+			return nil, &slowed{h.now().Add(rest), why}
 		}
-		h.mu.Unlock()
-		if wait == nil {
-			return v, nil
+		w := &waiter{turn: make(chan struct{})}
+		l.waiting = append(l.waiting, w)
+		if err := h.await(ctx, w); err != nil {
+			h.quit(t.addr, l, w)
+			return nil, err
 		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if !w.granted {
+			continue
 		}
+		if err := h.closed(t); err != nil {
+			h.quit(t.addr, l, w)
+			return nil, err
+		}
+		return &visit{h: h, terms: t, first: w.first}, nil
+	}
+}
+
+// await waits for a turn, with h unlocked meanwhile.
+func (h *hosts) await(ctx context.Context, w *waiter) error {
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	select {
+	case <-w.turn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// quit ends a run's waiting, and gives back the place that it was given.
+func (h *hosts) quit(a netip.AddrPort, l *live, w *waiter) {
+	if w.granted {
+		l.visits--
+		l.trying = l.trying && !w.first
+	} else if i := slices.Index(l.waiting, w); i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	}
+	h.settle(a, l)
+}
+
+// closed says why nobody is let in.
+func (h *hosts) closed(t terms) error {
+	now := h.now()
+	for _, k := range []terms{t, {addr: t.addr}} {
+		if f, ok := h.failed[k]; ok && now.Sub(f.at) < shun {
+			return f.err
+		}
+	}
+	if p := h.paces[t.addr]; p != nil && now.Before(p.cool) {
+		return &slowed{p.cool, fmt.Sprintf("%s asked us to slow down: %s", t.addr.Addr(), p.because)}
+	}
+	return nil
+}
+
+// place reports whether one more run may be at an address, and whether it is
+// the one that finds out.
+func (h *hosts) place(a netip.AddrPort, l *live) (first, ok bool) {
+	if l.talking == 0 {
+		return true, !l.trying
+	}
+	return false, l.visits < h.pace(a).connections()
+}
+
+func (h *hosts) take(l *live, first bool) {
+	l.visits++
+	l.trying = l.trying || first
+}
+
+// settle gives places to those who wait, as far as there are any, and forgets
+// what nobody is at.
+func (h *hosts) settle(a netip.AddrPort, l *live) {
+	all := h.closed(terms{addr: a}) != nil // then they shall hear why
+	for len(l.waiting) > 0 {
+		w := l.waiting[0]
+		if !all {
+			first, ok := h.place(a, l)
+			if !ok {
+				break
+			}
+			w.granted, w.first = true, first
+			h.take(l, first)
+		}
+		l.waiting = l.waiting[1:]
+		close(w.turn)
+	}
+	if l.visits == 0 && len(l.waiting) == 0 && h.live[a] == l {
+		delete(h.live, a)
 	}
 }
 
@@ -103,99 +222,86 @@ func (v *visit) talk() {
 	v.talking = true
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
-	delete(v.h.failed, v.a)
-	l := v.h.live[v.a]
+	delete(v.h.failed, v.terms)
+	delete(v.h.failed, terms{addr: v.terms.addr})
+	l := v.h.live[v.terms.addr]
 	l.talking++
 	v.found(l)
+	v.h.settle(v.terms.addr, l)
 }
 
-// found tells those who wait for what the first run found.
+// found ends the finding out.
 func (v *visit) found(l *live) {
-	if v.first != nil {
-		close(v.first)
-		v.first, l.trying = nil, nil
+	if v.first {
+		v.first, l.trying = false, false
 	}
 }
 
 // leave ends the run's time at the address; err, if not nil, says why no
 // conversation was to be had. It reports whether others have one.
 func (v *visit) leave(err *smtpclient.DialError) (company bool) {
-	h := v.h
+	h, a := v.h, v.terms.addr
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.live[v.a]
+	l := h.live[a]
 	l.visits--
 	if v.talking {
 		l.talking--
-		l.wake()
+	}
+	if v.leaving {
+		l.leaving--
 	}
 	company = l.talking > 0
-	if err != nil && !company {
-		h.down(v.a, err)
+	switch {
+	case err == nil:
+	case company && general(err):
+		h.pace(a).refused(l.talking, err.Reply.String())
+	default:
+		h.down(v.terms, err)
 	}
 	v.found(l)
-	h.tidy(v.a, l)
-	return company
+	h.settle(a, l)
+	return company && err != nil && general(err)
 }
 
-func (l *live) wake() {
-	if len(l.waiting) > 0 {
-		close(l.waiting[0])
-		l.waiting = l.waiting[1:]
+// general reports whether a failure is the host's with everyone, and not with
+// what we want of its TLS or of our login.
+func general(err *smtpclient.DialError) bool {
+	switch err.Stage {
+	case smtpclient.StageStartTLS, smtpclient.StageHandshake, smtpclient.StageAuth:
+		return false
 	}
+	return true
 }
 
-// tidy lets nobody wait where nobody talks, and forgets what nobody is at.
-func (h *hosts) tidy(a netip.AddrPort, l *live) {
-	for l.talking == 0 && len(l.waiting) > 0 {
-		l.wake()
-	}
-	if l.visits == 0 {
-		delete(h.live, a)
-	}
-}
-
-func (h *hosts) down(a netip.AddrPort, err *smtpclient.DialError) {
+// down notes a failure.
+func (h *hosts) down(t terms, err *smtpclient.DialError) {
 	now := h.now()
-	if len(h.failed) >= maxFailed {
+	if general(err) {
+		t.what = ""
+		h.pace(t.addr).complaint(now, false, err.Reply.String())
+	}
+	if len(h.failed) >= maxKnown {
 		for k, f := range h.failed {
 			if now.Sub(f.at) >= shun {
 				delete(h.failed, k)
 			}
 		}
 	}
-	if len(h.failed) < maxFailed {
-		h.failed[a] = failure{now, err}
-	}
-}
-
-// ended returns a channel that is closed when a conversation at the address
-// has ended; nil if there is none.
-func (h *hosts) ended(a netip.AddrPort) <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	l := h.live[a]
-	if l == nil || l.talking == 0 {
-		return nil
-	}
-	c := make(chan struct{})
-	l.waiting = append(l.waiting, c)
-	return c
-}
-
-// pass hands on the end of a conversation by a run that has no use for it.
-func (h *hosts) pass(a netip.AddrPort) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if l := h.live[a]; l != nil {
-		l.wake()
+	if len(h.failed) < maxKnown {
+		h.failed[t] = failure{now, err}
 	}
 }
 
 // avoided reports whether others are to be tried before an address.
-func (h *hosts) avoided(a netip.AddrPort) bool {
+func (h *hosts) avoided(t terms) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f, ok := h.failed[a]
-	return ok && h.now().Sub(f.at) < avoid
+	now := h.now()
+	for _, k := range []terms{t, {addr: t.addr}} {
+		if f, ok := h.failed[k]; ok && now.Sub(f.at) < avoid {
+			return true
+		}
+	}
+	return false
 }

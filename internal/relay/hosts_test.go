@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -13,18 +14,42 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-func someHosts() (*hosts, netip.AddrPort) {
+func someHosts() (*hosts, terms) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return newHosts(func() time.Time { return now }), netip.MustParseAddrPort("192.0.2.1:25")
+	return newHosts(func() time.Time { return now }, 10, 0), terms{addr: netip.MustParseAddrPort("192.0.2.1:25")}
 }
 
-func enter(t *testing.T, h *hosts, a netip.AddrPort) *visit {
+func enter(t *testing.T, h *hosts, a terms) *visit {
 	t.Helper()
 	v, err := h.enter(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// line lets so many more runs wait at an address, and returns what they got.
+func line(h *hosts, a terms, n int) <-chan *visit {
+	got := make(chan *visit)
+	waiting := func() int {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if l := h.live[a.addr]; l != nil {
+			return len(l.waiting)
+		}
+		return 0
+	}
+	for range n {
+		before := waiting()
+		go func() {
+			v, _ := h.enter(context.Background(), a)
+			got <- v
+		}()
+		for waiting() == before {
+			runtime.Gosched()
+		}
+	}
+	return got
 }
 
 // A run that was let in because another talked may begin to talk, or fail,
@@ -65,33 +90,122 @@ func TestFirstFindsOut(t *testing.T) {
 	}
 }
 
-// A refusal beside a conversation says nothing against the host; the end of
-// the conversation wakes one who waits, who may pass it on.
-func TestEndOfAConversation(t *testing.T) {
+// A refusal beside a conversation says nothing against the host but that it
+// has enough: the others wait until one has ended, each in its turn.
+func TestRefusedBesideAConversation(t *testing.T) {
 	h, a := someHosts()
-	first, other := enter(t, h, a), (*visit)(nil)
+	first := enter(t, h, a)
 	first.talk()
-	other = enter(t, h, a)
+	other := enter(t, h, a)
 	other.talk()
-	refused := enter(t, h, a)
-	if !refused.leave(&smtpclient.DialError{}) || len(h.failed) != 0 {
+	if !enter(t, h, a).leave(&smtpclient.DialError{}) || len(h.failed) != 0 {
 		t.Error("no company")
 	}
-	one, two := h.ended(a), h.ended(a)
+	if n := first.connections(); n != 2 {
+		t.Errorf("%d connections are allowed", n)
+	}
+	got := line(h, a, 2)
 	first.leave(nil)
-	<-one
+	second := <-got
+	second.talk()
 	select {
-	case <-two:
-		t.Error("both were woken")
+	case <-got:
+		t.Error("both were let in")
 	default:
 	}
-	h.pass(a)
-	<-two
-	three := h.ended(a)
 	other.leave(nil)
-	<-three
-	if h.ended(a) != nil || len(h.live) != 0 {
+	third := <-got
+	second.leave(nil)
+	third.leave(nil)
+	if len(h.live) != 0 {
 		t.Errorf("left behind: %v", h.live)
+	}
+}
+
+// Whoever waits for the last conversation becomes the one that finds out.
+func TestFirstAmongThoseWhoWait(t *testing.T) {
+	h, a := someHosts()
+	h.most = 1
+	v := enter(t, h, a)
+	v.talk()
+	got := line(h, a, 3)
+	v.leave(nil)
+	v = <-got
+	if !v.first {
+		t.Error("not the first")
+	}
+	v.leave(&smtpclient.DialError{})
+	for range 2 {
+		if v := <-got; v != nil {
+			t.Error("let in to a dead host")
+		}
+	}
+	if len(h.live) != 0 {
+		t.Errorf("left behind: %v", h.live)
+	}
+}
+
+// So many wait and no more.
+func TestLineIsBounded(t *testing.T) {
+	h, a := someHosts()
+	h.most = 1
+	v := enter(t, h, a)
+	v.talk()
+	got := line(h, a, maxWaiters)
+	var not *slowed
+	if _, err := h.enter(t.Context(), a); !errors.As(err, &not) || !not.until.Equal(h.now().Add(rest)) {
+		t.Errorf("got %v", err)
+	}
+	for range maxWaiters {
+		v.leave(nil)
+		v = <-got
+		v.talk()
+	}
+	v.leave(nil)
+	if len(h.live) != 0 {
+		t.Errorf("left behind: %v", h.live)
+	}
+}
+
+// What a host does not do for one domain's policy it may do for another's.
+func TestTermsApart(t *testing.T) {
+	h, a := someHosts()
+	strict := terms{a.addr, "strict"}
+	enter(t, h, strict).leave(&smtpclient.DialError{Outcome: smtpclient.Outcome{Stage: smtpclient.StageHandshake}})
+	if !h.avoided(strict) || h.avoided(a) {
+		t.Error("the failure counts for others, or not at all")
+	}
+	enter(t, h, a).leave(nil)
+	enter(t, h, a).leave(&smtpclient.DialError{Outcome: smtpclient.Outcome{Stage: smtpclient.StageGreeting}})
+	if _, err := h.enter(t.Context(), terms{a.addr, "other"}); err == nil {
+		t.Error("a dead host is dialled again")
+	}
+}
+
+// A host that asks us to stop is left alone by all, at once.
+func TestComplaintEndsVisits(t *testing.T) {
+	h, a := someHosts()
+	v := enter(t, h, a)
+	v.talk()
+	if v.over() || !v.goes() {
+		t.Error("may not go")
+	}
+	h.most = 1
+	h.pace(a.addr).limit = 1
+	got := line(h, a, 3)
+	v.heard([]smtpclient.Outcome{{Reply: smtpclient.Reply{Code: 421}}})
+	for range 3 {
+		if v := <-got; v != nil {
+			t.Error("let in")
+		}
+	}
+	if !v.over() {
+		t.Error("goes on")
+	}
+	v.leave(nil)
+	var not *slowed
+	if _, err := h.enter(t.Context(), a); !errors.As(err, &not) || not.until.Sub(h.now()) != coolFirst {
+		t.Errorf("got %v", err)
 	}
 }
 

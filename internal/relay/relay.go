@@ -34,6 +34,12 @@ type Options struct {
 
 	Limit  int // connections for one destination at a time; 0: 10
 	PerRun int // deliveries that wait for each further connection; 0: 20
+
+	// PerHost and Rate are the fastest that mail goes to one address, whatever
+	// its destinations: connections at a time (0: 10) and messages per second
+	// (0: no limit). A host that complains gets it more slowly for a while.
+	PerHost int
+	Rate    float64
 }
 
 // Courier carries mail over SMTP. It is a queue.Courier for any destination.
@@ -50,7 +56,10 @@ func New(o Options) *Courier {
 	if o.PerRun <= 0 {
 		o.PerRun = 20
 	}
-	return &Courier{o: o, hosts: newHosts(o.Now)}
+	if o.PerHost <= 0 {
+		o.PerHost = 10
+	}
+	return &Courier{o: o, hosts: newHosts(o.Now, o.PerHost, o.Rate)}
 }
 
 var _ queue.Courier = (*Courier)(nil)

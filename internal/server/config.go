@@ -33,12 +33,15 @@ type Config struct {
 	ACMERoots     string `name:"acme-roots" help:"PEM file of certificates to trust when talking to that server." placeholder:"FILE"`
 	ACMEEmail     string `name:"acme-email" help:"Where the ACME server may write to." placeholder:"ADDRESS"`
 
-	Resolver      string   `help:"DNS server to ask, instead of the system's." placeholder:"HOST:PORT"`
-	TrustResolver bool     `help:"Believe the resolver's DNSSEC verdict; only for one on this machine that validates."`
-	Relay         string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps://." placeholder:"URL"`
-	SMTPPort      int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
-	AllowPrivate  []string `help:"Private networks that mail may be sent to, separated by commas." placeholder:"PREFIX"`
-	TrustRoots    string   `help:"PEM file of certificates to trust, beside the system's, where the certificate of another mail host or of its MTA-STS policy is checked." placeholder:"FILE"`
+	Resolver       string   `help:"DNS server to ask, instead of the system's." placeholder:"HOST:PORT"`
+	TrustResolver  bool     `help:"Believe the resolver's DNSSEC verdict; only for one on this machine that validates."`
+	Relay          string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps://." placeholder:"URL"`
+	SMTPPort       int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
+	AllowPrivate   []string `help:"Private networks that mail may be sent to, separated by commas." placeholder:"PREFIX"`
+	TrustRoots     string   `help:"PEM file of certificates to trust, beside the system's, where the certificate of another mail host or of its MTA-STS policy is checked." placeholder:"FILE"`
+	MaxConnections int      `name:"max-connections-per-host" help:"Connections to one address of another mail host at a time, whatever domains it is for; a host that complains gets fewer for a while." default:"10" placeholder:"N"`
+	MaxMessages    int      `name:"max-messages-per-connection" help:"Messages over one connection to another mail host." default:"500" placeholder:"N"`
+	MaxRate        float64  `name:"max-rate-per-host" help:"Messages per second to one address of another mail host; 0 for no limit." default:"0" placeholder:"N"`
 	// PolicyPort is where MTA-STS policies are fetched; 0: 443. For tests.
 	PolicyPort int `kong:"-"`
 
@@ -114,6 +117,9 @@ func (c *Config) check() error {
 	}
 	if c.MaxQuotaMB < 1 || c.MaxQuotaMB > 1<<30 {
 		return fmt.Errorf("--max-quota-mb must be from 1 to %d", 1<<30)
+	}
+	if c.MaxConnections < 0 || c.MaxMessages < 0 || !(c.MaxRate >= 0 && c.MaxRate <= 1e6) {
+		return errors.New("--max-connections-per-host, --max-messages-per-connection and --max-rate-per-host must not be negative")
 	}
 	if c.Drain <= 0 {
 		return errors.New("--drain must be a time such as 30s")

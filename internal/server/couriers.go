@@ -43,8 +43,11 @@ func (s *Server) openCouriers() error {
 			return err
 		}
 	}
-	s.pool = smtpclient.NewPool(smtpclient.PoolLimits{})
-	s.outside = relay.New(relay.Options{Router: router, Pool: s.pool, LocalName: s.Config.Host, Now: time.Now, Log: s.Log})
+	s.pool = smtpclient.NewPool(smtpclient.PoolLimits{MaxPerHost: s.Config.MaxConnections, MaxMessages: s.Config.MaxMessages})
+	s.outside = relay.New(relay.Options{
+		Router: router, Pool: s.pool, LocalName: s.Config.Host, Now: time.Now, Log: s.Log,
+		Limit: s.Config.MaxConnections, PerHost: s.Config.MaxConnections, Rate: s.Config.MaxRate,
+	})
 	return nil
 }
 

@@ -89,7 +89,9 @@ func TestPoolBoundsAnAddress(t *testing.T) {
 		p.Put(a)
 	}
 	c := get("c.test", 0) // in place of the idle one of b
+	p.mu.Lock()
 	h := p.hosts[o.Addr]
+	p.mu.Unlock()
 	if h.open != 2 || len(h.idle) != 1 || h.idle[0].key.host != "a.test" {
 		t.Errorf("%d open, idle %v", h.open, h.idle)
 	}

@@ -53,7 +53,8 @@ type poolKey struct {
 
 // poolHost is one address with its connections, whatever they are for.
 type poolHost struct {
-	open    int // connections there are, or that are being dialled
+	open    int // connections there are, that are being dialled, or say goodbye
+	closing int // of these, those that say goodbye
 	idle    []*idleConn
 	waiting []*waiter
 }
@@ -130,7 +131,7 @@ func (p *Pool) Get(ctx context.Context, o Options) (*Conn, error) {
 	}
 	h.waiting = append(h.waiting, w)
 	p.admit(h)
-	for len(h.idle) > 0 && slices.Contains(h.waiting, w) { // those serve others only
+	for len(h.idle) > 0 && slices.Contains(h.waiting, w) && h.open-h.closing >= w.max { // those serve others only
 		p.drop(o.Addr, h, h.idle[0])
 	}
 	p.mu.Unlock()
@@ -266,15 +267,17 @@ func (p *Pool) drop(a netip.AddrPort, h *poolHost, one *idleConn) {
 }
 
 // quit closes a connection behind the caller's back, for QUIT may take its
-// time, and frees its place at once. The pool is locked.
+// time; then its place is free. The pool is locked.
 func (p *Pool) quit(a netip.AddrPort, h *poolHost, c *Conn) {
+	h.closing++
 	go func() {
 		_ = c.Close()
 		p.mu.Lock()
+		defer p.mu.Unlock()
+		h.closing--
+		p.freed(a, h)
 		p.gone()
-		p.mu.Unlock()
 	}()
-	p.freed(a, h)
 }
 
 // freed gives a connection's place to the first of those who wait. The pool

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
+)
+
+// A host that asks us to stop is left alone, longer each time; nothing but the
+// message that it said so to has an attempt, and what waits says why. When it
+// takes mail again all goes.
+func TestHostAsksToStop(t *testing.T) {
+	var mu sync.Mutex
+	full := true
+	s := &sink{answer: func(_ int, line string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		if full && strings.HasPrefix(line, "RCPT") {
+			return "421 4.7.0 too fast"
+		}
+		return ""
+	}}
+	listen(t, s)
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
+	slow := h.courier.(*relay.Courier)
+	var ids []db.ID
+	for range 50 {
+		ids = append(ids, h.send("bob@d.test"))
+	}
+	ended := h.watch()
+	h.run()
+	wait := 5 * time.Second
+	tried := func() (n int) {
+		for _, id := range ids {
+			n += h.deliveries(id)[0].Attempts
+		}
+		return n
+	}
+	for n := range 3 {
+		<-ended
+		for tried() <= n {
+			<-h.events.C
+		}
+		if s.connections() != n+1 {
+			t.Fatalf("%d connections", s.connections())
+		}
+		at := h.clock()
+		if all := slow.Slow(); len(all) != 1 || all[0].Until.Sub(at) != wait || all[0].Because != "421 4.7.0 too fast" {
+			t.Fatalf("slow are %+v", all)
+		}
+		for _, id := range ids {
+			if h.deliveries(id)[0].Attempts == 0 {
+				h.reads(id, "slowed: 127.0.0.1 asked us to slow down: 421 4.7.0 too fast")
+			}
+		}
+		if n == 2 {
+			break
+		}
+		h.later(wait)
+		wait *= 2
+	}
+	// Another domain at the same host waits with it, untried.
+	other := h.send("bob@e.test")
+	<-ended
+	h.reads(other, "slowed: 127.0.0.1 asked us to slow down: 421 4.7.0 too fast")
+	if s.connections() != 3 {
+		t.Errorf("%d connections", s.connections())
+	}
+	mu.Lock()
+	full = false
+	mu.Unlock()
+	h.later(wait)
+	delivered := 0
+	for _, id := range append(ids, other) {
+		if a := h.attempt(id); a.Outcome == queue.Delivered && a.Attempt == 1 {
+			delivered++
+		}
+	}
+	if delivered != 48 || tried() != 50 {
+		t.Errorf("%d delivered in %d attempts", delivered, tried())
+	}
+}
+
+// reads waits until a delivery's row has an answer.
+func (h *house) reads(id db.ID, reply string) {
+	h.t.Helper()
+	tick := time.NewTicker(time.Millisecond) // rows are given back without an event
+	defer tick.Stop()
+	late := time.After(time.Minute)
+	for h.deliveries(id)[0].Reply != reply {
+		select {
+		case <-tick.C:
+		case <-late:
+			h.t.Fatalf("%+v", h.deliveries(id)[0])
+		}
+	}
+	if r := h.deliveries(id)[0]; r.State != queue.Queued || r.Attempts != 0 {
+		h.t.Errorf("%+v", r)
+	}
+}
+
+// Many domains at one provider share its connections, and while it hangs they
+// leave the queue's runs to others.
+func TestManyDomainsAtOneHost(t *testing.T) {
+	l := bind(t, "127.0.0.1", "127.0.0.2")
+	hang := make(chan struct{})
+	var mu sync.Mutex
+	open, most := 0, 0
+	provider := start(t, l[0], &sink{answer: func(_ int, line string) string {
+		mu.Lock()
+		switch line {
+		case "greeting":
+			open++
+			most = max(most, open)
+		case "QUIT":
+			open--
+		}
+		mu.Unlock()
+		if line == "DATA" {
+			<-hang
+		}
+		return ""
+	}})
+	other := start(t, l[1], &sink{})
+	var records []string
+	for i := range 200 {
+		// Each with a name of its own for the host, as some providers have it.
+		records = append(records, fmt.Sprintf("d%d.test. MX 10 mx%d.provider.test.", i, i), fmt.Sprintf("mx%d.provider.test. A 127.0.0.1", i))
+	}
+	records = append(records, "other.test. MX 10 mx.other.test.", "mx.other.test. A 127.0.0.2")
+	addr, _ := dnstest.Start(t, records...)
+	h := houseOn(t, provider.addr.Port(), func(o *relay.Options) { o.PerHost = 3 }, addr, func(o *queue.Options) { o.Runs = 30 })
+	h.run()
+	var ids []db.ID
+	for i := range 200 {
+		ids = append(ids, h.send(fmt.Sprintf("bob@d%d.test", i)))
+	}
+	for range 20 {
+		if got := h.states(h.send("bob@other.test")); got != "delivered 2.0.0" {
+			t.Fatalf("states %s", got)
+		}
+	}
+	if n := len(provider.mail()); n != 0 || len(other.mail()) != 20 {
+		t.Errorf("%d and %d messages", n, len(other.mail()))
+	}
+	close(hang)
+	for n := 0; n < 200; {
+		if n = len(provider.mail()); n < 200 {
+			h.later(10 * time.Second)
+			<-h.events.C
+		}
+	}
+	h.await(ids...)
+	mu.Lock()
+	defer mu.Unlock()
+	for _, id := range ids {
+		if a := h.attempt(id); a.Outcome != queue.Delivered || a.Attempt != 1 {
+			t.Fatalf("attempt %+v", a)
+		}
+	}
+	if most > 3 {
+		t.Errorf("%d connections at a time", most)
+	}
+}
+
+// The operator's rate holds for a host, whoever's mail it is.
+func TestRatePerHost(t *testing.T) {
+	s := listen(t, &sink{})
+	h := newHouse(t, s.addr.Port(), func(o *relay.Options) { o.Rate = 0.1 }, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
+	ended := h.watch()
+	h.run()
+	first := h.send("bob@d.test")
+	h.await(first)
+	<-ended
+	second, third := h.send("bob@d.test"), h.send("bob@e.test")
+	for range 2 {
+		<-ended
+	}
+	h.reads(second, "slowed: 127.0.0.1 is sent to slowly")
+	h.reads(third, "slowed: 127.0.0.1 is sent to slowly")
+	for n := 2; n <= 3; n++ {
+		h.later(10 * time.Second)
+		for len(s.mail()) < n {
+			<-h.events.C
+		}
+	}
+	h.await(second, third)
+	if got := len(s.mail()); got != 3 {
+		t.Errorf("%d messages", got)
+	}
+}
