@@ -5,18 +5,27 @@ package inbound_test
 import (
 	"io"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
 var (
+	addNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at, due_at)
+		VALUES ($1, $2, 0, 'failed', 'lost@far.example', '', 550, '5.1.1', 'no such user', 'mx.far.example', 0, 0, $3, $3)`)
+	overFull = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000 WHERE mailbox = $1`)
+	sentAs   = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
+	lateNow  = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
 	inboxOf  = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
 	textsOf  = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
 	noticesN = db.SQL(`SELECT COUNT(*) FROM notice`)
@@ -188,4 +197,186 @@ func TestNobodyIsTold(t *testing.T) {
 			t.Errorf("%d notices, %d reports, %v", notices, len(alice.texts()), err)
 		}
 	})
+}
+
+// notice notes a failure of a message, as the queue does in the commit of the
+// outcome, and tells nobody: so it is left when the process ends there.
+func (p *post) notice(message db.ID) {
+	p.t.Helper()
+	p.exec(addNotice.With(p.DB.NewID(), message, db.Micros(time.Now().Add(-time.Minute))))
+}
+
+func (p *post) exec(s db.Statement) (changed int64) {
+	p.t.Helper()
+	err := p.DB.Tx(p.t.Context(), func(tx *db.Tx) (err error) {
+		changed, err = tx.Exec(p.t.Context(), s)
+		return err
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return changed
+}
+
+func (p *post) tell() {
+	p.t.Helper()
+	if _, err := p.Inbound.TellSenders(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *post) wantNotices(n int) {
+	p.t.Helper()
+	var got int
+	if err := p.DB.One(p.t.Context(), noticesN.With(), &got); err != nil || got != n {
+		p.t.Errorf("%d notices are left, not %d; %v", got, n, err)
+	}
+}
+
+// Whoever ends between the outcome and the report, the report is filed by the
+// next start, once.
+func TestNoticesOutliveTheProcess(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		dir := t.TempDir()
+		same := func(c *server.Config) { c.Data = dir }
+		s := servertest.Start(t, servertest.Database(url), same)
+		alice := postOf(t, s, 0)
+		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+		notice := s.DB.NewID()
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		d, err := db.Open(t.Context(), db.Options{URL: databaseOf(url, dir)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), addNotice.With(notice, id, db.Micros(time.Now().Add(-time.Minute))))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = servertest.Start(t, servertest.Database(url), same)
+		alice = postOf(t, s, 0)
+		has(t, alice.mail(1)[0], "Final-Recipient: rfc822; lost@far.example\r\n")
+		alice.tell()
+		if all := alice.texts(); len(all) != 1 {
+			t.Errorf("%d reports", len(all))
+		}
+		alice.wantNotices(0)
+	})
+}
+
+// However many work at it at the same time, each report is filed once.
+func TestNoticesAreToldOnce(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		const messages = 10
+		for range messages {
+			id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+			alice.notice(id)
+			alice.notice(id)
+		}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if _, err := s.Inbound.TellSenders(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		alice.tell()
+		if got := alice.texts(); len(got) != messages {
+			t.Errorf("%d reports about %d messages", len(got), messages)
+		}
+		alice.wantNotices(0)
+	})
+}
+
+// A full mailbox gets its reports all the same; one that is gone gets none, and
+// nobody else does.
+func TestNoticesOfFullAndGone(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice, bob := postOf(t, s, 0), postOf(t, s, 1)
+		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+		alice.exec(overFull.With(alice.box.ID))
+		alice.notice(id)
+		alice.tell()
+		if n := len(alice.texts()); n != 1 {
+			t.Errorf("%d reports to a full mailbox", n)
+		}
+		// An address that no longer means anybody: it was this mailbox's.
+		alice.exec(sentAs.With(id, "former@demo.test"))
+		alice.notice(id)
+		alice.tell()
+		if n := len(alice.texts()); n != 2 {
+			t.Errorf("%d reports to the mailbox that submitted", n)
+		}
+		alice.exec(sentAs.With(id, alice.box.Address))
+		if err := s.Mailboxes.Delete(t.Context(), alice.box.Account, alice.box.ID); err != nil {
+			t.Fatal(err)
+		}
+		alice.notice(id)
+		alice.tell()
+		alice.wantNotices(0)
+		if a, b := len(alice.texts()), len(bob.texts()); a != 2 || b != 0 {
+			t.Errorf("%d reports to the mailbox that is gone, %d to another", a, b)
+		}
+	})
+}
+
+// What comes back of the message is what RET asks for; without it the whole of
+// a small one.
+func TestWhatComesBack(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		large := note + strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 4000) + "The end.\r\n"
+		for n, c := range []struct {
+			ret, text string
+			whole     bool
+		}{{"", note, true}, {"HDRS", note, false}, {"FULL", note, true}, {"", large, false}, {"FULL", large, true}} {
+			alice.submit(func(sub *outbound.Submission) { sub.Ret = c.ret }, c.text, rcpt(t, "nobody@demo.test", 0, ""))
+			text := alice.mail(n + 1)[n]
+			kind := map[bool]string{true: "Content-Type: message/rfc822\r\n", false: "Content-Type: text/rfc822-headers\r\n"}[c.whole]
+			if !strings.Contains(text, kind) || strings.Contains(text, "\r\n\r\nWhen?\r\n") != c.whole || !strings.Contains(text, "\r\nMessage-ID: <q1@demo.test>\r\n") {
+				t.Errorf("%q of %d octets: %.3000s", c.ret, len(c.text), text)
+			}
+			if c.whole && len(c.text) > len(note) && !strings.Contains(text, "The end.\r\n") {
+				t.Error("the end is missing")
+			}
+		}
+		intl := strings.Replace(note, "a question", "Grüße", 1)
+		alice.submit(nil, intl, rcpt(t, "niemänd@demo.test", 0, "utf-8;früher@list.example"))
+		has(t, alice.mail(6)[5], "Content-Type: message/global-delivery-status\r\n", "Original-Recipient: utf-8; früher@list.example\r\nFinal-Recipient: utf-8; niemänd@demo.test\r\n",
+			"Content-Type: message/global\r\n", "\r\nSubject: Grüße\r\n")
+	})
+}
+
+// After four hours a sender is told that the mail is late, and that it goes on.
+func TestDelayIsTold(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(alice.box.Account)})
+		defer sub.Close()
+		id := alice.submit(nil, note, rcpt(t, "deferred@simulator.test", 0, ""))
+		for alice.exec(lateNow.With(id)) == 0 {
+			<-sub.C
+		}
+		alice.tell() // notes it
+		alice.tell()
+		text := alice.mail(1)[0]
+		has(t, text, "Subject: Delayed: a question\r\n", "Action: delayed\r\nStatus: 4.", "Will-Retry-Until: ", "The next try is at ", "text/rfc822-headers")
+		lacks(t, text, "When?")
+	})
+}
+
+func databaseOf(url, dir string) string {
+	if strings.HasPrefix(url, "postgres") {
+		return url
+	}
+	return "sqlite:" + dir + "/mailstead.db"
 }
