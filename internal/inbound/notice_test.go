@@ -14,7 +14,6 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
-	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -238,7 +237,7 @@ func (p *post) wantNotices(n int) {
 func TestNoticesOutliveTheProcess(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		dir := t.TempDir()
-		same := func(c *server.Config) { c.Data = dir }
+		same := servertest.Data(dir)
 		s := servertest.Start(t, servertest.Database(url), same)
 		alice := postOf(t, s, 0)
 		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))

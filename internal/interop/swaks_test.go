@@ -48,6 +48,15 @@ func TestSwaks(t *testing.T) {
 				"--auth", "LOGIN", "--auth-user", alice.Address, "--auth-password", alice.Password}, trust...),
 			says: []string{"~> AUTH LOGIN", "235 2.7.0", "<~  250 2.0.0"},
 		},
+		"submission by API key": {
+			args: append([]string{"--tls", "--from", "orders@demo.test", "--port", port("submission"), "--auth", "PLAIN", "--auth-user", "api",
+				"--auth-password", s.Dev.APIKey, "--add-header", `X-Mailstead-Metadata: {"order":7}`}, trust...),
+			says: []string{"235 2.7.0", "<~  250 2.0.0"},
+		},
+		"a wrong API key": {
+			args: append([]string{"--tls", "--from", "orders@demo.test", "--port", port("submission"), "--auth", "PLAIN", "--auth-user", "api",
+				"--auth-password", s.Dev.APIKey + "x"}, trust...), status: 28, says: []string{"535 5.7.8"},
+		},
 		"no AUTH in clear": {
 			args: append([]string{"--from", alice.Address, "--port", port("submission")}, auth...), status: 28,
 		},
