@@ -21,7 +21,7 @@ const maxBatchSends = 100
 
 // manySends are the bounds of a batch with all its attachments.
 func manySends() bounds {
-	return bounds{body: 100 << 20, rest: 24 << 20, values: 5 * maxValues, faults: maxBatchSends * maxFaults, within: "messages"}
+	return bounds{body: 100 << 20, rest: 24 << 20, values: 5 * maxValues, faults: 20 * maxBatchSends, within: "messages"}
 }
 
 type batchRequest struct {
