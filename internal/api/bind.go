@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -21,8 +22,9 @@ import (
 const (
 	// maxBody bounds ordinary requests; sends have their own bound.
 	maxBody = 1 << 20
-	// bodyTime bounds how long an ordinary body may take to arrive.
-	bodyTime = 30 * time.Second
+	// bodyTime bounds how long an ordinary body may take to arrive, sendTime
+	// that of a send: the server's own bound must leave time for the answer.
+	bodyTime, sendTime = 30 * time.Second, 4 * time.Minute
 )
 
 // one is the path of a single resource.
@@ -131,12 +133,12 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 
 // readBody reads an ordinary JSON body into a struct, or a pointer to one.
 func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value) error {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // the server has a bound of its own, too
-	text, err := io.ReadAll(http.MaxBytesReader(w, broken{r.Body}, maxBody))
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	body, arrived := arriving(w, r, maxBody, bodyTime)
+	text, err := io.ReadAll(body)
 	if err != nil {
 		return err
 	}
+	arrived()
 	if len(text) == 0 && into.Kind() == reflect.Pointer {
 		return nil
 	}
@@ -148,6 +150,14 @@ func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value) error 
 		into = into.Elem()
 	}
 	return decode(text, into)
+}
+
+// arriving bounds a body, in bytes and in time. When all of it was read the
+// caller calls arrived; what is left of a body that was not gets no more time.
+func arriving(w http.ResponseWriter, r *http.Request, most int64, within time.Duration) (body io.Reader, arrived func()) {
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(within)) // the server has a bound of its own, too
+	return http.MaxBytesReader(w, broken{r.Body}, most), func() { _ = c.SetReadDeadline(time.Time{}) }
 }
 
 // requireJSON returns a 415 unless the body is declared to be plain JSON.
@@ -168,7 +178,10 @@ type broken struct{ io.ReadCloser }
 
 func (b broken) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // what io.Reader promises
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = newProblem(http.StatusRequestTimeout, "body_too_slow", "The request's body did not arrive in time.")
+	case err != nil && err != io.EOF: //nolint:errorlint // what io.Reader promises
 		err = fault.Wrap(err, fault.Invalid, "invalid_json", "The request's body ended early.")
 	}
 	return n, err

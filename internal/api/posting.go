@@ -133,7 +133,7 @@ func (p *posting) read(w http.ResponseWriter, r *http.Request, in any) (fault.Fi
 	if err := requireJSON(r); err != nil {
 		return nil, err
 	}
-	var body io.Reader = http.MaxBytesReader(w, broken{r.Body}, p.body)
+	body, arrived := arriving(w, r, p.body, sendTime)
 	if p.sum != nil {
 		body = io.TeeReader(body, p.sum)
 	}
@@ -147,6 +147,7 @@ func (p *posting) read(w http.ResponseWriter, r *http.Request, in any) (fault.Fi
 	if len(bad) == 1 && bad[0].Field == "body" && bad[0].Code == "wrong_type" {
 		return nil, bad.Err() // there is nothing that a rule could be told of
 	}
+	arrived()
 	return bad, nil
 }
 

@@ -72,10 +72,12 @@ func (a *API) importSuppressions(w http.ResponseWriter, r *http.Request, p accou
 	if err != nil || kind != "text/csv" || charset != "" && charset != "utf-8" && charset != "us-ascii" || r.Header.Get("Content-Encoding") != "" {
 		return importedAnswer{}, newProblem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the file as text/csv in UTF-8, not compressed.")
 	}
-	done, err := a.Suppressions.Import(r.Context(), p.Account, http.MaxBytesReader(w, broken{r.Body}, maxImport), fallback)
+	body, arrived := arriving(w, r, maxImport, sendTime)
+	done, err := a.Suppressions.Import(r.Context(), p.Account, body, fallback)
 	if err != nil {
 		return importedAnswer{}, err
 	}
+	arrived()
 	out := importedAnswer{Added: done.Added, Existing: done.Existing, Rejected: done.Rejected, Errors: []lineFault{}}
 	for _, f := range done.Faults {
 		out.Errors = append(out.Errors, lineFault(f))

@@ -176,12 +176,12 @@ func (y *yard) pile(rows, callers int) {
 	y.rest()
 }
 
-// rest waits until nothing is in hand, nor about to be: of the latter there is
-// no signal.
+// rest waits until no courier is at work. What is still in hand is for
+// destinations that are put off.
 func (y *yard) rest() {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for y.queue.Stats().InHand > 0 {
+	for s := y.queue.Stats(); s.Runs > 0 || s.Carried > 0; s = y.queue.Stats() {
 		<-tick.C
 	}
 }
@@ -216,12 +216,12 @@ func (y *yard) deliver(n int) float64 {
 	return rate
 }
 
-var waitingRows = db.SQL(`SELECT COUNT(*) FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')`)
+var openRows = db.SQL(`SELECT COUNT(*) FROM delivery WHERE state IN ('scheduled', 'queued', 'deferred')`)
 
 // rows counts what waits.
 func (y *yard) rows() (n int) {
 	y.t.Helper()
-	if err := y.db.One(context.Background(), waitingRows.With(), &n); err != nil {
+	if err := y.db.One(context.Background(), openRows.With(), &n); err != nil {
 		y.t.Fatal(err)
 	}
 	return n
