@@ -110,7 +110,7 @@ func (s *Send) read(now time.Time) (*letter, fault.Fields) {
 		l.draft.InReplyTo = "<" + strings.Trim(s.InReplyTo, "<>") + ">"
 	}
 	if l.from.Domain == "" {
-		l.draft.From = message.Address{Local: "x", Domain: "x.invalid"} // told already
+		l.draft.From.Local, l.draft.From.Domain = "x", "x.invalid" // told already
 	}
 	l.draft.MessageID = "<x@x.invalid>" // ours, made later
 	_ = bad.Merge(l.draft.Check())      // it has fields, or there is none
@@ -336,5 +336,5 @@ func (l *letter) readMetadata(s *Send, bad *fault.Fields) {
 }
 
 func printable(s string, limit int) bool {
-	return len(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	return utf8.RuneCountInString(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
