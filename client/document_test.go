@@ -97,6 +97,8 @@ var types = map[string]reflect.Type{
 	"SetPasswordRequest":     nil, // an argument
 	"Suppression":            reflect.TypeFor[client.Suppression](),
 	"SuppressionList":        reflect.TypeFor[client.Page[client.Suppression]](),
+	"Thread":                 reflect.TypeFor[client.Thread](),
+	"ThreadMessage":          reflect.TypeFor[client.ThreadMessage](),
 	"UnsubscribeRequest":     reflect.TypeFor[client.Unsubscribe](),
 	"UpdateMailboxRequest":   reflect.TypeFor[client.MailboxChange](),
 }

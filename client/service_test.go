@@ -48,6 +48,7 @@ func TestService(t *testing.T) {
 		h.batches()
 		h.scheduling()
 		h.suppressions()
+		h.threads()
 		h.events()
 		covered(t, s, p)
 	})
@@ -412,4 +413,33 @@ func (h *house) suppressions() {
 	h.want("deleting", h.c.DeleteSuppression(ctx, e.ID))
 	_, err = h.c.GetSuppression(ctx, e.ID)
 	refused(h, "when gone", err, 404, "not_found")
+}
+
+func (h *house) threads() {
+	h.Helper()
+	ctx := h.Context()
+	const id = "a/b?c#d%20ü"
+	first, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Cc: []string{"c@simulator.test"}, Subject: "x", Text: "x", ThreadID: id})
+	h.want("sending", err)
+	h.await(first.ID, settled)
+	second, err := h.c.Send(ctx, &client.Send{FromEmail: "bob@demo.test", To: []string{"d@simulator.test"}, Subject: "Re: x", Text: "x", InReplyTo: first.MessageID})
+	h.want("answering", err)
+	if second.ThreadID != id {
+		h.Errorf("the answer is in %q", second.ThreadID)
+	}
+	all := collect(h, h.c.ThreadMessages(ctx, id))
+	if len(all) != 3 || all[0].ID != first.ID || all[0].Direction != "outbound" || all[1].Direction != "inbound" || all[1].MailboxID != h.boxes[1] || all[1].Status != "" ||
+		all[2].ID != second.ID || len(all[0].Cc) != 1 || all[0].Size == 0 {
+		h.Errorf("the thread is %s", raw(h.T, all))
+	}
+	page, err := h.c.GetThread(ctx, id, client.Paging{Limit: 1})
+	if err != nil || page.ID != id || !page.HasMore || len(page.Messages) != 1 {
+		h.Errorf("a page of it is %+v, %v", page, err)
+	}
+	page, err = h.c.GetThread(ctx, id, client.Paging{After: page.NextCursor})
+	if err != nil || page.HasMore || len(page.Messages) != 2 || page.NextCursor != "" {
+		h.Errorf("the next is %+v, %v", page, err)
+	}
+	_, err = h.c.GetThread(ctx, "nothing", client.Paging{})
+	refused(h, "no thread", err, 404, "not_found")
 }

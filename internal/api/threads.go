@@ -64,7 +64,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *threadInpu
 			return out, bad.Err()
 		}
 	}
-	if in.ID == "" || !utf8.ValidString(in.ID) || len(in.ID) > 255 || slices.ContainsFunc([]rune(in.ID), func(c rune) bool { return !unicode.IsPrint(c) }) {
+	if in.ID == "" || !utf8.ValidString(in.ID) || utf8.RuneCountInString(in.ID) > 255 || slices.ContainsFunc([]rune(in.ID), func(c rune) bool { return !unicode.IsPrint(c) }) {
 		return out, errNotFound
 	}
 	only, ok, err := a.onlyDomain(ctx, p)
