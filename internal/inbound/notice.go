@@ -52,14 +52,14 @@ func (i *Inbound) RunNotices(ctx context.Context) error {
 	}
 }
 
-// TellSenders does one round: it notes what has become late, and files what is
+// TellSenders does one round of that: it notes what has become late, and files what is
 // to be told. It returns after how long to look again.
 func (i *Inbound) TellSenders(ctx context.Context) (again time.Duration, err error) {
 	late, err := i.Queue.AnyLate(ctx)
 	if err != nil {
 		return noticeLook, err
 	}
-	messages, err := i.Queue.ToTell(ctx, noticeChunk)
+	messages, more, err := i.Queue.ToTell(ctx, noticeChunk)
 	if err != nil || !late && len(messages) == 0 {
 		return noticeLook, err
 	}
@@ -74,41 +74,46 @@ func (i *Inbound) TellSenders(ctx context.Context) (again time.Duration, err err
 	again = noticeLook
 	if late {
 		// What it finds wakes us once more.
-		more, err := i.Queue.NoteLate(ctx)
-		if err != nil {
+		switch more, err := i.Queue.NoteLate(ctx); {
+		case err != nil:
 			return noticeLook, err
-		}
-		if more {
-			again = 0
+		case more:
+			return 0, nil
 		}
 	}
 	for _, id := range messages {
-		wait, err := i.tell(ctx, id)
+		told, wait, err := i.tell(ctx, id)
 		if ctx.Err() != nil {
 			return noticeLook, nil
 		}
 		if err != nil {
 			i.Log.Error("a sender could not be told what became of a message", "message", id, "error", err)
 		}
-		again = min(again, wait)
+		if again = min(again, wait); more && told {
+			again = 0
+		}
 	}
 	return again, nil
 }
 
 // tell files one report of all that is to be told of a message. It returns
 // after how long there may be more to tell of it.
-func (i *Inbound) tell(ctx context.Context, id db.ID) (again time.Duration, err error) {
+func (i *Inbound) tell(ctx context.Context, id db.ID) (told bool, again time.Duration, err error) {
 	all, ready, at, err := i.Queue.Notices(ctx, id)
 	if err != nil || len(all) == 0 {
-		return noticeLook, err
+		return false, noticeLook, err
 	}
 	if !ready {
-		return max(at.Sub(i.Now()), time.Millisecond), nil
+		return false, max(at.Sub(i.Now()), time.Millisecond), nil
 	}
-	if err := i.report(ctx, id, all); err != nil {
-		return noticeLook, errors.Join(err, i.Queue.PutOff(ctx, all, i.Now().Add(noticeRest)))
+	err = i.report(ctx, id, all)
+	switch {
+	case err == nil:
+		return true, noticeLook, nil
+	case i.db.IsConflict(err):
+		return false, time.Second, nil // another node told some of it: what is left?
 	}
-	return noticeLook, nil
+	return false, noticeLook, errors.Join(err, i.Queue.PutOff(ctx, all, i.Now().Add(noticeRest)))
 }
 
 // report files the report, or drops it if there is nobody to tell.
@@ -138,23 +143,10 @@ func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) erro
 		in.Also = append(in.Also, filed.With(n.ID, noticeN, db.Micros(i.Now())))
 	}
 	_, err = i.Folders.Deliver(ctx, in)
-	if i.db.IsConflict(err) && i.allFiled(ctx, all) {
-		return nil // another node was faster
-	}
 	if err == nil {
 		i.Log.Info("a sender was told what became of a message", "message", id, "mailbox", to.Mailbox, "notices", len(all))
 	}
 	return err
-}
-
-// allFiled reports whether all notices were told.
-func (i *Inbound) allFiled(ctx context.Context, all []queue.Notice) bool {
-	for _, n := range all {
-		if i.db.One(ctx, wasFiled.With(n.ID, noticeN), new(int)) != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // senderOf finds the mailbox of a message's sender. Should mail to its address

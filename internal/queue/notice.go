@@ -175,23 +175,23 @@ func (q *Queue) NoteLate(ctx context.Context) (more bool, err error) {
 	return count == lateChunk, err
 }
 
-// ToTell returns messages, at most limit, whose senders are to be told
-// something now.
-func (q *Queue) ToTell(ctx context.Context, limit int) ([]db.ID, error) {
+// ToTell returns messages whose senders are to be told something now: those of
+// the first limit notices. more says that there were so many.
+func (q *Queue) ToTell(ctx context.Context, limit int) (list []db.ID, more bool, err error) {
 	seen := map[db.ID]bool{}
-	var list []db.ID
-	err := q.o.DB.Each(ctx, dueNotices.With(db.Micros(q.o.Now()), limit), func(r db.Row) error {
+	notices := 0
+	err = q.o.DB.Each(ctx, dueNotices.With(db.Micros(q.o.Now()), limit), func(r db.Row) error {
 		var id db.ID
 		if err := r.Scan(&id); err != nil {
 			return err
 		}
-		if !seen[id] {
+		if notices++; !seen[id] {
 			seen[id] = true
 			list = append(list, id)
 		}
 		return nil
 	})
-	return list, err
+	return list, notices == limit, err
 }
 
 // Notices returns what the sender of a message is to be told, in the order of

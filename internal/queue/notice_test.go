@@ -101,13 +101,13 @@ func TestNotices(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.wantNotices(api, "")
-		if ids, err := h.queue.ToTell(t.Context(), 100); err != nil || len(ids) != 1 || ids[0] != m {
+		if ids, _, err := h.queue.ToTell(t.Context(), 100); err != nil || len(ids) != 1 || ids[0] != m {
 			t.Errorf("to tell %v, %v", ids, err)
 		}
 		if err := h.queue.PutOff(t.Context(), h.notices(m), h.clock.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		if ids, err := h.queue.ToTell(t.Context(), 100); err != nil || len(ids) != 0 {
+		if ids, _, err := h.queue.ToTell(t.Context(), 100); err != nil || len(ids) != 0 {
 			t.Errorf("put off, and to tell %v, %v", ids, err)
 		}
 		if err := h.queue.Drop(t.Context(), h.notices(m)); err != nil {

@@ -21,7 +21,7 @@ var (
 			reply = CASE WHEN $4 = '' THEN reply ELSE $4 END, updated_at = $5
 		WHERE message = $1 AND n = $2 AND state IN ('scheduled', 'queued', 'deferred')
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
-	revive = db.SQL(`UPDATE delivery SET state = 'queued', due_at = $3, sequence = sequence + 1, updated_at = $3,
+	revive = db.SQL(`UPDATE delivery SET state = 'queued', due_at = $3, sequence = sequence + 1, updated_at = $3, late_at = 0,
 			expires_at = CASE WHEN expires_at <= $3 THEN $4 ELSE expires_at END
 		WHERE message = $1 AND n = $2 AND state = 'failed'
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
