@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// errs of a rendering that would not end, or not end small.
+var (
+	errWork   = errors.New("too much work")
+	errOutput = errors.New("too much output")
+)
+
+// run is one rendering of one part.
+type run struct {
+	out    strings.Builder
+	escape bool
+	scopes []scope
+	used   *usage
+}
+
+// scope is what a name means within a block.
+type scope struct {
+	value any
+	index int // within each; -1 elsewhere
+	count int
+	key   string // of an object's member
+}
+
+// usage is what a rendering asked for, in all its parts.
+type usage struct {
+	steps   int
+	used    map[string]bool // names at the top
+	missing map[string]bool
+	shown   map[string]bool // values that are no text
+}
+
+// render fills in a part. It fails with errWork or errOutput alone.
+func (p *program) render(values map[string]any, escape bool, used *usage) (string, error) {
+	r := &run{escape: escape, scopes: []scope{{value: values, index: -1}}, used: used}
+	if err := r.nodes(p.body); err != nil {
+		return "", err
+	}
+	return r.out.String(), nil
+}
+
+func (r *run) nodes(list []node) error {
+	for i := range list {
+		if err := r.node(&list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) node(n *node) error {
+	if r.used.steps++; r.used.steps > maxSteps {
+		return errWork
+	}
+	switch n.kind {
+	case literal:
+		return r.write(n.text)
+	case output, raw:
+		return r.value(n)
+	case eachBlock:
+		return r.each(n)
+	}
+	v, _ := r.find(n.path)
+	if truthy(v) == (n.kind == ifBlock) {
+		return r.nodes(n.body)
+	}
+	return r.nodes(n.rest)
+}
+
+func (r *run) write(s string) error {
+	if r.out.Len()+len(s) > MaxOutput {
+		return errOutput
+	}
+	r.out.WriteString(s)
+	return nil
+}
+
+func (r *run) value(n *node) error {
+	v, ok := r.find(n.path)
+	if !ok {
+		r.used.missing[n.path.text] = true
+		return nil
+	}
+	text, ok := show(v)
+	if !ok {
+		r.used.shown[n.path.text] = true
+		return nil
+	}
+	if r.escape && n.kind == output {
+		text = escapeHTML(text)
+	}
+	return r.write(text)
+}
+
+// each repeats a block for the elements of an array, or the members of an
+// object in the order of their names.
+func (r *run) each(n *node) error {
+	v, _ := r.find(n.path)
+	var items []scope
+	switch v := v.(type) {
+	case []any:
+		for i, item := range v {
+			items = append(items, scope{item, i, len(v), strconv.Itoa(i)})
+		}
+	case map[string]any:
+		for i, key := range slices.Sorted(maps.Keys(v)) {
+			items = append(items, scope{v[key], i, len(v), key})
+		}
+	}
+	if r.used.steps += len(items); len(items) == 0 {
+		return r.nodes(n.rest)
+	}
+	for _, item := range items {
+		r.scopes = append(r.scopes, item)
+		if err := r.nodes(n.body); err != nil {
+			return err
+		}
+		r.scopes = r.scopes[:len(r.scopes)-1]
+	}
+	return nil
+}
+
+// find looks a path up, in the innermost block first and then outwards.
+func (r *run) find(p path) (any, bool) {
+	r.used.steps += len(p.names) + p.up
+	inner := len(r.scopes) - 1 - p.up
+	if inner < 0 {
+		return nil, false
+	}
+	s := r.scopes[inner]
+	switch {
+	case p.special != "":
+		return s.special(p.special)
+	case p.this:
+		if inner == 0 && len(p.names) > 0 {
+			r.used.used[p.names[0]] = true
+		}
+		return get(s.value, p.names)
+	}
+	return r.outwards(p.names, inner)
+}
+
+func (r *run) outwards(names []string, inner int) (any, bool) {
+	for i := inner; i >= 0; i-- {
+		r.used.steps++
+		members, ok := r.scopes[i].value.(map[string]any)
+		if !ok {
+			continue
+		}
+		if i == 0 {
+			r.used.used[names[0]] = true
+		}
+		if _, ok := members[names[0]]; ok {
+			return get(members, names)
+		}
+	}
+	return nil, false
+}
+
+func (s scope) special(name string) (any, bool) {
+	if s.index < 0 {
+		return nil, false
+	}
+	switch name {
+	case "@key":
+		return s.key, true
+	case "@first":
+		return s.index == 0, true
+	case "@last":
+		return s.index == s.count-1, true
+	}
+	return json.Number(strconv.Itoa(s.index)), true
+}
+
+// get follows names through objects and arrays. null is a value that is not
+// there.
+func get(v any, names []string) (any, bool) {
+	for _, name := range names {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil, false
+			}
+			v = in[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, v != nil
+}
+
+// show returns the text of a value; an array or an object has none.
+func show(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case json.Number:
+		return v.String(), true
+	case bool:
+		return strconv.FormatBool(v), true
+	case nil:
+		return "", true
+	}
+	return "", false
+}
+
+// truthy is Handlebars': false, null, "", 0 and an empty array are not.
+func truthy(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	case string:
+		return v != ""
+	case json.Number:
+		f, err := v.Float64()
+		return err != nil || f != 0
+	case []any:
+		return len(v) > 0
+	}
+	return true
+}
+
+func typeOf(v any) string {
+	switch v.(type) {
+	case string:
+		return String
+	case json.Number:
+		return Number
+	case bool:
+		return Boolean
+	case []any:
+		return Array
+	case map[string]any:
+		return Object
+	}
+	return ""
+}
+
+// escapeHTML makes text safe within elements and within attributes, quoted or
+// not.
+func escapeHTML(s string) string { return htmlEscapes.Replace(s) }
+
+var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;", "`", "&#96;", "=", "&#61;")
+
+// Render fills in all parts. Values that are required and not given, or not of
+// their type, are a fault.Invalid with a field for each; so is a template that
+// grows without bound.
+func (c *Compiled) Render(values map[string]any) (Rendered, error) {
+	var bad fault.Fields
+	filled := c.fill(values, &bad)
+	if len(bad) > 0 {
+		return Rendered{}, bad.Err()
+	}
+	return c.render(values, filled)
+}
+
+// Preview is Render, but what is missing is only told.
+func (c *Compiled) Preview(values map[string]any) (Rendered, error) {
+	var bad fault.Fields
+	filled := c.fill(values, &bad)
+	var wrong fault.Fields
+	for _, f := range bad {
+		if f.Code != codeMissing {
+			wrong = append(wrong, f)
+		}
+	}
+	if len(wrong) > 0 {
+		return Rendered{}, wrong.Err()
+	}
+	out, err := c.render(values, filled)
+	for _, f := range bad {
+		if name := strings.TrimPrefix(f.Field, "variables."); !slices.Contains(out.Missing, name) {
+			out.Missing = append(out.Missing, name)
+		}
+	}
+	slices.Sort(out.Missing)
+	return out, err
+}
+
+const codeMissing = "missing_variable"
+
+// fill adds the fallbacks to what was given, and checks the declared variables.
+func (c *Compiled) fill(values map[string]any, bad *fault.Fields) map[string]any {
+	filled := maps.Clone(values)
+	if filled == nil {
+		filled = map[string]any{}
+	}
+	for _, v := range c.content.Variables {
+		names := strings.Split(v.Key, ".")
+		given, ok := get(values, names)
+		switch {
+		case !ok && v.Required:
+			bad.Add("variables."+v.Key, codeMissing, "The template needs this variable.")
+		case !ok && v.Fallback != nil:
+			put(filled, names, v.Fallback)
+		case ok && v.Type != "" && typeOf(given) != v.Type:
+			bad.Add("variables."+v.Key, "wrong_type", "This variable is of the type %s.", v.Type)
+		}
+	}
+	return filled
+}
+
+// put sets a value that is not there. The objects on the way are copied: they
+// are the caller's.
+func put(into map[string]any, names []string, v any) {
+	for _, name := range names[:len(names)-1] {
+		inner, ok := into[name].(map[string]any)
+		if !ok && into[name] != nil {
+			return // something else stands there
+		}
+		inner = maps.Clone(inner)
+		if inner == nil {
+			inner = map[string]any{}
+		}
+		into[name] = inner
+		into = inner
+	}
+	into[names[len(names)-1]] = v
+}
+
+func (c *Compiled) render(given, filled map[string]any) (out Rendered, err error) {
+	used := &usage{used: map[string]bool{}, missing: map[string]bool{}, shown: map[string]bool{}}
+	var bad fault.Fields
+	part := func(field string, p *program, escape bool) string {
+		text, err := p.render(filled, escape, used)
+		switch {
+		case errors.Is(err, errWork):
+			bad.Add(field, "too_much_work", "Filling this in takes too long; it repeats too much.")
+		case errors.Is(err, errOutput):
+			bad.Add(field, "too_long", "Filled in, this has more than %d bytes.", MaxOutput)
+		}
+		return text
+	}
+	out.Subject = oneLine(part("subject", c.subject, false))
+	out.HTML = part("html", c.html, true)
+	out.Text = part("text", c.text, false)
+	for _, name := range slices.Sorted(maps.Keys(used.shown)) {
+		if len(bad) < maxMissing {
+			bad.Add("variables."+name, "not_text", "The template shows this variable, but an object or a list has no text.")
+		}
+	}
+	if err := bad.Err(); err != nil {
+		return Rendered{}, err
+	}
+	if c.content.InlineCSS && out.HTML != "" {
+		out.HTML = inlineCSS(out.HTML)
+	}
+	if out.Text == "" && c.content.Text == "" {
+		out.Text = textOf(out.HTML)
+	}
+	out.Missing = slices.Sorted(maps.Keys(used.missing))
+	out.Missing = out.Missing[:min(len(out.Missing), maxMissing)]
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !used.used[name] && len(out.Unused) < maxMissing {
+			out.Unused = append(out.Unused, name)
+		}
+	}
+	return out, nil
+}
+
+// oneLine makes a subject of what was rendered: no variable begins another
+// header field.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\u0085' || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, s)
+	return strings.TrimSpace(s)
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+func values(t testing.TB, text string) map[string]any {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v map[string]any
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestLanguage(t *testing.T) {
+	const given = `{"name":"Ann <ann@x> & \"co\" 'x' = ` + "`" + `y","n":1000000,"big":12345678901234567890,"f":1.50,"yes":true,"no":false,"zero":0,"empty":"","none":null,
+		"list":["a","b"],"void":[],"user":{"first":"A","last":"B","tags":["x"]},"orders":[{"id":1,"items":[{"n":"p"},{"n":"q"}]},{"id":2,"items":[]}]}`
+	for source, want := range map[string]string{
+		"plain { text } }}":                "plain { text } }}",
+		`\{{name}}`:                        "{{name}}",
+		"{{ n }} {{big}} {{f}} {{yes}}":    "1000000 12345678901234567890 1.50 true",
+		"{{name}}":                         "Ann &lt;ann@x&gt; &amp; &quot;co&quot; &#39;x&#39; &#61; &#96;y",
+		"{{{name}}}":                       "Ann <ann@x> & \"co\" 'x' = `y",
+		"{{none}}{{missing}}{{user.none}}": "",
+		"{{user.first}}{{list.1}}{{user.tags.0}}{{list.2}}": "Abx",
+		"{{! a comment }}x{{!-- a }} b --}}y":               "xy",
+		"{{#if yes}}1{{else}}2{{/if}}{{#if no}}3{{else}}4{{/if}}{{#if zero}}5{{/if}}{{#if empty}}6{{/if}}{{#if none}}7{{/if}}{{#if void}}8{{/if}}{{#if user}}9{{/if}}": "149",
+		"{{#unless no}}a{{/unless}}{{#unless yes}}b{{else}}c{{/unless}}":                                                                                               "ac",
+		"{{#each list}}{{@index}}{{this}}{{#if @last}}.{{else}},{{/if}}{{/each}}":                                                                                      "0a,1b.",
+		"{{#each void}}x{{else}}nothing{{/each}}{{#each missing}}x{{else}}none{{/each}}":                                                                               "nothingnone",
+		"{{#each orders}}{{id}}:{{#each items}}{{n}}{{../id}}{{../../n}} {{/each}};{{/each}}":                                                                          "1:p11000000 q11000000 ;2:;",
+		"{{#each orders}}{{this.id}}{{user.first}}{{/each}}":                                                                                                           "1A2A",
+		"{{#each user}}{{@key}}={{#if @first}}!{{/if}} {{/each}}":                                                                                                      "first=! last= tags= ",
+		"{{@index}}{{../../name}}": "",
+		"é{{user.last}}€":          "éB€",
+	} {
+		p, err := parse(source)
+		if err != nil {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		got, err := p.render(values(t, given), true, &usage{used: map[string]bool{}, missing: map[string]bool{}, shown: map[string]bool{}})
+		if err != nil || got != want {
+			t.Errorf("%s\n gives %q, %v\n  want %q", source, got, err, want)
+		}
+	}
+}
+
+func TestSyntaxErrors(t *testing.T) {
+	for source, want := range map[string]string{
+		"a\nbé{{x":                              "Line 2, column 3: a tag begins here and does not end; add }}",
+		"{{{x}}":                                "Line 1, column 1: a tag begins here and does not end; add }}}",
+		"{{!-- x }}":                            "Line 1, column 1: a tag begins here and does not end; add --}}",
+		"x\n\n  {{#if a}}b":                     "Line 3, column 3: {{#if}} is never closed; add {{/if}}",
+		"{{#if a}}{{#each b}}{{/if}}":           "Line 1, column 21: {{/each}} must come first",
+		"{{/if}}":                               "Line 1, column 1: nothing is open that could be closed here",
+		"{{else}}":                              "Line 1, column 1: {{else}} stands once within a block",
+		"{{#if a}}{{else}}{{else}}":             "Line 1, column 18: {{else}} stands once within a block",
+		"{{#with a}}":                           "Line 1, column 1: there is no such block; the blocks are #if, #unless and #each",
+		"{{> header}}":                          "Line 1, column 1: partials are not supported",
+		"{{}}":                                  "Line 1, column 1: the name of a variable is missing",
+		"{{upper name}}":                        "Line 1, column 1: this is not the name of a variable: letters, digits, _ and -, with dots between; helpers and arguments are not supported",
+		"{{a..b}}":                              "Line 1, column 1: this is not",
+		"{{@root.a}}":                           "Line 1, column 1: this is not",
+		"{{" + strings.Repeat("a", 201):         "Line 1, column 1: a tag begins",
+		"\xff":                                  "Line 1, column 1: the text is not UTF-8",
+		strings.Repeat("{{#if a}}", 25):         "Line 1, column 181: blocks are nested more than 20 deep",
+		"{{" + strings.Repeat("a.", 12) + "a}}": "Line 1, column 1: a variable's name may have 10 parts",
+	} {
+		_, err := parse(source)
+		var at *syntaxError
+		if !errors.As(err, &at) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %s", source, err, want)
+		}
+	}
+}
+
+func TestRender(t *testing.T) {
+	c, err := Compile(Content{
+		Subject: "Order {{order}} for {{user.name}}",
+		HTML:    "<p>Hi {{user.name}}</p><p>{{note}} {{gone}}</p>",
+		Variables: []Variable{
+			{Key: "order", Type: Number, Required: true},
+			{Key: "user.name", Type: String, Fallback: "you"},
+			{Key: "note"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := values(t, `{"order":7,"user":{"id":1},"extra":1,"more":2}`)
+	out, err := c.Render(given)
+	if err != nil || out.Subject != "Order 7 for you" || out.HTML != "<p>Hi you</p><p> </p>" || out.Text != "Hi you" ||
+		!slices.Equal(out.Missing, []string{"gone", "note"}) || !slices.Equal(out.Unused, []string{"extra", "more"}) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if _, changed := given["user"].(map[string]any)["name"]; changed {
+		t.Error("the caller's values were changed")
+	}
+
+	// A subject stays one line, whatever a variable says.
+	out, err = c.Render(values(t, `{"order":7,"user":{"name":"x\r\nBcc: victim@example.com\u2028y\u0000"}}`))
+	if err != nil || out.Subject != "Order 7 for x  Bcc: victim@example.com y" {
+		t.Errorf("%q, %v", out.Subject, err)
+	}
+
+	_, err = c.Render(values(t, `{"user":{"name":["no"]},"note":{}}`))
+	told(t, err, "variables.order missing_variable", "variables.user.name wrong_type")
+	_, err = c.Render(values(t, `{"order":1,"note":{}}`))
+	told(t, err, "variables.note not_text")
+	if out, err := c.Preview(nil); err != nil || !slices.Equal(out.Missing, []string{"gone", "note", "order"}) {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// told checks the fields of a fault.
+func told(t *testing.T, err error, want ...string) {
+	t.Helper()
+	var f *fault.Error
+	var got []string
+	if errors.As(err, &f) {
+		for _, field := range f.Fields {
+			got = append(got, field.Field+" "+field.Code)
+			if field.Message == "" {
+				t.Errorf("%s has no message", field.Field)
+			}
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q (%v)", got, want, err)
+	}
+}
+
+func TestCompile(t *testing.T) {
+	_, err := Compile(Content{})
+	told(t, err, "subject required", "html text_or_html_required")
+	_, err = Compile(Content{
+		Subject: "{{", HTML: "{{#if}}", Text: strings.Repeat("x", MaxSource+1),
+		Variables: []Variable{{Key: "a b"}, {Key: "a"}, {Key: "a"}, {Key: "@index"}, {Key: "../x"}, {Key: "this"},
+			{Key: "b", Type: "date"}, {Key: "c", Type: Number, Fallback: "x"}, {Key: "d", Required: true, Fallback: "x"}},
+	})
+	told(t, err, "subject invalid_template", "html invalid_template", "text too_long", "variables[0].key invalid_key", "variables[2].key duplicate_key",
+		"variables[3].key invalid_key", "variables[4].key invalid_key", "variables[5].key invalid_key",
+		"variables[6].type unknown_type", "variables[7].fallback wrong_type", "variables[8].fallback conflicting_fallback")
+	_, err = Compile(Content{Subject: "x", Text: "x", Variables: make([]Variable, MaxVariables+1)})
+	told(t, err, "variables too_many_variables")
+}
+
+// What a hostile template or variable could make run long or grow ends with a
+// fault, in bounded time.
+func TestBounds(t *testing.T) {
+	nested := strings.Repeat("{{#each list}}", 12) + "x" + strings.Repeat("{{/each}}", 12)
+	list := `{"list":[` + strings.TrimSuffix(strings.Repeat("1,", 1000), ",") + `],"long":"` + strings.Repeat("x", 100_000) + `"}`
+	for what, c := range map[string]struct {
+		content Content
+		want    string
+	}{
+		"nested loops":        {Content{Subject: "x", HTML: nested}, "html too_much_work"},
+		"nested empty loops":  {Content{Subject: "x", HTML: strings.ReplaceAll(nested, "x", "")}, "html too_much_work"},
+		"long output":         {Content{Subject: "x", HTML: "{{#each list}}{{long}}{{/each}}"}, "html too_long"},
+		"long output of text": {Content{Subject: "x", Text: "{{#each list}}{{long}}{{/each}}"}, "text too_long"},
+		"deep lookups": {Content{Subject: "x", HTML: "{{#each list}}" + strings.Repeat("{{#if this}}", 15) + strings.Repeat("{{a.b.c.d.e.f.g.h.i.j}}", 5000) +
+			strings.Repeat("{{/if}}", 15) + "{{/each}}"}, "html too_much_work"},
+	} {
+		c2, err := Compile(c.content)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		_, err = c2.Render(values(t, list))
+		told(t, err, c.want)
+	}
+}
+
+func TestInlineCSS(t *testing.T) {
+	render := func(source string) string {
+		t.Helper()
+		c, err := Compile(Content{Subject: "x", HTML: source, InlineCSS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := c.Render(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.HTML
+	}
+	got := render(`<html><head><style>
+		p, .note { color: red; margin: 0 }
+		@media (max-width: 600px) { p { font-size: 20px } }
+		#a { color: green !important; font: 12px/1.5 "Inter", serif }
+		p { color: blue }
+		a:hover { color: black }
+	</style></head><body><!--[if mso]><table><tr><td><![endif]--><p id="a" style="color: white; margin: 1px">x</p><p class="note">y</p><a>z</a></body></html>`)
+	for _, want := range []string{
+		`<p id="a" style="color: green !important; font: 12px/1.5 &#34;Inter&#34;,serif; margin: 1px">x</p>`,
+		`<p class="note" style="margin: 0; color: red">y</p>`,
+		`<a>z</a>`,
+		"@media (max-width: 600px) { p { font-size: 20px } }",
+		"a:hover { color: black }",
+		"<!--[if mso]><table><tr><td><![endif]-->",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("lacks %s in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "#a {") || strings.Contains(got, "margin: 0;  }") {
+		t.Errorf("rules were left:\n%s", got)
+	}
+	if got := render("<style>p{color:red}</style><p>x</p>"); strings.Contains(got, "<style") || !strings.Contains(got, `<p style="color: red">x</p>`) {
+		t.Errorf("got %s", got)
+	}
+	for _, odd := range []string{
+		"<style>p{color:red", "<style>}}}{{p", "<style>@media {", "<style><!-- p{color:red} --></style><p>", "<style media=print>p{color:red}</style><p>x",
+		"<p>no style</p>", "<style></style><p>x</p>", "<style>p:::x{a:b}[{}</style><p>x</p>", "<!--0--><style>p{color:red}</style><!--7-->",
+	} {
+		if got := render(strings.ReplaceAll(odd, "{{", "{ {")); got == "" {
+			t.Errorf("%s was lost", odd)
+		}
+	}
+	if got := render("<!--0--><style>p{color:red}</style><p><!--7--></p>"); !strings.Contains(got, "<!--0-->") || !strings.Contains(got, "<!--7-->") {
+		t.Errorf("comments were lost: %s", got)
+	}
+	// Too large to be worth it, and left as it is.
+	large := "<style>" + strings.Repeat("p{color:red}", 1900) + "</style>" + strings.Repeat("<b>", 5000)
+	if got := render(large); got != large {
+		t.Error("a very large html was changed")
+	}
+}
+
+func FuzzTemplate(f *testing.F) {
+	f.Add("Hi {{name}} {{#each list}}{{this}}{{else}}x{{/each}}", `{"name":"x","list":[1,"b",{"c":null}]}`)
+	f.Add("{{#if a.b}}{{{c}}}{{else}}{{../d}}{{/if}}<style>p{color:red}</style><p>", `{"a":{"b":true},"c":"<p>"}`)
+	f.Add("{{!-- --}}\\{{x}}{{@index}}", `{}`)
+	f.Fuzz(func(t *testing.T, source, variables string) {
+		c, err := Compile(Content{Subject: "s", HTML: source, Text: source, InlineCSS: true})
+		if err != nil {
+			if !fault.Is(err, fault.Invalid) {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		d := json.NewDecoder(strings.NewReader(variables))
+		d.UseNumber()
+		var given map[string]any
+		_ = d.Decode(&given)
+		out, err := c.Render(given)
+		if err != nil && !fault.Is(err, fault.Invalid) {
+			t.Fatalf("%v", err)
+		}
+		if strings.ContainsAny(out.Subject, "\r\n") {
+			t.Fatalf("%q", out.Subject)
+		}
+	})
+}
+
+func BenchmarkRender(b *testing.B) {
+	c, err := Compile(Content{Subject: "Order {{order}}", HTML: "<ul>{{#each items}}<li>{{name}}: {{price}}</li>{{/each}}</ul>"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var items []string
+	for i := range 50 {
+		items = append(items, fmt.Sprintf(`{"name":"Item %d","price":%d}`, i, i))
+	}
+	given := values(b, `{"order":1,"items":[`+strings.Join(items, ",")+`]}`)
+	for b.Loop() {
+		if _, err := c.Render(given); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package template keeps the stored templates of accounts and fills them in.
+//
+// The language is a small subset of Handlebars: {{a.b}} (escaped in HTML, as it
+// is in text and subject), {{{a.b}}} (as it is), {{#if a}} {{else}} {{/if}},
+// {{#unless a}}, {{#each a}} with {{this}}, {{@index}}, {{@key}}, {{@first}},
+// {{@last}} and {{../a}}, and comments {{! … }}. There are no helpers and no
+// partials, so a template can't read anything but its variables. Source, depth,
+// work and output are bounded.
+package template
+
+import (
+	"fmt"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Limits of a template.
+const (
+	MaxSource    = 512 << 10 // bytes of the html and of the text, each
+	MaxSubject   = 2000      // bytes of the subject's source
+	MaxVariables = 200       // declared
+	MaxValues    = 256 << 10 // bytes of the variables of one rendering, as JSON
+	MaxOutput    = 10 << 20  // bytes of a rendered part
+
+	maxDepth    = 20        // of blocks within blocks
+	maxSteps    = 2_000_000 // of one rendering
+	maxPath     = 200       // bytes of a variable's path
+	maxSegments = 10
+	maxMissing  = 100 // told
+)
+
+// Content is what a version of a template says.
+type Content struct {
+	Subject   string
+	HTML      string
+	Text      string // "" derives it from the html
+	InlineCSS bool   // style rules of the html become attributes
+	Variables []Variable
+}
+
+// Types of a variable.
+const (
+	String  = "string"
+	Number  = "number"
+	Boolean = "boolean"
+	Array   = "array"
+	Object  = "object"
+)
+
+// Variable is a declared variable. What a template uses need not be declared.
+type Variable struct {
+	Key      string // a path such as user.name
+	Type     string // String, Number, …; "" is any
+	Required bool
+	Fallback any // used when the variable is not given; nil for none
+}
+
+// Rendered is a template that was filled in.
+type Rendered struct {
+	Subject, HTML, Text string
+	Missing             []string // paths that the template asks for and that were not given
+	Unused              []string // names that were given and not asked for
+}
+
+// Compiled is a version that is ready to be filled in. It is safe for use by
+// many goroutines.
+type Compiled struct {
+	content             Content
+	subject, html, text *program
+}
+
+// Compile checks content and returns it ready to be rendered, or a
+// fault.Invalid that names every field at fault, with line and column of what
+// is not understood.
+func Compile(c Content) (*Compiled, error) {
+	var bad fault.Fields
+	out := &Compiled{content: c}
+	if c.Subject == "" {
+		bad.Add("subject", "required", "Give a subject.")
+	}
+	if c.HTML == "" && c.Text == "" {
+		bad.Add("html", "text_or_html_required", "Give html, text or both.")
+	}
+	for _, part := range []struct {
+		field, source string
+		limit         int
+		into          **program
+	}{{"subject", c.Subject, MaxSubject, &out.subject}, {"html", c.HTML, MaxSource, &out.html}, {"text", c.Text, MaxSource, &out.text}} {
+		if len(part.source) > part.limit {
+			bad.Add(part.field, "too_long", "This may have %d bytes.", part.limit)
+			continue
+		}
+		p, err := parse(part.source)
+		if err != nil {
+			bad.Add(part.field, "invalid_template", "%s", err)
+			continue
+		}
+		*part.into = p
+	}
+	checkVariables(c.Variables, &bad)
+	return out, bad.Err()
+}
+
+func checkVariables(declared []Variable, bad *fault.Fields) {
+	if len(declared) > MaxVariables {
+		bad.Add("variables", "too_many_variables", "A template can declare %d variables.", MaxVariables)
+		return
+	}
+	seen := map[string]bool{}
+	for i, v := range declared {
+		at := func(field string) string { return fmt.Sprintf("variables[%d].%s", i, field) }
+		p, err := parsePath(v.Key)
+		switch {
+		case err != nil || p.up > 0 || p.special != "" || len(p.names) == 0:
+			bad.Add(at("key"), "invalid_key", "A key is a name such as order or user.name: letters, digits, _ and -, with dots between.")
+		case seen[v.Key]:
+			bad.Add(at("key"), "duplicate_key", "This variable is declared twice.")
+		}
+		seen[v.Key] = true
+		switch v.Type {
+		case "", String, Number, Boolean, Array, Object:
+		default:
+			bad.Add(at("type"), "unknown_type", "The types are string, number, boolean, array and object.")
+			continue
+		}
+		if v.Required && v.Fallback != nil {
+			bad.Add(at("fallback"), "conflicting_fallback", "A required variable has no fallback.")
+		}
+		if v.Fallback != nil && v.Type != "" && typeOf(v.Fallback) != v.Type {
+			bad.Add(at("fallback"), "wrong_type", "The fallback is not of the variable's type.")
+		}
+	}
+}
