@@ -129,7 +129,7 @@ type sheet struct {
 	order     int
 	rules     []rule
 	rest      strings.Builder
-	selectors []string
+	selectors string
 	open      []declaration
 	begin     int // of the rule or at-rule in hand
 	depth     int // of at-rules
@@ -173,16 +173,12 @@ func (s *sheet) next(grammar css.GrammarType, data []byte, values []css.Token, b
 	case css.AtRuleGrammar:
 		s.begin = before
 		s.keep(end)
-	case css.QualifiedRuleGrammar, css.BeginRulesetGrammar:
-		if len(s.selectors) == 0 {
-			s.begin = before
-		}
-		s.selectors = append(s.selectors, strings.Trim(tokens(values), ", \t\r\n"))
+	case css.BeginRulesetGrammar:
+		s.begin, s.selectors, s.open = before, tokens(values), nil
 	case css.DeclarationGrammar:
 		s.open = append(s.open, declared(string(data), values))
 	case css.EndRulesetGrammar:
 		s.endRule(end)
-		s.selectors, s.open = nil, nil
 	}
 }
 
@@ -191,16 +187,14 @@ func (s *sheet) keep(end int) { s.rest.WriteString(strings.TrimSpace(s.source[s.
 // endRule adds a rule for each of its selectors, or keeps it as it is when one
 // can't stand in an attribute.
 func (s *sheet) endRule(end int) {
-	var found []rule
-	for _, text := range s.selectors {
-		selector, err := cascadia.Parse(text)
-		if err != nil || strings.Contains(text, ":") {
-			s.keep(end)
-			return
-		}
-		found = append(found, rule{selector, s.order + len(s.rules), s.open})
+	selectors, err := cascadia.ParseGroup(s.selectors)
+	if err != nil || strings.Contains(s.selectors, ":") {
+		s.keep(end)
+		return
 	}
-	s.rules = append(s.rules, found...)
+	for _, selector := range selectors {
+		s.rules = append(s.rules, rule{selector, s.order + len(s.rules), s.open})
+	}
 }
 
 func tokens(values []css.Token) string {

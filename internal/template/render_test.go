@@ -205,7 +205,7 @@ func TestInlineCSS(t *testing.T) {
 	</style></head><body><!--[if mso]><table><tr><td><![endif]--><p id="a" style="color: white; margin: 1px">x</p><p class="note">y</p><a>z</a></body></html>`)
 	for _, want := range []string{
 		`<p id="a" style="color: green !important; font: 12px/1.5 &#34;Inter&#34;,serif; margin: 1px">x</p>`,
-		`<p class="note" style="margin: 0; color: red">y</p>`,
+		`<p class="note" style="color: red; margin: 0">y</p>`,
 		`<a>z</a>`,
 		"@media (max-width: 600px) { p { font-size: 20px } }",
 		"a:hover { color: black }",

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Change says what of a template becomes different; nil leaves a field as it is.
+type Change struct {
+	Name, Alias         *string // an alias "" is removed
+	Subject, HTML, Text *string
+	InlineCSS           *bool
+	Variables           *[]Variable
+	Draft               bool // the new version is not published
+}
+
+func (c Change) ofContent() bool {
+	return c.Subject != nil || c.HTML != nil || c.Text != nil || c.InlineCSS != nil || c.Variables != nil
+}
+
+var (
+	rename = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5
+		WHERE id = $1 AND account = $2
+		RETURNING id, name, alias, latest, published, created_at, updated_at`)
+	// advance takes the next number: of several changes at once each waits for
+	// the one before, and builds on it.
+	advance = db.SQL(`UPDATE template SET name = COALESCE(CAST($3 AS TEXT), name), alias = COALESCE(CAST($4 AS TEXT), alias), updated_at = $5,
+			latest = latest + 1, published = CASE WHEN $6 THEN published ELSE latest + 1 END
+		WHERE id = $1 AND account = $2
+		RETURNING id, name, alias, latest, published, created_at, updated_at`)
+	publish = db.SQL(`UPDATE template SET published = $3, updated_at = $4
+		WHERE id = $1 AND account = $2 AND EXISTS (SELECT 1 FROM template_version WHERE template = $1 AND version = $3)
+		RETURNING id, name, alias, latest, published, created_at, updated_at`)
+	prune = db.SQL(`DELETE FROM template_version WHERE template = $1 AND version <= $2 AND version <> $3`)
+)
+
+// Update changes a template. A change of its content makes a new version, which
+// is published unless Change.Draft is set. Its faults are fault.NotFound, those
+// of Create, and nothing was changed then.
+func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Template, error) {
+	var bad fault.Fields
+	name, alias := "x", ""
+	if c.Name != nil {
+		name = *c.Name
+	}
+	if c.Alias != nil {
+		alias = *c.Alias
+	}
+	checkNames(name, alias, &bad)
+	var out Template
+	err := t.DB.Tx(ctx, func(tx *db.Tx) (err error) {
+		out, err = t.update(ctx, tx, account, id, c, bad)
+		return err
+	})
+	if err != nil {
+		return Template{}, t.aliasTaken(err)
+	}
+	return out, nil
+}
+
+func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c Change, bad fault.Fields) (Template, error) {
+	now := t.Now().UTC()
+	text := rename.With(id, account, given(c.Name), given(c.Alias), db.Micros(now))
+	if c.ofContent() {
+		text = advance.With(id, account, given(c.Name), given(c.Alias), db.Micros(now), c.Draft)
+	}
+	out, err := one(ctx, tx, text)
+	if err != nil {
+		return out, err
+	}
+	number := out.Latest
+	if c.ofContent() {
+		number--
+	}
+	if err := oneVersion(ctx, tx, &out, number); err != nil {
+		return out, err
+	}
+	if !c.ofContent() {
+		return out, bad.Err()
+	}
+	out.Version = Version{Number: out.Latest, Content: c.apply(out.Content), CreatedAt: now}
+	if _, err := Compile(out.Content); bad.Merge(err) != nil {
+		return out, err
+	}
+	if err := bad.Err(); err != nil {
+		return out, err
+	}
+	next, err := out.Version.insert(id)
+	if err != nil {
+		return out, err
+	}
+	if _, err := tx.Exec(ctx, next); err != nil {
+		return out, err
+	}
+	_, err = tx.Exec(ctx, prune.With(id, out.Latest-MaxVersions, out.Published))
+	return out, err
+}
+
+// given is NULL for what is left as it is.
+func given(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+func (c Change) apply(to Content) Content {
+	for _, f := range []struct{ given, into *string }{{c.Subject, &to.Subject}, {c.HTML, &to.HTML}, {c.Text, &to.Text}} {
+		if f.given != nil {
+			*f.into = *f.given
+		}
+	}
+	if c.InlineCSS != nil {
+		to.InlineCSS = *c.InlineCSS
+	}
+	if c.Variables != nil {
+		to.Variables = *c.Variables
+	}
+	return to
+}
+
+// one reads the row that a conditional statement gives, or fault.NotFound.
+func one(ctx context.Context, tx *db.Tx, s db.Statement) (t Template, err error) {
+	var created, updated int64
+	err = tx.One(ctx, s, &t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, &created, &updated)
+	t.CreatedAt, t.UpdatedAt = db.Time(created), db.Time(updated)
+	if errors.Is(err, db.ErrNoRow) {
+		err = notFound()
+	}
+	return t, err
+}
+
+func oneVersion(ctx context.Context, tx *db.Tx, t *Template, number int) error {
+	return tx.Each(ctx, version.With(t.ID, number), func(r db.Row) (err error) {
+		t.Version, err = scanVersion(r)
+		return err
+	})
+}
+
+// Publish makes a version the one that is sent: fault.NotFound if there is no
+// such one.
+func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) (Template, error) {
+	var out Template
+	err := t.DB.Tx(ctx, func(tx *db.Tx) (err error) {
+		if out, err = one(ctx, tx, publish.With(id, account, number, db.Micros(t.Now()))); err != nil {
+			return err
+		}
+		return oneVersion(ctx, tx, &out, number)
+	})
+	return out, err
+}
+
+var versions = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
+	WHERE template = $1 AND version < $2 ORDER BY version DESC LIMIT $3`)
+
+// Versions returns up to limit versions of a template below a number (0: from
+// the newest on), newest first, and whether there are more; fault.NotFound for
+// another's template.
+func (t *Templates) Versions(ctx context.Context, account, id db.ID, below, limit int) ([]Version, bool, error) {
+	found, err := db.All(ctx, t.DB, byID.With(id, account), scan)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(found) == 0 {
+		return nil, false, notFound()
+	}
+	if below == 0 {
+		below = found[0].Latest + 1
+	}
+	list, err := db.All(ctx, t.DB, versions.With(id, below, limit+1), scanVersion)
+	if err != nil {
+		return nil, false, err
+	}
+	return list[:min(len(list), limit)], len(list) > limit, nil
+}

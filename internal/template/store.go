@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Limits of an account's templates.
+const (
+	MaxTemplates = 10_000
+	MaxVersions  = 1_000 // kept of a template; the oldest go, never the published one
+
+	maxName  = 200 // bytes
+	maxAlias = 64
+)
+
+// Templates keeps the templates of accounts. DB and Now must be set.
+type Templates struct {
+	DB  *db.DB
+	Now func() time.Time
+
+	cache cache
+}
+
+// Template is a stored template with one of its versions: the newest, unless
+// another was asked for.
+type Template struct {
+	ID        db.ID
+	Name      string
+	Alias     string // "" for none
+	Latest    int
+	Published int
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	Version
+}
+
+// Version is one version of a template, numbered from 1.
+type Version struct {
+	Number int
+	Content
+	CreatedAt time.Time
+}
+
+// New is a template to be made.
+type New struct {
+	Name, Alias string
+	Content
+}
+
+var (
+	create = db.SQL(`INSERT INTO template (id, account, name, alias, latest, published, created_at, updated_at)
+		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), 1, 1, CAST($5 AS BIGINT), CAST($5 AS BIGINT)
+		WHERE (SELECT count(*) FROM template WHERE account = $2) < $6`)
+	insertVersion = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`)
+	byID    = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE id = $1 AND account = $2`)
+	byAlias = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND alias = $2 AND alias <> ''`)
+	all     = db.Paged(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND {page}`)
+	version = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
+		WHERE template = $1 AND version = $2`)
+	remove = db.SQL(`DELETE FROM template WHERE id = $1 AND account = $2`)
+)
+
+func scan(r db.Row) (t Template, err error) {
+	var created, updated int64
+	err = r.Scan(&t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, &created, &updated)
+	t.CreatedAt, t.UpdatedAt = db.Time(created), db.Time(updated)
+	return t, err
+}
+
+// stored is a variable as it stands in its row.
+type stored struct {
+	Key      string `json:"key"`
+	Type     string `json:"type,omitempty"`
+	Required bool   `json:"required,omitempty"`
+	Fallback any    `json:"fallback,omitempty"`
+}
+
+func (v Version) insert(template db.ID) (db.Statement, error) {
+	list := make([]stored, len(v.Variables))
+	for i, one := range v.Variables {
+		list[i] = stored(one)
+	}
+	variables, err := json.Marshal(list)
+	return insertVersion.With(template, v.Number, v.Subject, v.HTML, v.Text, v.InlineCSS, string(variables), db.Micros(v.CreatedAt)), err
+}
+
+func scanVersion(r db.Row) (v Version, err error) {
+	var created int64
+	var variables string
+	if err := r.Scan(&v.Number, &v.Subject, &v.HTML, &v.Text, &v.InlineCSS, &variables, &created); err != nil {
+		return v, err
+	}
+	v.CreatedAt = db.Time(created)
+	d := json.NewDecoder(strings.NewReader(variables))
+	d.UseNumber()
+	var list []stored
+	err = d.Decode(&list)
+	for _, one := range list {
+		v.Variables = append(v.Variables, Variable(one))
+	}
+	return v, err
+}
+
+func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such template.") }
+
+// checkNames looks at what stands beside the content.
+func checkNames(name, alias string, bad *fault.Fields) {
+	if strings.TrimSpace(name) == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
+		bad.Add("name", "invalid_name", "A name has 1 to %d bytes and no control characters.", maxName)
+	}
+	if alias != "" && !isAlias(alias) {
+		bad.Add("alias", "invalid_alias", "An alias has 1 to %d lower-case letters, digits, _ and -, and begins with a letter or digit.", maxAlias)
+	}
+}
+
+func isAlias(s string) bool {
+	return len(s) <= maxAlias && s[0] != '_' && s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
+}
+
+// Create makes a template, whose first version is published. Its faults are
+// fault.Invalid, with every field, and fault.Conflict for an alias in use or
+// too many templates.
+func (t *Templates) Create(ctx context.Context, account db.ID, n New) (Template, error) {
+	var bad fault.Fields
+	checkNames(n.Name, n.Alias, &bad)
+	if _, err := Compile(n.Content); bad.Merge(err) != nil {
+		return Template{}, err
+	}
+	if err := bad.Err(); err != nil {
+		return Template{}, err
+	}
+	return t.insert(ctx, account, n)
+}
+
+func (t *Templates) insert(ctx context.Context, account db.ID, n New) (Template, error) {
+	now := t.Now().UTC()
+	out := Template{ID: t.DB.NewID(), Name: n.Name, Alias: n.Alias, Latest: 1, Published: 1, CreatedAt: now, UpdatedAt: now,
+		Version: Version{Number: 1, Content: n.Content, CreatedAt: now}}
+	first, err := out.Version.insert(out.ID)
+	if err != nil {
+		return Template{}, err
+	}
+	err = t.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, create.With(out.ID, account, out.Name, out.Alias, db.Micros(now), MaxTemplates))
+		if err == nil && n == 0 {
+			err = fault.New(fault.Conflict, "too_many_templates", "An account can have %d templates. Delete one first.", MaxTemplates)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, first)
+		return err
+	})
+	return out, t.aliasTaken(err)
+}
+
+// aliasTaken translates the refusal of the unique index.
+func (t *Templates) aliasTaken(err error) error {
+	if err != nil && t.DB.IsConflict(err) {
+		return fault.Wrap(err, fault.Conflict, "alias_taken", "Another template has this alias.")
+	}
+	return err
+}
+
+// Get returns a template with its newest version, or fault.NotFound.
+func (t *Templates) Get(ctx context.Context, account, id db.ID) (Template, error) {
+	return t.load(ctx, byID.With(id, account), 0)
+}
+
+// ByAlias is Get by the template's alias.
+func (t *Templates) ByAlias(ctx context.Context, account db.ID, alias string) (Template, error) {
+	return t.load(ctx, byAlias.With(account, alias), 0)
+}
+
+// GetVersion returns a template with one of its versions, or fault.NotFound.
+func (t *Templates) GetVersion(ctx context.Context, account, id db.ID, number int) (Template, error) {
+	return t.load(ctx, byID.With(id, account), number)
+}
+
+// load finds a template and the version of a number, 0 for the newest.
+func (t *Templates) load(ctx context.Context, s db.Statement, number int) (Template, error) {
+	found, err := db.All(ctx, t.DB, s, scan)
+	if err != nil {
+		return Template{}, err
+	}
+	if len(found) == 0 {
+		return Template{}, notFound()
+	}
+	out := found[0]
+	if number == 0 {
+		number = out.Latest
+	}
+	out.Version, err = t.version(ctx, out.ID, number)
+	return out, err
+}
+
+func (t *Templates) version(ctx context.Context, id db.ID, number int) (Version, error) {
+	found, err := db.All(ctx, t.DB, version.With(id, number), scanVersion)
+	if err == nil && len(found) == 0 {
+		err = fault.New(fault.NotFound, "not_found", "The template has no such version.")
+	}
+	if err != nil {
+		return Version{}, err
+	}
+	return found[0], nil
+}
+
+// List returns an account's templates, newest first, without content.
+func (t *Templates) List(ctx context.Context, account db.ID, page db.Page) ([]Template, bool, error) {
+	return db.ReadPage(ctx, t.DB, all, page, scan, account)
+}
+
+// Delete deletes a template with all its versions, or returns fault.NotFound.
+// What was sent with it stays as it is.
+func (t *Templates) Delete(ctx context.Context, account, id db.ID) error {
+	return t.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, remove.With(id, account))
+		if err == nil && n == 0 {
+			err = notFound()
+		}
+		return err
+	})
+}
+
+// Duplicate makes a new template of another's newest version, under a new name
+// and without its alias.
+func (t *Templates) Duplicate(ctx context.Context, account, id db.ID, name string) (Template, error) {
+	from, err := t.Get(ctx, account, id)
+	if err != nil {
+		return Template{}, err
+	}
+	if name == "" {
+		name = "Copy of " + from.Name
+		for len(name) > maxName {
+			name = strings.ToValidUTF8(name[:len(name)-1], "")
+		}
+	}
+	var bad fault.Fields
+	checkNames(name, "", &bad)
+	if err := bad.Err(); err != nil {
+		return Template{}, err
+	}
+	return t.insert(ctx, account, New{Name: name, Content: from.Content})
+}

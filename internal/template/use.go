@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Used is a template filled in for a send.
+type Used struct {
+	Template db.ID
+	Version  int
+	Rendered
+}
+
+// Render fills in the published version of an account's template. variables is
+// a JSON object; empty is none. Faults: fault.NotFound, and fault.Invalid with a
+// field for each variable that is missing or wrong.
+func (t *Templates) Render(ctx context.Context, account, id db.ID, variables json.RawMessage) (Used, error) {
+	found, err := db.All(ctx, t.DB, byID.With(id, account), scan)
+	if err != nil {
+		return Used{}, err
+	}
+	if len(found) == 0 {
+		return Used{}, notFound()
+	}
+	values, err := Values(variables)
+	if err != nil {
+		return Used{}, err
+	}
+	c, err := t.compiled(ctx, id, found[0].Published)
+	if err != nil {
+		return Used{}, err
+	}
+	out, err := c.Render(values)
+	return Used{id, found[0].Published, out}, err
+}
+
+// Preview fills in a version (0: the newest) and tells what is missing and
+// what was not used, in place of refusing it.
+func (t *Templates) Preview(ctx context.Context, account, id db.ID, number int, variables json.RawMessage) (Rendered, error) {
+	values, err := Values(variables)
+	if err != nil {
+		return Rendered{}, err
+	}
+	found, err := t.GetVersion(ctx, account, id, number)
+	if err != nil {
+		return Rendered{}, err
+	}
+	c, err := Compile(found.Content)
+	if err != nil {
+		return Rendered{}, err
+	}
+	return c.Preview(values)
+}
+
+// Values reads variables: a JSON object of at most MaxValues bytes; empty is
+// none.
+func Values(text json.RawMessage) (map[string]any, error) {
+	var bad fault.Fields
+	if len(text) == 0 || string(text) == "null" {
+		return nil, nil
+	}
+	if len(text) > MaxValues {
+		bad.Add("variables", "too_long", "The variables may have %d bytes.", MaxValues)
+		return nil, bad.Err()
+	}
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	var values map[string]any
+	if err := d.Decode(&values); err != nil {
+		bad.Add("variables", "wrong_type", "This must be an object.")
+	}
+	return values, bad.Err()
+}
+
+// cache keeps compiled versions, which never change. It is bounded by the bytes
+// of their sources, and forgets at random.
+type cache struct {
+	mu    sync.Mutex
+	ready map[cached]*Compiled
+	bytes int
+}
+
+type cached struct {
+	template db.ID
+	version  int
+}
+
+const maxCached = 16 << 20
+
+func (t *Templates) compiled(ctx context.Context, id db.ID, number int) (*Compiled, error) {
+	key := cached{id, number}
+	t.cache.mu.Lock()
+	c := t.cache.ready[key]
+	t.cache.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	v, err := t.version(ctx, id, number)
+	if err != nil {
+		return nil, err
+	}
+	if c, err = Compile(v.Content); err != nil {
+		return nil, err
+	}
+	t.cache.keep(key, c)
+	return c, nil
+}
+
+func (c *cache) keep(key cached, compiled *Compiled) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ready == nil {
+		c.ready = map[cached]*Compiled{}
+	}
+	if c.ready[key] != nil {
+		return
+	}
+	c.ready[key] = compiled
+	c.bytes += compiled.size()
+	for other, one := range c.ready {
+		if c.bytes <= maxCached {
+			return
+		}
+		if other != key {
+			delete(c.ready, other)
+			c.bytes -= one.size()
+		}
+	}
+}
+
+func (c *Compiled) size() int {
+	return 4<<10 + 4*(len(c.content.Subject)+len(c.content.HTML)+len(c.content.Text))
+}
