@@ -25,6 +25,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/template"
 )
 
 // API is the door with what lies behind it.
@@ -35,6 +36,7 @@ type API struct {
 	Outbox       *outbound.Outbox
 	Folders      *folder.Store
 	Suppressions *suppression.List
+	Templates    *template.Templates
 	Events       *event.Log
 	Keys         *idempotency.Keys
 	Version      string

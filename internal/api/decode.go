@@ -118,6 +118,9 @@ func (r *reader) value(v reflect.Value, at string) {
 		}
 		raw, _ := r.in.ReadValue()
 		v.SetBytes(bytes.Clone(raw))
+	case v.Type() == anythingType:
+		raw, _ := r.in.ReadValue()
+		v.SetBytes(bytes.Clone(raw))
 	case v.Type() == timeType:
 		r.time(v, at)
 	case v.Kind() == reflect.String:

@@ -235,6 +235,22 @@ func (state) Schema(huma.Registry) *huma.Schema {
 	}}
 }
 
+// anything is a JSON value, kept as it was given.
+type anything json.RawMessage
+
+var anythingType = reflect.TypeFor[anything]()
+
+// MarshalJSON returns the value itself.
+func (v anything) MarshalJSON() ([]byte, error) {
+	if len(v) == 0 {
+		return []byte("null"), nil
+	}
+	return v, nil
+}
+
+// Schema is what huma asks a type for.
+func (anything) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
 // object is a JSON object, kept as it was given.
 type object json.RawMessage
 

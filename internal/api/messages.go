@@ -13,18 +13,20 @@ import (
 )
 
 type messageAnswer struct {
-	ID         db.ID             `json:"id" doc:"The message's id."`
-	MailboxID  *db.ID            `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted it; null for the API."`
-	Status     queue.State       `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
-	From       string            `json:"from" doc:"The sender." example:"you@example.com"`
-	Subject    string            `json:"subject" doc:"The subject line." example:"Your order"`
-	MessageID  string            `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
-	ThreadID   *string           `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
-	Metadata   object            `json:"metadata" doc:"As it was given with the send."`
-	Size       int64             `json:"size" doc:"Of the whole message, in bytes."`
-	Recipients []recipientAnswer `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
-	SendAt     *time.Time        `json:"send_at,omitempty" doc:"When it will be sent, while it is scheduled."`
-	CreatedAt  time.Time         `json:"created_at" doc:"When it was accepted."`
+	ID              db.ID             `json:"id" doc:"The message's id."`
+	MailboxID       *db.ID            `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted it; null for the API."`
+	Status          queue.State       `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
+	From            string            `json:"from" doc:"The sender." example:"you@example.com"`
+	Subject         string            `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID       string            `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
+	ThreadID        *string           `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
+	Metadata        object            `json:"metadata" doc:"As it was given with the send."`
+	Size            int64             `json:"size" doc:"Of the whole message, in bytes."`
+	Recipients      []recipientAnswer `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
+	TemplateID      *db.ID            `json:"template_id,omitempty" doc:"The template that it was made of."`
+	TemplateVersion int               `json:"template_version,omitempty" doc:"The version of that template." example:"3"`
+	SendAt          *time.Time        `json:"send_at,omitempty" doc:"When it will be sent, while it is scheduled."`
+	CreatedAt       time.Time         `json:"created_at" doc:"When it was accepted."`
 }
 
 type recipientAnswer struct {
@@ -77,6 +79,9 @@ func showMessage(m outbound.Message) messageAnswer {
 	}
 	if m.Mailbox != 0 {
 		out.MailboxID = &m.Mailbox
+	}
+	if m.Template != 0 {
+		out.TemplateID, out.TemplateVersion = &m.Template, m.TemplateVersion
 	}
 	for _, d := range m.Deliveries {
 		r := recipientAnswer{

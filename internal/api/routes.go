@@ -41,6 +41,8 @@ func (a *API) routes(r *router) {
 		summary: "Set or generate a mailbox's password", description: "Sessions with the old one end at once. Without a body a password is generated and shown in this answer only."}, a.setPassword)
 
 	a.sendRoutes(r)
+	a.templateRoutes(r)
+	a.sendTemplateRoutes(r)
 	a.messageRoutes(r)
 
 	a.threadRoutes(r)

@@ -62,6 +62,8 @@ type row struct {
 	reference                          int64  // see refer; written only
 	only                               db.ID  // the domain whose messages it may answer; 0: all; not stored
 	adds                               []byte // fields to be added to a submission; not stored
+	template                           db.ID  // that it was made of; 0 for none
+	templateVersion                    int
 	utf8, eightBit                     bool
 	size                               int64
 	expires, created                   time.Time
@@ -69,24 +71,26 @@ type row struct {
 
 var (
 	insertMessage = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference, template, template_version)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`)
 	messageByID = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid FROM outbound_message WHERE id = $1`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version FROM outbound_message WHERE id = $1`)
 	messagesOf = db.Paged(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid FROM outbound_message WHERE account = $1 AND {page}`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version FROM outbound_message WHERE account = $1 AND {page}`)
 )
 
 func (r *row) insert() db.Statement {
 	return insertMessage.With(r.id, r.account, r.domain, r.mailbox, r.sender, r.returnsTo, r.from, r.subject, r.messageID,
-		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created), r.ret, r.envid, r.reference)
+		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created), r.ret, r.envid, r.reference,
+		r.template, r.templateVersion)
 }
 
 func scanMessage(r db.Row) (*row, error) {
 	m := &row{}
 	var expires, created int64
 	err := r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnsTo, &m.from, &m.subject, &m.messageID,
-		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, &expires, &created, &m.ret, &m.envid)
+		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, &expires, &created, &m.ret, &m.envid,
+		&m.template, &m.templateVersion)
 	m.expires, m.created = db.Time(expires), db.Time(created)
 	return m, err
 }
@@ -103,8 +107,11 @@ type Message struct {
 	Size       int64
 	Status     queue.State
 	Deliveries []queue.Record
-	SendAt     time.Time // while it is scheduled; else zero
-	CreatedAt  time.Time
+	Template   db.ID // that it was made of; 0 for none
+	// TemplateVersion is the version of that.
+	TemplateVersion int
+	SendAt          time.Time // while it is scheduled; else zero
+	CreatedAt       time.Time
 }
 
 // Get returns a message of an account with its deliveries, or fault.NotFound.
@@ -161,6 +168,7 @@ func (o *Outbox) show(ctx context.Context, r *row) (Message, error) {
 		Status: queue.Status(states), SendAt: at,
 		ID: r.id, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
 		Metadata: json.RawMessage(r.metadata), Size: r.size, Deliveries: deliveries, CreatedAt: r.created,
+		Template: r.template, TemplateVersion: r.templateVersion,
 	}, err
 }
 

@@ -67,6 +67,7 @@ func (o *Outbox) begin(account db.ID, pc *parcel, now time.Time) {
 		id: id, account: account, domain: pc.sender.Domain, returnsTo: o.returnsTo(pc.sender),
 		from: l.from.String(), subject: l.draft.Subject, messageID: "<" + id.String() + "@" + l.from.Domain + ">",
 		thread: l.threadID, metadata: l.metadata, created: now, expires: start.Add(ExpiryAPI),
+		template: l.template, templateVersion: l.version,
 	}
 	l.draft.Date, l.draft.MessageID = start, pc.row.messageID
 	l.draft.Extra = append(l.draft.Extra, o.feedbackID(account, l))

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -53,6 +54,10 @@ type Send struct {
 	SendAt      time.Time    // when it is to be sent; zero for at once
 	Class       string       // of mail, for Feedback-ID; "" for an ordinary send
 	Unsubscribe *Unsubscribe // nil offers nothing
+	// Template is the template that it was made of, and TemplateVersion the
+	// version of that; 0 for none.
+	Template        db.ID
+	TemplateVersion int
 
 	// Faults are what the door found wrong with the request already. They are
 	// told together with the rules that are broken. The field "" is the whole.
@@ -87,6 +92,8 @@ type letter struct {
 	threadID   string
 	sendAt     time.Time // zero for at once
 	class      string
+	template   db.ID
+	version    int
 	offers     bool // to unsubscribe
 	hosts      bool // by a link of ours
 }
@@ -94,7 +101,7 @@ type letter struct {
 // read checks every rule of a send and returns all that is broken at once.
 func (s *Send) read(now time.Time) (*letter, fault.Fields) {
 	var bad fault.Fields
-	l := &letter{metadata: "{}", threadID: s.ThreadID, class: s.Class}
+	l := &letter{metadata: "{}", threadID: s.ThreadID, class: s.Class, template: s.Template, version: s.TemplateVersion}
 	l.readFrom(s, &bad)
 	l.readRecipients(s, &bad)
 	l.readBody(s, &bad)

@@ -43,6 +43,7 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
 	"github.com/mailstead/mailstead/internal/throttle"
 )
@@ -66,6 +67,7 @@ type Server struct {
 	Outbox       *outbound.Outbox
 	Inbound      *inbound.Inbound
 	Suppressions *suppression.List
+	Templates    *template.Templates
 	Threads      *thread.Threads
 	Keys         *idempotency.Keys
 
@@ -176,6 +178,7 @@ func (s *Server) openRooms(context.Context) error {
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log})
 	s.Mailboxes.Provision, s.Mailboxes.Empty = s.Folders.Provision, s.Folders.Empty
 
+	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Threads = &thread.Threads{NewID: s.DB.NewID}
 	s.Outbox = &outbound.Outbox{
@@ -282,7 +285,7 @@ func (s *Server) openDoors(context.Context) error {
 	s.Mailboxes.Revoked = s.imap.Revoked
 	handler := s.certs.Challenge((&api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
-		Suppressions: s.Suppressions, Friend: s.friend,
+		Suppressions: s.Suppressions, Templates: s.Templates, Friend: s.friend,
 		Version: Version, Log: s.Log,
 	}).Handler())
 	for range 2 { // in clear, and with TLS
