@@ -60,54 +60,68 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 
 // types are the schemas of the document and what they are here.
 var types = map[string]reflect.Type{
-	"Accepted":               reflect.TypeFor[client.Accepted](),
-	"AddSuppressionRequest":  nil, // arguments
-	"AddSuppressionsRequest": nil, // arguments
-	"AddedSuppressions":      nil, // a result
-	"AttachmentRequest":      nil, // written while it is sent
-	"Attempt":                reflect.TypeFor[client.Attempt](),
-	"Batch":                  reflect.TypeFor[client.BatchAccepted](),
-	"BatchRequest":           nil, // written while it is sent
-	"CreateDomainRequest":    nil, // an argument
-	"CreateKeyRequest":       reflect.TypeFor[client.NewAPIKey](),
-	"CreateMailboxRequest":   reflect.TypeFor[client.NewMailbox](),
-	"Domain":                 reflect.TypeFor[client.Domain](),
-	"DomainList":             reflect.TypeFor[client.Page[client.Domain]](),
-	"Event":                  reflect.TypeFor[client.Event](),
-	"EventList":              reflect.TypeFor[client.Page[client.Event]](),
-	"Field":                  reflect.TypeFor[client.FieldError](),
-	"Imported":               reflect.TypeFor[client.Imported](),
-	"Key":                    reflect.TypeFor[client.APIKey](),
-	"KeyList":                reflect.TypeFor[client.Page[client.APIKey]](),
-	"LineFault":              reflect.TypeFor[client.LineError](),
-	"Mailbox":                reflect.TypeFor[client.Mailbox](),
-	"MailboxList":            reflect.TypeFor[client.Page[client.Mailbox]](),
-	"Message":                reflect.TypeFor[client.Message](),
-	"MessageList":            reflect.TypeFor[client.Page[client.Message]](),
-	"Ownership":              reflect.TypeFor[client.Ownership](),
-	"Password":               nil, // a result
-	"Problem":                reflect.TypeFor[client.Problem](),
-	"Recipient":              reflect.TypeFor[client.Recipient](),
-	"Record":                 reflect.TypeFor[client.Record](),
-	"Refusal":                reflect.TypeFor[client.Problem](),
-	"Refused":                nil, // client.BatchItem
-	"RescheduleRequest":      nil, // an argument
-	"SendRecipient":          reflect.TypeFor[client.AcceptedRecipient](),
-	"SendRequest":            reflect.TypeFor[client.Send](),
-	"SetPasswordRequest":     nil, // an argument
-	"Suppression":            reflect.TypeFor[client.Suppression](),
-	"SuppressionList":        reflect.TypeFor[client.Page[client.Suppression]](),
-	"Thread":                 reflect.TypeFor[client.Thread](),
-	"ThreadMessage":          reflect.TypeFor[client.ThreadMessage](),
-	"UnsubscribeRequest":     reflect.TypeFor[client.Unsubscribe](),
-	"UpdateMailboxRequest":   reflect.TypeFor[client.MailboxChange](),
+	"Accepted":                 reflect.TypeFor[client.Accepted](),
+	"AddSuppressionRequest":    nil, // arguments
+	"AddSuppressionsRequest":   nil, // arguments
+	"AddedSuppressions":        nil, // a result
+	"AttachmentRequest":        nil, // written while it is sent
+	"Attempt":                  reflect.TypeFor[client.Attempt](),
+	"Batch":                    reflect.TypeFor[client.BatchAccepted](),
+	"BatchRequest":             nil, // written while it is sent
+	"CreateDomainRequest":      nil, // an argument
+	"CreateKeyRequest":         reflect.TypeFor[client.NewAPIKey](),
+	"CreateMailboxRequest":     reflect.TypeFor[client.NewMailbox](),
+	"Domain":                   reflect.TypeFor[client.Domain](),
+	"DomainList":               reflect.TypeFor[client.Page[client.Domain]](),
+	"Event":                    reflect.TypeFor[client.Event](),
+	"EventList":                reflect.TypeFor[client.Page[client.Event]](),
+	"Field":                    reflect.TypeFor[client.FieldError](),
+	"Imported":                 reflect.TypeFor[client.Imported](),
+	"Key":                      reflect.TypeFor[client.APIKey](),
+	"KeyList":                  reflect.TypeFor[client.Page[client.APIKey]](),
+	"LineFault":                reflect.TypeFor[client.LineError](),
+	"Mailbox":                  reflect.TypeFor[client.Mailbox](),
+	"MailboxList":              reflect.TypeFor[client.Page[client.Mailbox]](),
+	"Message":                  reflect.TypeFor[client.Message](),
+	"MessageList":              reflect.TypeFor[client.Page[client.Message]](),
+	"Ownership":                reflect.TypeFor[client.Ownership](),
+	"Password":                 nil, // a result
+	"Problem":                  reflect.TypeFor[client.Problem](),
+	"Recipient":                reflect.TypeFor[client.Recipient](),
+	"Record":                   reflect.TypeFor[client.Record](),
+	"Refusal":                  reflect.TypeFor[client.Problem](),
+	"Refused":                  nil, // client.BatchItem
+	"RescheduleRequest":        nil, // an argument
+	"SendRecipient":            reflect.TypeFor[client.AcceptedRecipient](),
+	"SendRequest":              reflect.TypeFor[client.Send](),
+	"SetPasswordRequest":       nil, // an argument
+	"Suppression":              reflect.TypeFor[client.Suppression](),
+	"SuppressionList":          reflect.TypeFor[client.Page[client.Suppression]](),
+	"Thread":                   reflect.TypeFor[client.Thread](),
+	"ThreadMessage":            reflect.TypeFor[client.ThreadMessage](),
+	"CreateTemplateRequest":    reflect.TypeFor[client.NewTemplate](),
+	"DuplicateTemplateRequest": nil, // an argument
+	"PublishTemplateRequest":   nil, // an argument
+	"RenderTemplateRequest":    nil, // arguments
+	"Rendered":                 reflect.TypeFor[client.Rendered](),
+	"SendTemplateRequest":      reflect.TypeFor[client.TemplateSend](),
+	"Template":                 reflect.TypeFor[client.Template](),
+	"TemplateListed":           nil, // client.Template without its content
+	"TemplateListedList":       reflect.TypeFor[client.Page[client.Template]](),
+	"TemplateVariable":         reflect.TypeFor[client.TemplateVariable](),
+	"TemplateVersion":          reflect.TypeFor[client.TemplateVersion](),
+	"TemplateVersionList":      reflect.TypeFor[client.Page[client.TemplateVersion]](),
+	"UpdateTemplateRequest":    reflect.TypeFor[client.TemplateChange](),
+	"UnsubscribeRequest":       reflect.TypeFor[client.Unsubscribe](),
+	"UpdateMailboxRequest":     reflect.TypeFor[client.MailboxChange](),
 }
 
 // elsewhere are the members of schemas that are written or read in another way
 // than as a field.
 var elsewhere = map[string][]string{
-	"Problem":     {"type"}, // says nothing
-	"SendRequest": {"attachments"},
+	"Problem":             {"type"}, // says nothing
+	"SendRequest":         {"attachments"},
+	"SendTemplateRequest": {"attachments"},
 }
 
 // Every field of the document is a field here, and the other way round.

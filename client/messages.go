@@ -23,7 +23,11 @@ type Message struct {
 	Size       int64           `json:"size"`       // of the whole message, in bytes
 	Recipients []Recipient     `json:"recipients"` // blind copies included
 	SendAt     *time.Time      `json:"send_at"`    // while it is scheduled
-	CreatedAt  time.Time       `json:"created_at"`
+	// TemplateID is the template that it was made of, in its TemplateVersion;
+	// "" and 0 for none.
+	TemplateID      string    `json:"template_id"`
+	TemplateVersion int       `json:"template_version"`
+	CreatedAt       time.Time `json:"created_at"`
 }
 
 // Recipient is a recipient of a message, and where the delivery stands.

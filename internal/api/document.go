@@ -37,6 +37,7 @@ var tags = [...]huma.Tag{
 	{Name: "Domains", Description: "Names that you own, and the DNS records that each needs."},
 	{Name: "Mailboxes", Description: "Addresses with a password, for mail programs."},
 	{Name: "Sending", Description: "Mail that your application sends, and what became of it."},
+	{Name: "Templates", Description: "Stored texts with variables, in versions that never change."},
 	{Name: "Suppressions", Description: "Addresses that get no mail of yours: they bounced, complained, unsubscribed, or were added."},
 	{Name: "Threads", Description: "What was sent and what came in answer, in order."},
 	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
@@ -206,6 +207,8 @@ func tagOf(path string) string {
 		return "Sending"
 	case "threads":
 		return "Threads"
+	case "templates":
+		return "Templates"
 	case "suppressions":
 		return "Suppressions"
 	case "events":

@@ -68,7 +68,7 @@ type templateVariable struct {
 	Key      string   `json:"key" doc:"A name such as order or user.name." example:"user.name"`
 	Type     string   `json:"type,omitempty" enum:"string,number,boolean,array,object" doc:"What a given value must be; anything when left out." example:"string"`
 	Required bool     `json:"required,omitempty" doc:"Whether a send without it is refused."`
-	Fallback anything `json:"fallback,omitempty" doc:"What is used when it is not given." example:"customer"`
+	Fallback anything `json:"fallback,omitempty" doc:"What is used when it is not given."`
 }
 
 func showContent(c template.Content) TemplateContent {

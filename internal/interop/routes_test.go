@@ -78,6 +78,12 @@ func bodies(s *servertest.Server) map[string]map[string]any {
 		"setMailboxPassword": {"password": "Walked-0ver!"},
 		"addSuppression":     {"address": "gone@elsewhere.example.net"},
 		"addSuppressions":    {"addresses": []string{"gone@elsewhere.example.net"}},
+		"createTemplate":     {"name": "walk", "subject": "walk", "text": "walk"},
+		"updateTemplate":     {"text": "walked"},
+		"publishTemplate":    {"version": 1},
+		"renderTemplate":     {"variables": map[string]any{}},
+		"duplicateTemplate":  {"name": "walk"},
+		"sendTemplate":       {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "template_id": walked, "variables": map[string]any{}},
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
 	}
 }

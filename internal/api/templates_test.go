@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/template"
+)
+
+func newTemplate(t *testing.T, s *servertest.Server, more object) object {
+	t.Helper()
+	body := object{
+		"name": "Order", "subject": "Order {{order}} for {{user.name}}", "html": "<style>p{color:red}</style><p>Hi {{user.name}}, {{note}}</p>",
+		"variables": []object{{"key": "order", "type": "number", "required": true}, {"key": "user.name", "type": "string", "fallback": "you"}},
+	}
+	for name, value := range more {
+		body[name] = value
+	}
+	a := s.API("POST", "/templates", body)
+	status(t, "making a template", a, 201)
+	return into(t, a)
+}
+
+func TestTemplates(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		made := newTemplate(t, s, object{"alias": "order-1"})
+		path := "/templates/" + made["id"].(string)
+		if made["version"] != 1.0 || made["published_version"] != 1.0 || made["alias"] != "order-1" || made["inline_css"] != false {
+			t.Errorf("%v", made)
+		}
+		refused(t, "the alias again", s.API("POST", "/templates", object{"name": "x", "alias": "order-1", "subject": "x", "text": "x"}), 409, "alias_taken")
+		for what, by := range map[string]string{"id": path, "alias": "/templates/order-1"} {
+			if got := into(t, s.API("GET", by, nil)); fmt.Sprint(got) != fmt.Sprint(made) {
+				t.Errorf("by %s: %v, want %v", what, got, made)
+			}
+		}
+
+		// A draft changes nothing of what is sent; versions stay as they are.
+		a := s.API("PATCH", path, object{"html": "<p>{{order}}</p>", "publish": false})
+		if got := into(t, a); got["version"] != 2.0 || got["published_version"] != 1.0 || got["html"] != "<p>{{order}}</p>" || got["subject"] != made["subject"] {
+			t.Errorf("a draft: %s", a.Body)
+		}
+		a = s.API("PATCH", path, object{"name": "Orders", "alias": ""})
+		if got := into(t, a); got["version"] != 2.0 || got["name"] != "Orders" || got["alias"] != nil {
+			t.Errorf("a new name: %s", a.Body)
+		}
+		if got := into(t, s.API("GET", path+"/versions/1", nil)); got["html"] != made["html"] || got["version"] != 1.0 {
+			t.Errorf("the first version: %v", got)
+		}
+		a = s.API("POST", path+"/publish", object{"version": 2})
+		if got := into(t, a); got["published_version"] != 2.0 {
+			t.Errorf("published: %s", a.Body)
+		}
+		refused(t, "a version that is not there", s.API("POST", path+"/publish", object{"version": 3}), 404, "not_found")
+		refused(t, "another", s.API("GET", path+"/versions/0", nil), 404, "not_found")
+		page := into(t, s.API("GET", path+"/versions?limit=1", nil))
+		if page["has_more"] != true || page["next_cursor"] != "2" {
+			t.Errorf("versions: %v", page)
+		}
+		page = into(t, s.API("GET", path+"/versions?limit=1&after=2", nil))
+		if data := page["data"].([]any); page["has_more"] != false || len(data) != 1 || data[0].(object)["version"] != 1.0 {
+			t.Errorf("versions: %v", page)
+		}
+
+		a = s.API("POST", path+"/duplicate", nil)
+		if got := into(t, a); a.Status != 201 || got["name"] != "Copy of Orders" || got["html"] != "<p>{{order}}</p>" || got["version"] != 1.0 || got["id"] == made["id"] {
+			t.Errorf("a copy: %s", a.Body)
+		}
+		if got := into(t, s.API("GET", "/templates", nil))["data"].([]any); len(got) != 2 || got[1].(object)["html"] != nil {
+			t.Errorf("the list: %v", got)
+		}
+		status(t, "deleting", s.API("DELETE", path, nil), 204)
+		refused(t, "deleted", s.API("GET", path, nil), 404, "not_found")
+		refused(t, "deleted", s.API("GET", path+"/versions", nil), 404, "not_found")
+
+		refused(t, "all wrong", s.API("POST", "/templates", object{
+			"name": " ", "alias": "-", "subject": "{{", "html": "{{#if}}", "text": strings.Repeat("x", 600<<10), "variables": []object{{"key": "a b", "type": "date"}},
+		}), 422, "validation_failed", "name invalid_name", "alias invalid_alias", "subject invalid_template", "html invalid_template", "text too_long",
+			"variables[0].key invalid_key", "variables[0].type unknown_type")
+		refused(t, "nothing", s.API("POST", "/templates", object{}), 422, "validation_failed", "name required", "subject required")
+		made = newTemplate(t, s, nil)
+		refused(t, "a broken change", s.API("PATCH", "/templates/"+made["id"].(string), object{"name": "", "html": "{{/if}}"}), 422, "validation_failed",
+			"name invalid_name", "html invalid_template")
+		if got := into(t, s.API("GET", "/templates/"+made["id"].(string), nil)); got["version"] != 1.0 || got["name"] != "Order" {
+			t.Errorf("after a broken change: %v", got)
+		}
+	})
+}
+
+// Of changes at the same time none is lost: each has a version of its own and
+// builds on the one before.
+func TestTemplateChangesAtOnce(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		path := "/templates/" + newTemplate(t, s, nil)["id"].(string)
+		fields := []string{"subject", "html", "text"}
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Go(func() {
+				if a := s.API("PATCH", path, object{fields[i%3]: fmt.Sprint("changed ", i)}); a.Status != 200 {
+					t.Errorf("%d %s", a.Status, a.Body)
+				}
+			})
+		}
+		all.Wait()
+		versions := into(t, s.API("GET", path+"/versions", nil))["data"].([]any)
+		if len(versions) != 13 {
+			t.Fatalf("%d versions", len(versions))
+		}
+		for i := range versions[:12] {
+			newer, older := versions[i].(object), versions[i+1].(object)
+			differ := 0
+			for _, f := range fields {
+				if newer[f] != older[f] {
+					differ++
+				}
+			}
+			if differ != 1 || newer["version"] != older["version"].(float64)+1 {
+				t.Errorf("version %v differs from %v in %d fields", newer["version"], older["version"], differ)
+			}
+		}
+	})
+}
+
+func TestRenderTemplate(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		path := "/templates/" + newTemplate(t, s, object{"inline_css": true})["id"].(string) + "/render"
+		got := into(t, s.API("POST", path, object{"variables": object{"order": 7, "user": object{"name": "<Ann>"}, "extra": 1}}))
+		if got["subject"] != "Order 7 for <Ann>" || !strings.Contains(got["html"].(string), `<p style="color: red">Hi &lt;Ann&gt;, </p>`) ||
+			got["text"] != "Hi <Ann>," || fmt.Sprint(got["missing"]) != "[note]" || fmt.Sprint(got["unused"]) != "[extra]" {
+			t.Errorf("%v", got)
+		}
+		if got := into(t, s.API("POST", path, object{})); fmt.Sprint(got["missing"]) != "[note order]" {
+			t.Errorf("%v", got)
+		}
+		refused(t, "wrong types", s.API("POST", path, object{"variables": object{"order": "x"}}), 422, "validation_failed", "variables.order wrong_type")
+		refused(t, "no such version", s.API("POST", path, object{"version": 9}), 404, "not_found")
+		refused(t, "no object", s.API("POST", path, object{"variables": []int{1}}), 422, "validation_failed", "variables wrong_type")
+	})
+}
+
+func TestSendTemplate(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		made := newTemplate(t, s, nil)
+		send := func(more object) servertest.Answer {
+			body := object{
+				"from_email": "shop@demo.test", "to": []string{"Bob <bob@demo.test>"}, "template_id": made["id"],
+				"variables": object{"order": 42, "user": object{"name": "Bob\r\nBcc: x@y.test"}},
+			}
+			for name, value := range more {
+				body[name] = value
+				if value == nil {
+					delete(body, name)
+				}
+			}
+			return s.API("POST", "/outbound/send-template", body)
+		}
+		a := send(object{"metadata": object{"k": "v"}, "attachments": []object{{"filename": "a.txt", "content": "aGk="}}, "cc": []string{"alice@demo.test"}})
+		status(t, "sending", a, 202)
+		sent := into(t, s.API("GET", "/outbound/messages/"+into(t, a)["id"].(string), nil))
+		if sent["subject"] != "Order 42 for Bob  Bcc: x@y.test" || sent["template_id"] != made["id"] || sent["template_version"] != 1.0 || len(sent["recipients"].([]any)) != 2 {
+			t.Errorf("%v", sent)
+		}
+
+		// What was accepted stays as it was; what is sent next is the published version.
+		s.API("PATCH", "/templates/"+made["id"].(string), object{"subject": "New {{order}}"})
+		status(t, "a draft", s.API("PATCH", "/templates/"+made["id"].(string), object{"subject": "Draft", "publish": false}), 200)
+		if got := into(t, s.API("GET", "/outbound/messages/"+into(t, send(nil))["id"].(string), nil)); got["subject"] != "New 42" || got["template_version"] != 2.0 {
+			t.Errorf("%v", got)
+		}
+
+		before := len(into(t, s.API("GET", "/outbound/messages", nil))["data"].([]any))
+		refused(t, "a missing variable", send(object{"variables": object{}}), 422, "validation_failed", "variables.order missing_variable")
+		refused(t, "no variables", send(object{"variables": nil}), 422, "validation_failed", "variables.order missing_variable")
+		refused(t, "no template", send(object{"template_id": nil}), 422, "validation_failed", "template_id required")
+		refused(t, "another template", send(object{"template_id": "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"}), 422, "validation_failed", "template_id no_such_template")
+		refused(t, "no id", send(object{"template_id": "order"}), 422, "validation_failed", "template_id no_such_template")
+		refused(t, "a subject", send(object{"subject": "x"}), 422, "validation_failed", "subject unknown_field")
+		refused(t, "foreign sender", send(object{"from_email": "a@elsewhere.test"}), 403, "sender_not_allowed")
+		refused(t, "all wrong", send(object{
+			"from_email": "x", "to": []string{"y"}, "variables": object{"order": "z"}, "headers": object{"Bcc": "x"}, "subject": "s", "attachments": []object{{"filename": "a", "content": "!"}},
+		}), 422, "validation_failed", "attachments[0].content invalid_base64", "subject unknown_field", "variables.order wrong_type", "from_email invalid_address",
+			"to[0] invalid_address", "headers.Bcc header_not_allowed")
+		if after := len(into(t, s.API("GET", "/outbound/messages", nil))["data"].([]any)); after != before {
+			t.Errorf("%d messages were accepted", after-before)
+		}
+
+		// Another account's template is none.
+		other, err := s.Accounts.Create(t.Context(), "other@example.com", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := s.Templates.Create(t.Context(), other.ID, templateOf("foreign"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, "a foreign template", send(object{"template_id": id.ID.String()}), 422, "validation_failed", "template_id no_such_template")
+		for _, c := range [][2]string{{"GET", ""}, {"DELETE", ""}, {"GET", "/versions"}, {"GET", "/versions/1"}, {"POST", "/duplicate"}} {
+			refused(t, "foreign "+c[0]+c[1], s.API(c[0], "/templates/"+id.ID.String()+c[1], nil), 404, "not_found")
+		}
+	})
+}
+
+// A request that is repeated with its key is answered from what was stored.
+func TestSendTemplateOnce(t *testing.T) {
+	s := servertest.Start(t)
+	id := newTemplate(t, s, nil)["id"]
+	body := fmt.Sprintf(`{"from_email":"shop@demo.test","to":["bob@demo.test"],"template_id":%q,"variables":{"order":1}}`, id)
+	var answers []string
+	for range 2 {
+		a := call(t, s, "POST", "/api/v1/outbound/send-template", map[string]string{"Idempotency-Key": "k", "Content-Type": "application/json"}, strings.NewReader(body))
+		status(t, "sending", a, 202)
+		answers = append(answers, string(a.Body))
+	}
+	if !slices.Equal(answers[:1], answers[1:]) {
+		t.Errorf("%q", answers)
+	}
+}
+
+func templateOf(name string) template.New {
+	return template.New{Name: name, Content: template.Content{Subject: name, Text: name}}
+}
