@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -69,7 +70,9 @@ func describe(t *testing.T, s *servertest.Server) (*openapi3.T, []route) {
 
 // bodies are requests that are valid but for what the account may do. A new
 // operation that takes a body is entered here.
-func bodies(s *servertest.Server) map[string]map[string]any {
+func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
+	var walked struct{ ID string }
+	s.API("POST", "/templates", map[string]any{"name": "walk", "subject": "walk", "text": "walk"}).Into(t, &walked)
 	return map[string]map[string]any{
 		"createAPIKey":       {"name": "walk"},
 		"createDomain":       {"name": "walk.test"},
@@ -83,7 +86,9 @@ func bodies(s *servertest.Server) map[string]map[string]any {
 		"publishTemplate":    {"version": 1},
 		"renderTemplate":     {"variables": map[string]any{}},
 		"duplicateTemplate":  {"name": "walk"},
-		"sendTemplate":       {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "template_id": walked, "variables": map[string]any{}},
+		"sendTemplate":       {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "template_id": walked.ID, "variables": map[string]any{}},
+		"sendBatch":          {"messages": []any{map[string]any{"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"}}},
+		"rescheduleMessage":  {"send_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
 	}
 }
@@ -102,11 +107,18 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 		return one.ID
 	}
 	return map[string]string{
-		"/api-keys/{id}":          made("/api-keys", map[string]any{"name": "mine"}),
-		"/domains/{id}":           made("/domains", map[string]any{"name": "mine.test"}),
-		"/mailboxes/{id}":         s.Dev.Mailboxes[1].ID.String(),
-		"/suppressions/{id}":      made("/suppressions", map[string]any{"address": "left@elsewhere.example.net"}),
-		"/outbound/messages/{id}": made("/outbound/send", bodies(s)["send"]),
+		"/api-keys/{id}":     made("/api-keys", map[string]any{"name": "mine"}),
+		"/domains/{id}":      made("/domains", map[string]any{"name": "mine.test"}),
+		"/mailboxes/{id}":    s.Dev.Mailboxes[1].ID.String(),
+		"/templates/{id}":    made("/templates", bodies(t, s)["createTemplate"]),
+		"/suppressions/{id}": made("/suppressions", map[string]any{"address": "left@elsewhere.example.net"}),
+		"/threads/{id}": func() string {
+			message := bodies(t, s)["send"]
+			message["thread_id"] = "walked"
+			made("/outbound/send", message)
+			return "walked"
+		}(),
+		"/outbound/messages/{id}": made("/outbound/send", bodies(t, s)["send"]),
 	}
 }
 
@@ -114,6 +126,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 // path that has none.
 func at(t *testing.T, ids map[string]string, path string) (full string, ok bool) {
 	t.Helper()
+	path = strings.Replace(path, "/versions/{version}", "/versions/1", 1)
 	open := strings.IndexByte(path, '{')
 	if open < 0 {
 		return path, false
@@ -131,7 +144,7 @@ func at(t *testing.T, ids map[string]string, path string) (full string, ok bool)
 func TestEveryRoute(t *testing.T) {
 	s := servertest.Start(t)
 	_, routes := describe(t, s)
-	ids, valid := owned(t, s), bodies(s)
+	ids, valid := owned(t, s), bodies(t, s)
 	stranger, err := s.Accounts.Create(t.Context(), "stranger@example.org", "Stranger")
 	if err != nil {
 		t.Fatal(err)
@@ -381,6 +394,41 @@ func TestDocument(t *testing.T) {
 		return ""
 	})
 	c.call("GET", "/events?type=delivery_status&message="+sent, nil, 200)
+
+	batch := []m{{"from_email": "desk@shop.test", "to": []string{"bob@demo.test"}, "subject": "s", "text": "t"}, {"from_email": "desk@shop.test", "to": []string{"x"}, "subject": "s", "text": "t"}}
+	c.call("POST", "/outbound/batch", m{"messages": batch}, 422)
+	c.call("POST", "/outbound/batch", m{"messages": batch, "partial": true}, 202)
+	later := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
+	waiting := c.id("POST", "/outbound/send", m{
+		"from_email": "desk@shop.test", "to": []string{"bob@demo.test"}, "subject": "s", "text": "t", "send_at": later(time.Hour),
+	}, 202)
+	c.call("PATCH", "/outbound/messages/"+waiting, m{"send_at": later(2 * time.Hour)}, 200)
+	c.call("PATCH", "/outbound/messages/"+waiting, m{"send_at": later(-time.Hour)}, 422)
+	c.call("POST", "/outbound/messages/"+waiting+"/cancel", nil, 200)
+	c.call("POST", "/outbound/messages/"+waiting+"/cancel", nil, 409)
+	c.call("POST", "/outbound/messages/"+waiting+"/retry", nil, 409)
+	c.call("GET", "/threads/order-7", nil, 200)
+	c.call("GET", "/threads/order-8", nil, 404)
+
+	welcome := c.id("POST", "/templates", m{
+		"name": "Welcome", "alias": "welcome", "subject": "Hi {{name}}", "html": "<p>Hi {{name}}</p>", "inline_css": true,
+		"variables": []m{{"key": "name", "type": "string", "required": true}, {"key": "n", "type": "number", "fallback": 1}},
+	}, 201)
+	c.call("POST", "/templates", m{"name": "x", "alias": "welcome", "subject": "x", "text": "x"}, 409)
+	c.call("POST", "/templates", m{"name": "x", "subject": "{{", "text": "x"}, 422)
+	c.call("GET", "/templates?limit=1", nil, 200)
+	c.call("GET", "/templates/welcome", nil, 200)
+	c.call("PATCH", "/templates/"+welcome, m{"text": "Hi {{name}}", "publish": false}, 200)
+	c.call("GET", "/templates/"+welcome+"/versions", nil, 200)
+	c.call("GET", "/templates/"+welcome+"/versions/1", nil, 200)
+	c.call("POST", "/templates/"+welcome+"/publish", m{"version": 2}, 200)
+	c.call("POST", "/templates/"+welcome+"/render", m{"variables": m{"name": "Ann"}, "version": 1}, 200)
+	c.call("POST", "/templates/"+welcome+"/duplicate", nil, 201)
+	c.id("POST", "/outbound/send-template", m{
+		"from_email": "desk@shop.test", "to": []string{"bob@demo.test"}, "template_id": welcome, "variables": m{"name": "Bob"}, "metadata": m{"order": 8},
+	}, 202)
+	c.call("POST", "/outbound/send-template", m{"from_email": "desk@shop.test", "to": []string{"bob@demo.test"}, "template_id": welcome, "variables": m{}}, 422)
+	c.call("DELETE", "/templates/"+welcome, nil, 204)
 
 	left := c.id("POST", "/suppressions", m{"address": "left@elsewhere.example.net", "reason": "unsubscribe"}, 201)
 	c.call("POST", "/suppressions", m{"address": "left"}, 422)
