@@ -116,6 +116,17 @@ func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own f
 		return once.id, err
 	}
 	defer once.claim.End()
+	if w.template != "" {
+		used, err := o.fillIn(ctx, r.account, &w)
+		if err != nil {
+			return 0, err
+		}
+		r.template, r.templateVersion = used.Template, used.Version
+		if raw, index, err = o.refill(ctx, &used, raw, index, header); err != nil {
+			return 0, err
+		}
+		defer raw.Discard(ctx)
+	}
 	s.Received.ID, s.Received.Date = r.id.String(), now
 	if pc.blob, err = o.mend(ctx, r, raw, index, s, w.sendAt); err != nil {
 		return 0, err

@@ -24,14 +24,18 @@ const (
 	wishThread     = wishPrefix + "Thread"
 	wishSchedule   = wishPrefix + "Schedule"
 	wishIdempotent = wishPrefix + "Idempotency-Key"
+	wishTemplate   = wishPrefix + "Template"
+	wishVariables  = wishPrefix + "Variables"
 )
 
 // wishes are what a submission asks for by header fields.
 type wishes struct {
-	metadata string    // a JSON object
-	thread   string    // "" for none given
-	sendAt   time.Time // zero for at once
-	key      string    // an idempotency key; "" for none
+	metadata  string    // a JSON object
+	thread    string    // "" for none given
+	sendAt    time.Time // zero for at once
+	key       string    // an idempotency key; "" for none
+	template  string    // the id or alias of one; "" for none
+	variables string    // for the template: a JSON object, or ""
 }
 
 // isWish reports whether a field is of our prefix, in any case.
@@ -45,8 +49,8 @@ func isWish(f message.Field) bool {
 func readWishes(h message.Header, now time.Time) (wishes, error) {
 	w := wishes{metadata: "{}"}
 	var bad []string
-	wrong := func(name, why string) { bad = append(bad, "the header "+name+" is not valid: "+why) }
-	for _, name := range []string{wishMetadata, wishThread, wishSchedule, wishIdempotent} {
+	wrong := func(name, why string) { bad = append(bad, "The header "+name+" is not valid: "+why) }
+	for _, name := range []string{wishMetadata, wishThread, wishSchedule, wishIdempotent, wishTemplate, wishVariables} {
 		all := h.All(name)
 		if len(all) == 0 {
 			continue
@@ -59,11 +63,18 @@ func readWishes(h message.Header, now time.Time) (wishes, error) {
 			wrong(name, why)
 		}
 	}
+	if w.variables != "" && w.template == "" {
+		wrong(wishVariables, "There is no "+wishTemplate+" that they are for.")
+	}
 	if len(bad) > 0 {
-		text := strings.Join(bad, " And ")
-		return w, fault.New(fault.Invalid, "invalid_header", "%s", strings.ToUpper(text[:1])+text[1:])
+		return w, fault.New(fault.Invalid, "invalid_header", "%s", strings.Join(bad, " "))
 	}
 	return w, nil
+}
+
+// invalidWish says what is wrong with a field that could be read.
+func invalidWish(name, why string) error {
+	return fault.New(fault.Invalid, "invalid_header", "The header %s is not valid: %s", name, why)
 }
 
 // read takes the value of one field; it returns what is wrong with it, or "".
@@ -99,6 +110,16 @@ func (w *wishes) read(name, value string, now time.Time) (why string) {
 			return "An idempotency key is 1 to 256 printable characters."
 		}
 		w.key = value
+	case wishTemplate:
+		if value == "" || !printable(value, maxThreadID) {
+			return "Give the id or the alias of a template."
+		}
+		w.template = value
+	case wishVariables:
+		if value == "" {
+			return "This must be an object."
+		}
+		w.variables = value
 	}
 	return ""
 }

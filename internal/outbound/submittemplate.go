@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/template"
+)
+
+// maxWhys bounds what is told of variables that are wrong, in the one line of an
+// SMTP reply.
+const maxWhys = 5
+
+// fillIn fills in the template that a submission names by id or alias.
+func (o *Outbox) fillIn(ctx context.Context, account db.ID, w *wishes) (template.Used, error) {
+	id, err := db.ParseID(w.template)
+	if err != nil {
+		var t template.Template
+		if t, err = o.Templates.ByAlias(ctx, account, w.template); err == nil {
+			id = t.ID
+		}
+	}
+	var used template.Used
+	if err == nil {
+		used, err = o.Templates.Render(ctx, account, id, json.RawMessage(w.variables))
+	}
+	var f *fault.Error
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return used, invalidWish(wishTemplate, "There is no template with this id or alias.")
+	case errors.As(err, &f) && f.Kind == fault.Invalid:
+		var whys []string
+		for _, one := range f.Fields[:min(len(f.Fields), maxWhys)] {
+			whys = append(whys, one.Field+": "+one.Message)
+		}
+		return used, invalidWish(wishVariables, strings.Join(whys, " "))
+	}
+	return used, err
+}
+
+// refill makes a submission's message anew: subject and text are a template's;
+// its other fields and its attachments stay. The caller discards what it
+// returns.
+func (o *Outbox) refill(ctx context.Context, used *template.Used, raw *blob.Blob, index *message.Index, h message.Header) (*blob.Blob, *message.Index, error) {
+	source, err := raw.Open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer source.Close() //nolint:errcheck // only read
+	d := &message.Draft{
+		From: message.Address{Local: "x", Domain: "x.invalid"}, MessageID: "<x@x.invalid>", // its header is not used
+		Subject: used.Subject, HTML: used.HTML, Text: used.Text, Attachments: attachmentsOf(source, index),
+	}
+	if err := d.Check(); err != nil {
+		return nil, nil, invalidWish(wishTemplate, "The message has an attachment whose fields can't be read, or the subject has line breaks.")
+	}
+	pipe, in := io.Pipe()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, err := message.Compose(&reheader{w: in, keep: h}, d)
+		in.CloseWithError(err)
+	}()
+	made, index, _, err := o.spool(ctx, pipe)
+	_ = pipe.Close() // lets a writer end that nobody reads from
+	<-written
+	return made, index, err
+}
+
+// attachmentsOf returns what of a message is no text to be read in place.
+func attachmentsOf(source io.ReaderAt, index *message.Index) (list []message.Attachment) {
+	within := -1 // an attached message: its parts are its own
+	for i := range index.Parts {
+		p := &index.Parts[i]
+		if within >= 0 && p.Parent >= within {
+			continue
+		}
+		within = -1
+		typ, subtype := p.MediaType()
+		if p.Kind == message.Multipart || !p.Attachment() && typ == "text" {
+			continue
+		}
+		if p.Kind == message.Embedded {
+			within = i
+		}
+		a := message.Attachment{
+			Filename: clipName(p.Filename()), ContentType: typ + "/" + subtype, Inline: p.Disposition == "inline" || p.ID != "",
+			Open: func() (io.ReadCloser, error) {
+				return io.NopCloser(p.Decode(io.NewSectionReader(source, p.Body.Start, p.Body.Len))), nil
+			},
+		}
+		if charset := p.Param("charset"); safeName(charset) {
+			a.ContentType += "; charset=" + charset
+		}
+		if message.Citable("<" + strings.Trim(p.ID, "<>") + ">") {
+			a.ContentID = p.ID
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+func clipName(name string) string {
+	return clip(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, name), 255)
+}
+
+// reheader passes a composed message on with another header: of its own stay
+// the subject and what says how to read the content.
+type reheader struct {
+	w    io.Writer
+	keep message.Header
+	head []byte // until its end is seen
+	done bool
+}
+
+// Write is that of io.Writer.
+func (r *reheader) Write(p []byte) (int, error) {
+	if r.done {
+		return r.w.Write(p)
+	}
+	r.head = append(r.head, p...)
+	end := bytes.Index(r.head, []byte("\r\n\r\n"))
+	if end < 0 {
+		return len(p), nil
+	}
+	r.done = true
+	var out []byte
+	for f := range r.keep.Fields() {
+		if len(f.Name) > 0 && !ofContent(f) {
+			out = append(append(out, bytes.TrimRight(f.Raw, "\r\n")...), "\r\n"...)
+		}
+	}
+	for f := range message.Header(r.head[:end+2]).Fields() {
+		if ofContent(f) {
+			out = append(out, f.Raw...)
+		}
+	}
+	if _, err := r.w.Write(append(out, r.head[end+2:]...)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// ofContent reports whether a field says what a message is, or how to read it.
+func ofContent(f message.Field) bool {
+	const prefix = "Content-"
+	return f.Is("Subject") || f.Is("MIME-Version") || len(f.Name) > len(prefix) && strings.EqualFold(string(f.Name[:len(prefix)]), prefix)
+}
