@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
@@ -33,7 +34,8 @@ type Outbox struct {
 	Accounts     *account.Accounts
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
-	Keys         *idempotency.Keys // of submissions; those of the API are its own affair
+	Templates    *template.Templates // of submissions, as the keys
+	Keys         *idempotency.Keys   // of submissions; those of the API are its own affair
 	Key          *secret.Key
 	Host         string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
 	Now          func() time.Time

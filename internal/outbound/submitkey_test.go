@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/template"
 )
 
 var blobOf = db.SQL(`SELECT blob FROM outbound_message WHERE id = $1`)
@@ -283,4 +284,74 @@ func must(t *testing.T) func(db.ID, error) db.ID {
 		}
 		return id
 	}
+}
+
+// A template gives a submission its subject and its text; its other fields and
+// its files stay.
+func TestSubmitTemplate(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := programOf(t, s)
+		made, err := s.Templates.Create(t.Context(), p.key.Account, template.New{Name: "Receipt", Alias: "receipt", Content: template.Content{
+			Subject: "Order {{order}}, {{name}}", HTML: "<p>Thanks, {{name}}</p>",
+			Variables: []template.Variable{{Key: "order", Type: template.Number, Required: true}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := "From: Shop <shop@demo.test>\r\nTo: bob@far.example\r\nReply-To: help@demo.test\r\nX-Order: 7\r\nSubject: not this\r\nMIME-Version: 1.0\r\n"
+		vars := "X-Mailstead-Variables: =?utf-8?q?{=22order=22:7,=22name=22:=22Zo=C3=AB_<b>=22}?=\r\n"
+		for what, c := range map[string]struct {
+			text      string
+			want, not []string
+		}{
+			"plain, by id": {"X-Mailstead-Template: " + made.ID.String() + "\r\n" + vars + head + "Content-Type: text/plain\r\n\r\nnot this\r\n",
+				[]string{"Reply-To: help@demo.test\r\nX-Order: 7\r\n", "Subject: =?utf-8?b?T3JkZXIgNywgWm/DqyA8Yj4=?=", "multipart/alternative", "Thanks, Zo=C3=AB &lt;b&gt;"}, []string{"not this", "X-Mailstead"}},
+			"with files, by alias": {"X-Mailstead-Template: receipt\r\n" + vars + head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nnot this\r\n--b\r\n" +
+				"Content-Type: application/pdf\r\nContent-Disposition: attachment; filename=\"a b.pdf\"\r\nContent-Transfer-Encoding: base64\r\n\r\nUERG\r\n--b\r\n" +
+				"Content-Type: image/png\r\nContent-ID: <logo@x>\r\nContent-Disposition: inline\r\n\r\nPNG\r\n--b\r\n" +
+				"Content-Type: message/rfc822\r\n\r\nSubject: inner\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: application/zip\r\n\r\nZIP\r\n--c--\r\n--b--\r\n",
+				[]string{"multipart/mixed", "multipart/alternative", "Thanks", "Content-ID: <logo@x>", "UE5H", "application/pdf", "filename=\"a b.pdf\"", "UERG", "message/rfc822", "Subject: inner", "ZIP"}, []string{"not this"}},
+		} {
+			id, err := p.byKey("shop@demo.test", c.text, "bob@far.example")
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			text := sent(t, s, id)
+			rest := text
+			for _, w := range c.want {
+				_, after, found := strings.Cut(rest, w)
+				if !found {
+					t.Errorf("%s: %q is not where it should be in\n%s", what, w, text)
+					break
+				}
+				rest = after
+			}
+			for _, n := range c.not {
+				if strings.Contains(text, n) {
+					t.Errorf("%s: has %q:\n%s", what, n, text)
+				}
+			}
+			if n := strings.Count(text, "application/zip"); n > 1 {
+				t.Errorf("%s: what is attached to an attached message is there %d times", what, n)
+			}
+			if m := p.get(id); m.Template != made.ID || m.TemplateVersion != 1 || m.Subject != "Order 7, Zo\u00eb <b>" {
+				t.Errorf("%s: stored %+v", what, m)
+			}
+		}
+		for what, c := range map[string]struct{ fields, names string }{
+			"no such template":  {"X-Mailstead-Template: nothing\r\n", "X-Mailstead-Template"},
+			"another's":         {"X-Mailstead-Template: " + p.DB.NewID().String() + "\r\n", "X-Mailstead-Template"},
+			"a missing value":   {"X-Mailstead-Template: receipt\r\n", "X-Mailstead-Variables is not valid: variables.order"},
+			"a wrong value":     {"X-Mailstead-Template: receipt\r\nX-Mailstead-Variables: {\"order\":\"x\"}\r\n", "variables.order"},
+			"no object":         {"X-Mailstead-Template: receipt\r\nX-Mailstead-Variables: [7]\r\n", "X-Mailstead-Variables"},
+			"a broken object":   {"X-Mailstead-Template: receipt\r\nX-Mailstead-Variables: {\"order\":\r\n", "X-Mailstead-Variables"},
+			"values for nobody": {"X-Mailstead-Variables: {}\r\n", "X-Mailstead-Variables"},
+		} {
+			_, err := p.byKey("shop@demo.test", c.fields+head+"\r\nHi\r\n", "bob@far.example")
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.names) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
 }

@@ -183,7 +183,7 @@ func (s *Server) openRooms(context.Context) error {
 	s.Threads = &thread.Threads{NewID: s.DB.NewID}
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
-		Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
+		Templates: s.Templates, Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
 	s.Queue = queue.New(queue.Options{
