@@ -46,7 +46,7 @@ func (i *BatchItem) UnmarshalJSON(text []byte) error {
 	*i = BatchItem{Problem: refused.Error}
 	if refused.Error != nil {
 		i.Problem.Title = http.StatusText(i.Problem.Status)
-		return nil
+		return nil //nolint:nilerr // it is what was read
 	}
 	return json.Unmarshal(text, &i.Accepted)
 }

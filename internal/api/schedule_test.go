@@ -283,7 +283,7 @@ func TestCancelRace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if uint32(inbox.Messages) != filed[box.Address] {
+			if inbox.Messages != filed[box.Address] {
 				t.Errorf("%s has %d messages, %d were delivered", box.Address, inbox.Messages, filed[box.Address])
 			}
 		}

@@ -84,7 +84,7 @@ func (i *Inbound) TellSenders(ctx context.Context) (again time.Duration, err err
 	for _, id := range messages {
 		told, wait, err := i.tell(ctx, id)
 		if ctx.Err() != nil {
-			return noticeLook, nil
+			return noticeLook, nil //nolint:nilerr // it was told to end
 		}
 		if err != nil {
 			i.Log.Error("a sender could not be told what became of a message", "message", id, "error", err)

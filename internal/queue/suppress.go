@@ -36,7 +36,7 @@ func (q *Queue) suppressed(ctx context.Context, d *Delivery, about About) (suppr
 	}
 	a, err := address.Parse(d.Recipient)
 	if err != nil {
-		return "", nil // the host that it is for may judge it
+		return "", nil //nolint:nilerr // the host that it is for may judge it
 	}
 	blocked, err := q.o.Suppressions.Blocked(ctx, d.Account, []address.Address{a}, d.offers)
 	return blocked[a.Key()], err

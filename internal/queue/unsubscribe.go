@@ -7,7 +7,6 @@ import (
 	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
@@ -49,7 +48,7 @@ func (q *Queue) Unsubscribed(ctx context.Context, k suppression.Link) (bool, err
 			return err
 		}
 		s.Sequence--
-		return q.recordAll(ctx, tx, []event.New(s.events(nil)))
+		return q.recordAll(ctx, tx, s.events(nil))
 	})
 	return done && err == nil, err
 }
