@@ -22,6 +22,7 @@ type recordAnswer struct {
 	Status        string     `json:"status" enum:"pending,verified,failed,temporary_failure" doc:"What the last check found."`
 	Observed      []string   `json:"observed" nullable:"false" doc:"What the DNS said then."`
 	Error         *string    `json:"error" doc:"What is wrong, and what to do; null if nothing is."`
+	Note          *string    `json:"note" doc:"What it is for and how long to keep it, of a DKIM key that is new or no longer used; else null."`
 	LastCheckedAt *time.Time `json:"last_checked_at" doc:"When it was last looked for; null for never."`
 }
 
@@ -32,6 +33,7 @@ type domainAnswer struct {
 	Status          string         `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone."`
 	OwnershipStatus string         `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
 	Records         []recordAnswer `json:"records" nullable:"false" doc:"The DNS records to publish."`
+	RotationDays    int            `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`
 	CreatedAt       time.Time      `json:"created_at" doc:"When it was added."`
 	VerifiedAt      *time.Time     `json:"verified_at" doc:"When it last became verified; null for never."`
 	LastCheckedAt   *time.Time     `json:"last_checked_at" doc:"When its records were last looked for; null for never."`
@@ -41,14 +43,14 @@ type domainAnswer struct {
 func showRecord(r domain.Record) recordAnswer {
 	return recordAnswer{
 		Kind: r.Kind, Type: r.Type, Name: r.Name, Value: r.Value, Priority: r.Priority, TTL: r.TTL, Required: r.Required,
-		Status: r.Status, Observed: append([]string{}, r.Observed...), Error: optional(r.Error), LastCheckedAt: checked(r.LastCheckedAt),
+		Status: r.Status, Observed: append([]string{}, r.Observed...), Error: optional(r.Error), Note: optional(r.Note), LastCheckedAt: checked(r.LastCheckedAt),
 	}
 }
 
 func showDomain(d domain.Domain) domainAnswer {
 	out := domainAnswer{
 		ID: d.ID, Name: d.Name, DisplayName: d.DisplayName, Status: d.Status, OwnershipStatus: d.OwnershipStatus,
-		Records: []recordAnswer{}, CreatedAt: stamp(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
+		Records: []recordAnswer{}, RotationDays: d.RotationDays, CreatedAt: stamp(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
 		LastCheckedAt: optionalTime(d.CheckedAt), NextCheckAt: optionalTime(d.NextCheckAt),
 	}
 	for _, r := range d.Records {

@@ -24,6 +24,7 @@ func (a *API) routes(r *router) {
 		summary: "Check all DNS records now", description: "Asks the DNS for every record and answers with what was seen."}, a.verifyDNS)
 	handle(r, operation{method: "GET", path: "/domains/{id}/zone", id: "getDomainZone", scope: "domains.read", media: "text/dns; charset=utf-8",
 		summary: "The DNS records as a zone file", description: "To be pasted into a name server's zone file (RFC 1035 section 5)."}, a.domainZone)
+	a.dkimRoutes(r)
 
 	handle(r, operation{method: "POST", path: "/mailboxes", id: "createMailbox", scope: "mailboxes.write", status: created, conflicts: true,
 		summary: "Make a mailbox", description: "Under a domain whose ownership is verified. A password that is left out is generated and shown in this answer only."}, a.createMailbox)

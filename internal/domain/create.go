@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
@@ -38,7 +39,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 		id: d.DB.NewID(), account: account, name: name, standing: standing{status: Pending},
 		token: secret.Token("", 20), seen: sightings{}, createdAt: now, nextCheckAt: now.Add(firstCheck),
 	}
-	keys, sealed, err := d.makeKeys(ctx, c.id)
+	keys, err := d.makeKeys(ctx, c.id, []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519})
 	if err != nil {
 		return Domain{}, err
 	}
@@ -47,9 +48,9 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 		if err != nil {
 			return err
 		}
-		for i, k := range keys {
-			_, err := tx.Exec(ctx, insertKey.With(k.id, c.id, k.selector, k.algorithm, sealed[i], k.record, db.Micros(now)))
-			if err != nil {
+		for i := range keys {
+			keys[i].state, keys[i].createdAt = KeyActive, now
+			if _, err := tx.Exec(ctx, keys[i].insert()); err != nil {
 				return err
 			}
 		}

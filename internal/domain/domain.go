@@ -40,10 +40,12 @@ type Domain struct {
 	Receives        bool   // its MX was seen to be ours
 	Sends           bool   // it is held, a DKIM key of ours was seen, and it is not suspended
 	Records         []Record
-	CreatedAt       time.Time
-	VerifiedAt      time.Time // the last entry into verified; zero for never
-	CheckedAt       time.Time // zero for never
-	NextCheckAt     time.Time
+	// RotationDays is after how many days DKIM keys are replaced; 0 for never.
+	RotationDays int
+	CreatedAt    time.Time
+	VerifiedAt   time.Time // the last entry into verified; zero for never
+	CheckedAt    time.Time // zero for never
+	NextCheckAt  time.Time
 }
 
 // Ports are those that mail clients shall find by SRV records.
@@ -106,7 +108,7 @@ func (d *Domains) shown(c *claim, keys []key) Domain {
 		ID: c.id, Account: c.account, Name: c.name, DisplayName: address.DisplayDomain(c.name),
 		Status: c.status, OwnershipStatus: ownership,
 		Receives: c.held && c.receives, Sends: c.held && c.sends && c.status != Suspended,
-		Records:   d.withSeen(d.asked(c, keys), c.seen),
+		Records: d.withSeen(d.asked(c, keys), c.seen), RotationDays: int(c.rotation),
 		CreatedAt: c.createdAt, VerifiedAt: c.verifiedAt, CheckedAt: c.checkedAt, NextCheckAt: c.nextCheckAt,
 	}
 }

@@ -40,7 +40,8 @@ var (
 		WHERE account = $1 AND name = $2 AND held AND sends AND status <> 'suspended'`)
 	senderByID = db.SQL(`SELECT id, name, aligned AND held FROM domain WHERE id = $1`)
 	hostedName = db.SQL(`SELECT id, account, name, receives FROM domain WHERE name = $1 AND held`)
-	sealedKeys = db.SQL(`SELECT id, selector, private, seen FROM dkim_key WHERE domain = $1 ORDER BY id`)
+	sealedKeys = db.SQL(`SELECT id, selector, private, seen, state FROM dkim_key
+		WHERE domain = $1 AND state IN ('active', 'retiring') ORDER BY id`)
 )
 
 // Sender finds the domain that an account sends from, by its name in
@@ -131,6 +132,7 @@ type sealedKey struct {
 	selector string
 	private  []byte
 	seen     bool
+	state    string
 }
 
 // signerOf is a signer with the keys that it was made of.
@@ -139,23 +141,19 @@ type signerOf struct {
 	signer *mailauth.Signer
 }
 
-// signer makes the signer of a domain, of the keys that were seen in the DNS;
-// of all while none is. It is kept until other keys are to be used, since
-// reading an RSA key costs more than a signature.
+// signer makes the signer of a domain, of the keys that toUse picks. It is kept
+// until other keys are to be used, since reading an RSA key costs more than a
+// signature.
 func (d *Domains) signer(ctx context.Context, domain db.ID, name string) (*mailauth.Signer, error) {
 	rows, err := db.All(ctx, d.DB, sealedKeys.With(domain), func(r db.Row) (sealedKey, error) {
 		var k sealedKey
-		err := r.Scan(&k.id, &k.selector, &k.private, &k.seen)
+		err := r.Scan(&k.id, &k.selector, &k.private, &k.seen, &k.state)
 		return k, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	unseen := func(k sealedKey) bool { return !k.seen }
-	if !slices.ContainsFunc(rows, func(k sealedKey) bool { return k.seen }) {
-		unseen = func(sealedKey) bool { return false }
-	}
-	rows = slices.DeleteFunc(rows, unseen)
+	rows = toUse(rows)
 	var ids []db.ID
 	for _, k := range rows {
 		ids = append(ids, k.id)
@@ -170,4 +168,27 @@ func (d *Domains) signer(ctx context.Context, domain db.ID, name string) (*maila
 	}
 	d.signers.put(domain, signerOf{ids, s}, mark)
 	return s, nil
+}
+
+// toUse picks the keys to sign with: the active ones that were seen in the DNS.
+// Should none be, as when somebody put an old zone file back, then those that
+// are seen though they are retiring; and all active ones if there is nothing
+// to be seen at all.
+func toUse(keys []sealedKey) []sealedKey {
+	for _, fit := range []func(sealedKey) bool{
+		func(k sealedKey) bool { return k.seen && k.state == KeyActive },
+		func(k sealedKey) bool { return k.seen },
+		func(k sealedKey) bool { return k.state == KeyActive },
+	} {
+		var all []sealedKey
+		for _, k := range keys {
+			if fit(k) {
+				all = append(all, k)
+			}
+		}
+		if len(all) > 0 {
+			return all
+		}
+	}
+	return nil
 }

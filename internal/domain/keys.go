@@ -19,32 +19,43 @@ import (
 // sealing is the purpose under which private keys are sealed.
 const sealing = "dkim"
 
-// makeKeys makes a domain's DKIM keys, RSA first, and their sealed private
-// halves. The selectors carry a random part, so that the claims of two
-// accounts, or of one that deletes a domain and adds it again, do not want
-// the same name for different keys.
-func (d *Domains) makeKeys(ctx context.Context, domain db.ID) (keys []key, sealed [][]byte, err error) {
+// makeKeys makes DKIM keys for a domain. The selectors carry a random part, so
+// that the claims of two accounts, or of one that deletes a domain and adds it
+// again, do not want the same name for different keys.
+func (d *Domains) makeKeys(ctx context.Context, domain db.ID, algorithms []mailauth.Algorithm) (keys []key, err error) {
 	suffix := strings.ToLower(rand.Text()[:8])
-	for _, a := range []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519} {
+	for _, a := range algorithms {
 		private, err := d.privateKey(ctx, a)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		der, err := mailauth.MarshalKey(private)
+		k, err := d.sealed(domain, "ms1"+string(a[0])+"-"+suffix, private)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		record, err := mailauth.KeyRecord(private.Public())
-		if err != nil {
-			return nil, nil, err
-		}
-		keys = append(keys, key{
-			id: d.DB.NewID(), domain: domain, algorithm: string(a), record: record,
-			selector: "ms1" + string(a[0]) + "-" + suffix,
-		})
-		sealed = append(sealed, d.Key.Seal(sealing, der))
+		keys = append(keys, k)
 	}
-	return keys, sealed, nil
+	return keys, nil
+}
+
+// sealed makes the row of a key, to which its state is still to be given.
+func (d *Domains) sealed(domain db.ID, selector string, private crypto.Signer) (key, error) {
+	der, err := mailauth.MarshalKey(private)
+	if err != nil {
+		return key{}, err
+	}
+	record, err := mailauth.KeyRecord(private.Public())
+	if err != nil {
+		return key{}, err
+	}
+	algorithm := mailauth.RSA
+	if _, ok := private.Public().(ed25519.PublicKey); ok {
+		algorithm = mailauth.Ed25519
+	}
+	return key{
+		id: d.DB.NewID(), domain: domain, selector: selector, algorithm: string(algorithm), record: record,
+		private: d.Key.Seal(sealing, der),
+	}, nil
 }
 
 // privateKey takes an RSA key from those made in advance, if there is one.

@@ -106,7 +106,6 @@ func explainOwnership(claims []*claim, me *claim, s sighting, tokens map[string]
 			holder = c
 		}
 	}
-	const form = "2 January 2006 15:04 MST"
 	switch {
 	case me.held && tokens[me.token]:
 	case me.held && me.contestedSince.IsZero():
@@ -115,14 +114,14 @@ func explainOwnership(claims []*claim, me *claim, s sighting, tokens map[string]
 	case me.held:
 		s.Status = RecordFailed
 		s.Error = fmt.Sprintf("Your record is gone, and another account's is there. Put yours back before %s, or that account takes the domain over.",
-			me.contestedSince.Add(contest).Format(form))
+			me.contestedSince.Add(contest).Format(timeForm))
 	case tokens[me.token] && holder != nil && tokens[holder.token]:
 		s.Status = RecordFailed
 		s.Error = "Your record is there, but another account here holds the domain and its record is there too. Remove the other " + ownershipPrefix + "… record; a day later the domain is yours."
 	case tokens[me.token] && holder != nil:
 		s.Status = RecordFailed
 		s.Error = fmt.Sprintf("Your record is there, but another account here held the domain until now. If its record stays away, the domain is yours from %s.",
-			holder.contestedSince.Add(contest).Format(form))
+			holder.contestedSince.Add(contest).Format(timeForm))
 	}
 	return s
 }

@@ -4,7 +4,9 @@ package domain
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -65,14 +67,14 @@ func (d *Domains) check(ctx context.Context, c *claim, kind string, manual bool)
 }
 
 // interval is the time until the next look.
-func (c *claim) interval() time.Duration {
-	unanswered := false
+func (c *claim) interval(keys []key) time.Duration {
+	unsettled := slices.ContainsFunc(keys, func(k key) bool { return k.state == KeyPending })
 	for _, s := range c.seen {
-		unanswered = unanswered || s.Status == TemporaryFailure
+		unsettled = unsettled || s.Status == TemporaryFailure
 	}
 	switch {
 	case c.status == Failed || c.status == Suspended,
-		c.status == Verified && c.mismatchSince.IsZero() && c.contestedSince.IsZero() && !unanswered:
+		c.status == Verified && c.mismatchSince.IsZero() && c.contestedSince.IsZero() && !unsettled:
 		return daily
 	}
 	return min(fastest<<min(c.checks, 10), slowest)
@@ -194,7 +196,9 @@ func (d *Domains) take(ctx context.Context, x due) (mine bool, err error) {
 func (d *Domains) checkDue(ctx context.Context, id db.ID) error {
 	c, err := find(ctx, d.DB, domainByID.With(id))
 	if err == nil {
+		rotated := d.rotateWhenDue(ctx, c)
 		_, err = d.check(ctx, c, "", false)
+		err = errors.Join(err, rotated)
 	}
 	if fault.Is(err, fault.NotFound) {
 		return nil // it was deleted meanwhile

@@ -49,7 +49,9 @@ type Record struct {
 	Status   string   `json:"status"`
 	Observed []string `json:"observed"` // what the DNS has instead, or too
 	// Error says what to do about it; a verified record may have a warning.
-	Error         string     `json:"error"`
+	Error string `json:"error"`
+	// Note says what it is for, and how long, where that needs saying.
+	Note          string     `json:"note,omitempty"`
 	LastCheckedAt *time.Time `json:"last_checked_at"`
 }
 
@@ -106,11 +108,19 @@ func (d *Domains) asked(c *claim, keys []key) []Record {
 	add(Ownership, "TXT", "_mailstead.", ownershipPrefix+c.token)
 	add(MX, "MX", "", d.Host, mxPreference)
 	add(SPF, "TXT", "", "v=spf1 include:"+d.spfName()+" ~all")
-	for _, k := range keys {
-		add(DKIM, "TXT", k.selector+"._domainkey.", k.record)
+	for i := range keys {
+		if keys[i].state == KeyActive {
+			add(DKIM, "TXT", keys[i].label(), keys[i].record)
+		}
 	}
 	add(DMARC, "TXT", "_dmarc.", dmarcValue)
 	required = false
+	for i := range keys {
+		if note := keys[i].note(); note != "" {
+			add(DKIM, "TXT", keys[i].label(), keys[i].record)
+			all[len(all)-1].Note = note
+		}
+	}
 	add(Autoconfig, "CNAME", "autoconfig.", d.Host)
 	add(Autodiscover, "CNAME", "autodiscover.", d.Host)
 	srv := func(label string, port uint16) {

@@ -22,7 +22,6 @@ var (
 	updateDomain = db.SQL(`UPDATE domain SET status = $2, held = $3, receives = $4, sends = $5, aligned = $6, records = $7,
 			checked_at = $8, next_check_at = $9, checks = $10, mismatch_since = $11, contested_since = $12, verified_at = $13
 		WHERE id = $1`)
-	markSeen = db.SQL(`UPDATE dkim_key SET seen = $2 WHERE id = $1 AND seen <> $2`)
 )
 
 // verifiedData is what a domain_verified event says.
@@ -62,7 +61,7 @@ func (d *Domains) settle(ctx context.Context, id db.ID, name string, l look, man
 		if l.at.After(me.checkedAt) {
 			me.checkedAt = l.at
 		}
-		me.nextCheckAt = l.at.Add(jitter(me.interval()))
+		me.nextCheckAt = me.nextLook(l.at, keys)
 		// The former holder first: only one may hold the name at any moment.
 		slices.SortStableFunc(claims, func(a, b *claim) int { return cmp.Compare(rank(a), rank(b)) })
 		for _, c := range claims {
@@ -73,7 +72,7 @@ func (d *Domains) settle(ctx context.Context, id db.ID, name string, l look, man
 			}
 		}
 		after = d.shown(me, keys)
-		return d.markKeys(ctx, tx, keysBefore, keys)
+		return d.saveKeys(ctx, tx, keysBefore, keys)
 	})
 	return after, err
 }
@@ -117,19 +116,6 @@ func (d *Domains) save(ctx context.Context, tx *db.Tx, c *claim, before standing
 	}})
 }
 
-func (d *Domains) markKeys(ctx context.Context, tx *db.Tx, before, now []key) error {
-	for i, k := range now {
-		if k.seen == before[i].seen {
-			continue
-		}
-		if _, err := tx.Exec(ctx, markSeen.With(k.id, k.seen)); err != nil {
-			return err
-		}
-		tx.AfterCommit(func() { d.changed(k.domain) })
-	}
-	return nil
-}
-
 // draw changes the claims as the look demands, and reports whether it brought
 // anything new about me.
 func (d *Domains) draw(claims []*claim, me *claim, keys []key, l look) bool {
@@ -153,6 +139,8 @@ func (d *Domains) draw(claims []*claim, me *claim, keys []key, l look) bool {
 	}
 	fresh := me.seen.differ(seen)
 	me.seen = seen
+	me.see(keys, d.withSeen(d.asked(me, keys), seen))
+	turn(keys, l.at)
 	records := d.withSeen(d.asked(me, keys), seen)
 	me.progress(records, l.at)
 	me.derive(records, keys)
@@ -210,12 +198,6 @@ func (c *claim) derive(records []Record, keys []key) {
 			mx = r.Status
 		case SPF:
 			spf = r.Status
-		case DKIM:
-			for i := range keys {
-				if keys[i].record == r.Value && (r.Status == RecordVerified || r.Status == RecordFailed) {
-					keys[i].seen = r.Status == RecordVerified
-				}
-			}
 		}
 	}
 	switch mx {
@@ -232,7 +214,7 @@ func (c *claim) derive(records []Record, keys []key) {
 	}
 	anySeen := false
 	for _, k := range keys {
-		anySeen = anySeen || k.seen
+		anySeen = anySeen || k.seen && k.state != KeyPending
 	}
 	// A day's grace for a verified domain: its DNS may just be in the making.
 	c.sends = anySeen || c.status == Verified && c.sends

@@ -17,8 +17,9 @@ type claim struct {
 	name        string
 	token       string
 	standing
-	seen   sightings
-	checks int64
+	seen     sightings
+	checks   int64
+	rotation int64 // days after which DKIM keys are replaced; 0 for never
 
 	checkedAt, nextCheckAt, mismatchSince, verifiedAt, createdAt time.Time
 }
@@ -33,39 +34,28 @@ type standing struct {
 	contestedSince time.Time
 }
 
-// key is a DKIM key of a domain, without the secret.
-type key struct {
-	id, domain db.ID
-	selector   string
-	algorithm  string
-	record     string
-	seen       bool
-}
-
 var (
 	insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records,
 			checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, $3, 'pending', FALSE, $4, FALSE, FALSE, FALSE, '', 0, $5, 0, 0, 0, 0, $6)`)
-	insertKey = db.SQL(`INSERT INTO dkim_key (id, domain, selector, algorithm, private, record, seen, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, FALSE, $7)`)
 	claimed  = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
 	domainOf = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days
 		FROM domain WHERE id = $1 AND account = $2`)
 	domainByID = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days
 		FROM domain WHERE id = $1`)
 	claimsOn = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days
 		FROM domain WHERE name = $1 ORDER BY id`)
 	lockClaims = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days
 		FROM domain WHERE name = $1 ORDER BY id {for_update}`)
 	domainsOf = db.Paged(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days
 		FROM domain WHERE account = $1 AND {page}`)
-	keysOf      = db.SQL(`SELECT id, domain, selector, algorithm, record, seen FROM dkim_key WHERE domain = $1 ORDER BY id`)
-	keysOfRange = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen
+	keysOfRange = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
+			k.created_at, k.active_at, k.until_at
 		FROM domain d JOIN dkim_key k ON k.domain = d.id
 		WHERE d.account = $1 AND d.id >= $2 AND d.id <= $3 ORDER BY k.id`)
 	lockDomain   = db.SQL(`SELECT id FROM domain WHERE id = $1 AND account = $2 {for_update}`)
@@ -77,7 +67,7 @@ func scanClaim(r db.Row) (*claim, error) {
 	var records string
 	var checked, next, mismatch, contested, verified, created int64
 	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.held, &c.token, &c.receives, &c.sends, &c.aligned, &records,
-		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created)
+		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created, &c.rotation)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +75,6 @@ func scanClaim(r db.Row) (*claim, error) {
 	c.contestedSince, c.verifiedAt, c.createdAt = db.Time(contested), db.Time(verified), db.Time(created)
 	c.seen, err = readSightings(records)
 	return &c, err
-}
-
-func scanKey(r db.Row) (key, error) {
-	var k key
-	err := r.Scan(&k.id, &k.domain, &k.selector, &k.algorithm, &k.record, &k.seen)
-	return k, err
 }
 
 // find reads one claim, or returns fault.NotFound.

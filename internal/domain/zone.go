@@ -25,7 +25,9 @@ func (d *Domains) Zone(ctx context.Context, account, id db.ID) (string, error) {
 	fmt.Fprintf(&b, "; DNS records of %s for its mail at %s.\n\n; Required.\n", dom.Name, d.Host)
 	required := true
 	for _, r := range dom.Records {
-		if required && !r.Required {
+		if r.Note != "" {
+			b.WriteString("; " + r.Note + "\n")
+		} else if required && !r.Required {
 			required = false
 			b.WriteString("\n; Recommended: mail programs find their settings, and others' servers encrypt.\n")
 		}
@@ -45,6 +47,10 @@ func (r *Record) line(ttl int) string {
 // sandboxTTL is short, so that a change in the sandbox shows at once.
 const sandboxTTL = 1
 
+// maxBelow is how many labels a record may be below its domain: that of a DKIM
+// key, with a selector of several labels, is the deepest.
+const maxBelow = 1 + maxSelectorLabels
+
 // Records tells, as a dns.Source, everything that is asked for of any domain
 // here, and what the service's own names would have. The sandbox zone answers
 // with it, so that names under reserved top-level domains verify by the same
@@ -52,8 +58,7 @@ const sandboxTTL = 1
 func (d *Domains) Records(ctx context.Context, name string) (dns.Answer, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	all := d.ownRecords()
-	// A record is at most two labels below its domain.
-	for of, n := name, 0; of != "" && n < 3; n++ {
+	for of, n := name, 0; of != "" && n <= maxBelow; n++ {
 		claims, err := db.All(ctx, d.DB, claimsOn.With(of), scanClaim)
 		if err != nil {
 			return dns.Answer{}, err

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+)
+
+type dkimKeyAnswer struct {
+	ID        db.ID        `json:"id" doc:"The key's id."`
+	Selector  string       `json:"selector" doc:"Where its record stands: SELECTOR._domainkey.DOMAIN." example:"s1"`
+	Algorithm string       `json:"algorithm" enum:"rsa,ed25519" doc:"Its kind."`
+	State     string       `json:"state" enum:"pending,active,retiring,retired" doc:"pending until its record was seen; active while mail is signed with it; retiring while it stays published after another took its place; retired when it was destroyed and its record can be removed."`
+	Origin    string       `json:"origin" enum:"service,own" doc:"Who made it: the service or you."`
+	Record    recordAnswer `json:"record" doc:"The TXT record to publish, or to remove when it is retired."`
+	CreatedAt time.Time    `json:"created_at" doc:"When it was made or added."`
+	ActiveAt  *time.Time   `json:"active_at" doc:"Since when it has been used; null for never."`
+	KeepUntil *time.Time   `json:"keep_until" doc:"Until when the record of a retiring key must stay; else null."`
+	RetiredAt *time.Time   `json:"retired_at" doc:"When it was destroyed; else null. Retired keys are listed for 90 days."`
+}
+
+func showDKIMKey(k domain.DKIMKey) dkimKeyAnswer {
+	origin := "service"
+	if k.Own {
+		origin = "own"
+	}
+	return dkimKeyAnswer{
+		ID: k.ID, Selector: k.Selector, Algorithm: k.Algorithm, State: k.State, Origin: origin, Record: showRecord(k.Record),
+		CreatedAt: stamp(k.CreatedAt), ActiveAt: optionalTime(k.ActiveAt), KeepUntil: optionalTime(k.KeepUntil), RetiredAt: optionalTime(k.RetiredAt),
+	}
+}
+
+func (a *API) dkimRoutes(r *router) {
+	handle(r, operation{method: "PATCH", path: "/domains/{id}", id: "updateDomain", scope: "domains.write",
+		summary: "Change a domain's settings", description: "Only what is given is changed."}, a.updateDomain)
+	handle(r, operation{method: "GET", path: "/domains/{id}/dkim", id: "listDKIMKeys", scope: "domains.read",
+		summary: "List a domain's DKIM keys", description: "Newest first. The private halves are never shown."}, a.listDKIMKeys)
+	handle(r, operation{method: "POST", path: "/domains/{id}/dkim", id: "addDKIMKey", scope: "domains.write", status: 201, conflicts: true,
+		summary: "Bring your own DKIM key", description: "Its record joins those of the domain. Once it was seen in the DNS, mail is signed with this key, " +
+			"and the former one of its algorithm stays published for 7 days. The schedule of rotation leaves it alone."}, a.addDKIMKey)
+	handle(r, operation{method: "POST", path: "/domains/{id}/dkim/rotate", id: "rotateDKIM", scope: "domains.write", conflicts: true,
+		summary: "Rotate a domain's DKIM keys", description: "Makes new keys under new selectors for the algorithms in use, or for the one that is given. Their records join those of the domain; " +
+			"nothing else changes until they were seen in the DNS. Then mail is signed with them; the old ones stay published for 7 days. " +
+			"While a new key waits to be seen another rotation is a conflict."}, a.rotateDKIM)
+	handle(r, operation{method: "DELETE", path: "/domains/{id}/dkim/{key}", id: "deleteDKIMKey", scope: "domains.write", status: 204, conflicts: true,
+		summary: "Delete a DKIM key", description: "It is destroyed at once, whatever its state. Mail that it signed can't be verified once its record is gone, so rotate instead unless the key is compromised. " +
+			"The last key that the domain can sign with can't be deleted."}, a.deleteDKIMKey)
+}
+
+type updateDomainRequest struct {
+	DKIMRotationDays *int `json:"dkim_rotation_days,omitempty" minimum:"0" maximum:"3650" doc:"After how many days in use DKIM keys are replaced by new ones, 7 at least; 0 for never. Watch the domain's records: the new keys must be published." example:"90"`
+}
+
+type updateDomainInput struct {
+	one
+	Body updateDomainRequest
+}
+
+func (a *API) updateDomain(ctx context.Context, p account.Principal, in *updateDomainInput) (domainAnswer, error) {
+	return a.onDomain(ctx, p, &in.one, func(ctx context.Context, account, id db.ID) (domain.Domain, error) {
+		return a.Domains.Change(ctx, account, id, domain.Change{RotationDays: in.Body.DKIMRotationDays})
+	})
+}
+
+type dkimKeys struct {
+	one
+	page
+}
+
+func (a *API) listDKIMKeys(ctx context.Context, p account.Principal, in *dkimKeys) (list[dkimKeyAnswer], error) {
+	at, err := in.db()
+	if err != nil {
+		return list[dkimKeyAnswer]{}, err
+	}
+	id, err := a.domainID(ctx, p, &in.one)
+	if err != nil {
+		return list[dkimKeyAnswer]{}, err
+	}
+	keys, more, err := a.Domains.Keys(ctx, p.Account, id, at)
+	if err != nil {
+		return list[dkimKeyAnswer]{}, err
+	}
+	return answer(in.page, keys, more, showDKIMKey, func(k domain.DKIMKey) string { return k.ID.String() }), nil
+}
+
+type addDKIMKeyRequest struct {
+	Selector   string `json:"selector" doc:"Letters, digits, hyphens and dots; not one that the domain had before." example:"s1"`
+	PrivateKey string `json:"private_key" doc:"In PEM: PKCS #8, or PKCS #1 for RSA; RSA of 2048 to 4096 bits, or Ed25519. It is kept encrypted and never shown."`
+}
+
+type addDKIMKeyInput struct {
+	one
+	Body addDKIMKeyRequest
+}
+
+func (a *API) addDKIMKey(ctx context.Context, p account.Principal, in *addDKIMKeyInput) (dkimKeyAnswer, error) {
+	id, err := a.domainID(ctx, p, &in.one)
+	if err != nil {
+		return dkimKeyAnswer{}, err
+	}
+	k, err := a.Domains.AddKey(ctx, p.Account, id, in.Body.Selector, in.Body.PrivateKey)
+	return shown(k, err, showDKIMKey)
+}
+
+type rotateDKIMRequest struct {
+	Algorithm string `json:"algorithm,omitempty" enum:"rsa,ed25519" doc:"The only one to renew, or to add; those in use when left out."`
+}
+
+type rotateDKIMInput struct {
+	one
+	Body *rotateDKIMRequest
+}
+
+func (a *API) rotateDKIM(ctx context.Context, p account.Principal, in *rotateDKIMInput) (list[dkimKeyAnswer], error) {
+	id, err := a.domainID(ctx, p, &in.one)
+	if err != nil {
+		return list[dkimKeyAnswer]{}, err
+	}
+	algorithm := ""
+	if in.Body != nil {
+		algorithm = in.Body.Algorithm
+	}
+	keys, err := a.Domains.Rotate(ctx, p.Account, id, algorithm)
+	if err != nil {
+		return list[dkimKeyAnswer]{}, err
+	}
+	return answer(page{}, keys, false, showDKIMKey, nil), nil
+}
+
+type oneDKIMKey struct {
+	one
+	Key string `path:"key" format:"uuid" doc:"The DKIM key's id."`
+}
+
+func (a *API) deleteDKIMKey(ctx context.Context, p account.Principal, in *oneDKIMKey) (nothing, error) {
+	id, err := a.domainID(ctx, p, &in.one)
+	if err != nil {
+		return nothing{}, err
+	}
+	key, err := db.ParseID(in.Key)
+	if err != nil {
+		return nothing{}, err
+	}
+	return nothing{}, a.Domains.DeleteKey(ctx, p.Account, id, key)
+}

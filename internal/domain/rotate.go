@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
+)
+
+// The bounds of a rotation's interval: a key must have been in use longer than
+// the one before it stays published.
+const (
+	MinRotationDays = 7
+	MaxRotationDays = 3650
+)
+
+// Change is what an account can change of a domain; nil leaves a thing as it is.
+type Change struct {
+	RotationDays *int // 0, or MinRotationDays to MaxRotationDays
+}
+
+var setRotation = db.SQL(`UPDATE domain SET dkim_rotation_days = $3,
+		next_check_at = CASE WHEN next_check_at > $4 THEN $4 ELSE next_check_at END
+	WHERE id = $1 AND account = $2`)
+
+// Change changes a domain and returns it. A domain that the account does not
+// have is fault.NotFound, a value out of its bounds fault.Invalid.
+func (d *Domains) Change(ctx context.Context, account, id db.ID, c Change) (Domain, error) {
+	if days := c.RotationDays; days != nil {
+		if *days != 0 && (*days < MinRotationDays || *days > MaxRotationDays) {
+			var bad fault.Fields
+			bad.Add("dkim_rotation_days", "out_of_range", "Give %d to %d days, or 0 for no rotation.", MinRotationDays, MaxRotationDays)
+			return Domain{}, bad.Err()
+		}
+		err := d.DB.Tx(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, setRotation.With(id, account, *days, db.Micros(d.Now().Add(firstCheck))))
+			tx.AfterCommit(func() { d.changed(id) })
+			return err
+		})
+		if err != nil {
+			return Domain{}, err
+		}
+	}
+	return d.Get(ctx, account, id)
+}
+
+// Rotate makes new DKIM keys for those in use, or for one algorithm ("rsa" or
+// "ed25519") alone, and returns them. They are used once they were seen in the
+// DNS; the old ones then stay published for 7 days. While a new key waits to be
+// seen another rotation is fault.Conflict: of several at once one is carried
+// out.
+func (d *Domains) Rotate(ctx context.Context, account, id db.ID, algorithm string) ([]DKIMKey, error) {
+	c, err := find(ctx, d.DB, domainOf.With(id, account))
+	if err != nil {
+		return nil, err
+	}
+	switch mailauth.Algorithm(algorithm) {
+	case "", mailauth.RSA, mailauth.Ed25519:
+	default:
+		var bad fault.Fields
+		bad.Add("algorithm", "unknown_algorithm", "The algorithms are rsa and ed25519.")
+		return nil, bad.Err()
+	}
+	keys, err := db.All(ctx, d.DB, keysOf.With(id), scanKey)
+	if err != nil {
+		return nil, err
+	}
+	wanted := inUse(keys)
+	if algorithm != "" {
+		wanted = []mailauth.Algorithm{mailauth.Algorithm(algorithm)}
+	}
+	for _, k := range keys {
+		if k.state == KeyPending && slices.Contains(wanted, mailauth.Algorithm(k.algorithm)) {
+			return nil, errRotating // without making keys first
+		}
+	}
+	added, err := d.replace(ctx, c, wanted, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]DKIMKey, len(added))
+	for i := range added {
+		all[i] = d.showKey(c, &added[i])
+	}
+	return all, nil
+}
+
+func (d *Domains) replace(ctx context.Context, c *claim, algorithms []mailauth.Algorithm, also func([]key) error) ([]key, error) {
+	made, err := d.makeKeys(ctx, c.id, algorithms)
+	if err != nil {
+		return nil, err
+	}
+	return d.addPending(ctx, c.account, c.id, made, also)
+}
+
+// inUse lists the algorithms of the active keys, RSA first.
+func inUse(keys []key) (all []mailauth.Algorithm) {
+	for _, a := range []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519} {
+		if slices.ContainsFunc(keys, func(k key) bool { return k.state == KeyActive && k.algorithm == string(a) }) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// rotateWhenDue begins the rotation that a domain's schedule asks for.
+func (d *Domains) rotateWhenDue(ctx context.Context, c *claim) error {
+	if c.rotation == 0 {
+		return nil
+	}
+	keys, err := db.All(ctx, d.DB, keysOf.With(c.id), scanKey)
+	if err != nil {
+		return err
+	}
+	due := func(keys []key) error {
+		if at := c.rotateAt(keys); at.IsZero() || d.Now().Before(at) {
+			return errNotDue
+		}
+		return nil
+	}
+	if due(keys) != nil {
+		return nil
+	}
+	made := slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return k.given })
+	_, err = d.replace(ctx, c, inUse(made), due)
+	if fault.Is(err, fault.Conflict) {
+		return nil // somebody was quicker, or the customer's keys are too many
+	}
+	return err
+}
+
+var errNotDue = fault.New(fault.Conflict, "not_due", "The keys were rotated a moment ago.")
+
+// rotateAt is when the schedule wants the keys replaced; zero for never, or
+// not while a new one waits. A key that the customer brought is the customer's
+// affair.
+func (c *claim) rotateAt(keys []key) (at time.Time) {
+	if c.rotation == 0 || !c.held || c.status == Suspended {
+		return time.Time{}
+	}
+	for _, k := range keys {
+		switch {
+		case k.state == KeyPending:
+			return time.Time{}
+		case k.state != KeyActive || k.given || k.activeAt.IsZero():
+			continue
+		}
+		if due := k.activeAt.AddDate(0, 0, int(c.rotation)); at.IsZero() || due.Before(at) {
+			at = due
+		}
+	}
+	return at
+}
