@@ -61,6 +61,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 // types are the schemas of the document and what they are here.
 var types = map[string]reflect.Type{
 	"Accepted":                 reflect.TypeFor[client.Accepted](),
+	"AddDKIMKeyRequest":        reflect.TypeFor[client.NewDKIMKey](),
 	"AddSuppressionRequest":    nil, // arguments
 	"AddSuppressionsRequest":   nil, // arguments
 	"AddedSuppressions":        nil, // a result
@@ -71,6 +72,8 @@ var types = map[string]reflect.Type{
 	"CreateDomainRequest":      nil, // an argument
 	"CreateKeyRequest":         reflect.TypeFor[client.NewAPIKey](),
 	"CreateMailboxRequest":     reflect.TypeFor[client.NewMailbox](),
+	"DkimKey":                  reflect.TypeFor[client.DKIMKey](),
+	"DkimKeyList":              reflect.TypeFor[client.Page[client.DKIMKey]](),
 	"Domain":                   reflect.TypeFor[client.Domain](),
 	"DomainList":               reflect.TypeFor[client.Page[client.Domain]](),
 	"Event":                    reflect.TypeFor[client.Event](),
@@ -92,6 +95,7 @@ var types = map[string]reflect.Type{
 	"Refusal":                  reflect.TypeFor[client.Problem](),
 	"Refused":                  nil, // client.BatchItem
 	"RescheduleRequest":        nil, // an argument
+	"RotateDKIMRequest":        nil, // an argument
 	"SendRecipient":            reflect.TypeFor[client.AcceptedRecipient](),
 	"SendRequest":              reflect.TypeFor[client.Send](),
 	"SetPasswordRequest":       nil, // an argument
@@ -113,6 +117,7 @@ var types = map[string]reflect.Type{
 	"TemplateVersionList":      reflect.TypeFor[client.Page[client.TemplateVersion]](),
 	"UpdateTemplateRequest":    reflect.TypeFor[client.TemplateChange](),
 	"UnsubscribeRequest":       reflect.TypeFor[client.Unsubscribe](),
+	"UpdateDomainRequest":      reflect.TypeFor[client.DomainChange](),
 	"UpdateMailboxRequest":     reflect.TypeFor[client.MailboxChange](),
 }
 

@@ -18,6 +18,7 @@ type Domain struct {
 	Status          string     `json:"status"`           // pending, verified, degraded, failed or suspended
 	OwnershipStatus string     `json:"ownership_status"` // pending or verified
 	Records         []Record   `json:"records"`
+	RotationDays    int        `json:"dkim_rotation_days"` // after which DKIM keys are replaced; 0 for never
 	CreatedAt       time.Time  `json:"created_at"`
 	VerifiedAt      *time.Time `json:"verified_at"`     // when it last became verified
 	LastCheckedAt   *time.Time `json:"last_checked_at"` // when its records were last looked for
@@ -36,6 +37,7 @@ type Record struct {
 	Status        string     `json:"status"`   // pending, verified, failed or temporary_failure
 	Observed      []string   `json:"observed"` // what the DNS said
 	Error         string     `json:"error"`    // what is wrong, and what to do; "" if nothing is
+	Note          string     `json:"note"`     // how long to keep it, of a DKIM key that is new or no longer used
 	LastCheckedAt *time.Time `json:"last_checked_at"`
 }
 

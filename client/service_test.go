@@ -3,7 +3,11 @@
 package client_test
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"iter"
@@ -123,6 +127,10 @@ func (h *house) domains() {
 	if err != nil || !strings.Contains(zone, "v=DMARC1; p=none") {
 		h.Errorf("the zone is %s, %v", zone, err)
 	}
+	h.dkim(d.ID)
+	if d, err = h.c.GetDomain(ctx, d.ID); err != nil || d.RotationDays != 90 {
+		h.Errorf("shown as %+v, %v", d, err)
+	}
 	shown, err := h.c.GetDomain(ctx, d.ID)
 	if err != nil || raw(h.T, shown) != raw(h.T, d) {
 		h.Errorf("shown as %+v, %v", shown, err)
@@ -146,6 +154,45 @@ func (h *house) domains() {
 	h.want("deleting", h.c.DeleteDomain(ctx, d.ID))
 	_, err = h.c.GetDomain(ctx, d.ID)
 	refused(h, "when gone", err, 404, "not_found")
+}
+
+func (h *house) dkim(domain string) {
+	h.Helper()
+	ctx := h.Context()
+	made, err := h.c.RotateDKIM(ctx, domain, "ed25519")
+	if err != nil || len(made) != 1 || made[0].State != "pending" || made[0].Record.Note == "" || made[0].ActiveAt != nil {
+		h.Fatalf("made %+v, %v", made, err)
+	}
+	_, err = h.c.RotateDKIM(ctx, domain, "ed25519")
+	refused(h, "rotating twice", err, 409, "key_pending")
+	_, err = h.c.AddDKIMKey(ctx, domain, client.NewDKIMKey{Selector: "-", PrivateKey: "secret"})
+	refused(h, "no key", err, 422, "validation_failed", "selector invalid_selector", "private_key invalid_key")
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	h.want("making a key", err)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	h.want("writing a key", err)
+	own, err := h.c.AddDKIMKey(ctx, domain, client.NewDKIMKey{Selector: "own", PrivateKey: string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
+	if err != nil || own.Origin != "own" || own.Algorithm != "rsa" {
+		h.Fatalf("brought %+v, %v", own, err)
+	}
+	_, err = h.c.VerifyDomainDNS(ctx, domain)
+	h.want("looking", err)
+	retiring := 0
+	for _, k := range collect(h, h.c.DKIMKeys(ctx, domain)) {
+		if k.State == "retiring" && k.KeepUntil != nil {
+			retiring++
+			h.want("deleting", h.c.DeleteDKIMKey(ctx, domain, k.ID))
+		}
+	}
+	if page, err := h.c.ListDKIMKeys(ctx, domain, client.Paging{}); retiring != 2 || err != nil || len(page.Data) != 2 || page.Data[0].ActiveAt == nil {
+		h.Errorf("the keys are %+v, %v", page, err)
+	}
+	if err := h.c.DeleteDKIMKey(ctx, domain, ""); err == nil {
+		h.Error("no id is an id")
+	}
+	if d, err := h.c.UpdateDomain(ctx, domain, client.DomainChange{DKIMRotationDays: new(90)}); err != nil || d.RotationDays != 90 {
+		h.Errorf("changed to %+v, %v", d, err)
+	}
 }
 
 func (h *house) mailboxes() {

@@ -77,6 +77,9 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"createAPIKey":       {"name": "walk"},
 		"createDomain":       {"name": "walk.test"},
 		"createMailbox":      {"domain_id": s.Dev.Domain.ID.String(), "local_part": "walk"},
+		"updateDomain":       {"dkim_rotation_days": 90},
+		"addDKIMKey":         {"selector": "own", "private_key": ownKey},
+		"rotateDKIM":         {"algorithm": "ed25519"},
 		"updateMailbox":      {"display_name": "Walked over"},
 		"setMailboxPassword": {"password": "Walked-0ver!"},
 		"addSuppression":     {"address": "gone@elsewhere.example.net"},
@@ -92,6 +95,9 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
 	}
 }
+
+// ownKey is an Ed25519 key that signs nothing.
+const ownKey = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n"
 
 // owned makes one of each resource for the demonstration account: ids by path.
 // A new resource is entered here.
@@ -127,6 +133,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 func at(t *testing.T, ids map[string]string, path string) (full string, ok bool) {
 	t.Helper()
 	path = strings.Replace(path, "/versions/{version}", "/versions/1", 1)
+	path = strings.Replace(path, "/dkim/{key}", "/dkim/01999999-0000-7000-8000-000000000000", 1)
 	open := strings.IndexByte(path, '{')
 	if open < 0 {
 		return path, false
@@ -361,6 +368,16 @@ func TestDocument(t *testing.T) {
 	c.call("POST", "/domains/"+shop+"/verify", nil, 200)
 	c.call("POST", "/domains/"+shop+"/verify-dns", nil, 200)
 	c.call("GET", "/domains/"+shop+"/zone", nil, 200)
+	c.call("PATCH", "/domains/"+shop, m{"dkim_rotation_days": 90}, 200)
+	c.call("PATCH", "/domains/"+shop, m{"dkim_rotation_days": 1}, 422)
+	c.call("POST", "/domains/"+shop+"/dkim/rotate", nil, 200)
+	c.call("POST", "/domains/"+shop+"/dkim/rotate", m{"algorithm": "rsa"}, 409)
+	c.call("POST", "/domains/"+shop+"/verify-dns", nil, 200)
+	own := c.id("POST", "/domains/"+shop+"/dkim", m{"selector": "own", "private_key": ownKey}, 201)
+	c.call("POST", "/domains/"+shop+"/dkim", m{"selector": "own", "private_key": ownKey}, 409)
+	c.call("GET", "/domains/"+shop+"/dkim", nil, 200)
+	c.call("DELETE", "/domains/"+shop+"/dkim/"+own, nil, 204)
+	c.call("DELETE", "/domains/"+shop+"/dkim/"+own, nil, 404)
 
 	box := c.id("POST", "/mailboxes", m{"domain_id": shop, "local_part": "till", "display_name": "Till", "quota_mb": 10}, 201)
 	c.call("POST", "/mailboxes", m{"domain_id": shop, "local_part": "other", "password": "weak"}, 422)

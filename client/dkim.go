@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// DKIMKey is a key that signs a domain's mail. Its private half is never shown.
+type DKIMKey struct {
+	ID        string     `json:"id"`
+	Selector  string     `json:"selector"`
+	Algorithm string     `json:"algorithm"` // rsa or ed25519
+	State     string     `json:"state"`     // pending until its record was seen, then active; retiring after another took its place, then retired
+	Origin    string     `json:"origin"`    // service or own
+	Record    Record     `json:"record"`    // to publish; to remove when it is retired
+	CreatedAt time.Time  `json:"created_at"`
+	ActiveAt  *time.Time `json:"active_at"`  // since when it is used
+	KeepUntil *time.Time `json:"keep_until"` // until when the record of a retiring key must stay
+	RetiredAt *time.Time `json:"retired_at"`
+}
+
+// NewDKIMKey is a key of your own.
+type NewDKIMKey struct {
+	Selector   string `json:"selector"`
+	PrivateKey string `json:"private_key"` // PEM: PKCS #8, or PKCS #1 for RSA
+}
+
+// DomainChange says what to change of a domain; nil leaves a thing as it is.
+type DomainChange struct {
+	// DKIMRotationDays is after how many days DKIM keys are replaced, 7 at
+	// least; 0 for never.
+	DKIMRotationDays *int `json:"dkim_rotation_days,omitempty"`
+}
+
+// UpdateDomain changes a domain's settings.
+func (c *Client) UpdateDomain(ctx context.Context, id string, change DomainChange) (*Domain, error) {
+	b, err := jsonBody(change)
+	if err != nil {
+		return nil, err
+	}
+	return do[Domain](ctx, c, call{method: http.MethodPatch, path: "/domains/{id}", id: id, body: b, again: true})
+}
+
+// ListDKIMKeys returns a page of a domain's DKIM keys, newest first.
+func (c *Client) ListDKIMKeys(ctx context.Context, domain string, p Paging) (*Page[DKIMKey], error) {
+	return do[Page[DKIMKey]](ctx, c, call{method: http.MethodGet, path: "/domains/{id}/dkim", id: domain, query: p.into(nil)})
+}
+
+// DKIMKeys walks through all DKIM keys of a domain, newest first. After an
+// error it ends.
+func (c *Client) DKIMKeys(ctx context.Context, domain string) iter.Seq2[DKIMKey, error] {
+	return walk(func(p Paging) (*Page[DKIMKey], error) { return c.ListDKIMKeys(ctx, domain, p) })
+}
+
+// AddDKIMKey brings a key of your own. It is used once its record was seen in
+// the DNS. A selector that the domain had before is ErrConflict.
+func (c *Client) AddDKIMKey(ctx context.Context, domain string, k NewDKIMKey) (*DKIMKey, error) {
+	return post[DKIMKey](ctx, c, "/domains/{id}/dkim", domain, k, false)
+}
+
+// RotateDKIM makes new keys for those in use, or for one algorithm (rsa or
+// ed25519). They are used once their records were seen in the DNS. While one
+// waits for that another rotation is ErrConflict.
+func (c *Client) RotateDKIM(ctx context.Context, domain, algorithm string) ([]DKIMKey, error) {
+	in := call{method: http.MethodPost, path: "/domains/{id}/dkim/rotate", id: domain}
+	if algorithm != "" {
+		var err error
+		if in.body, err = jsonBody(map[string]string{"algorithm": algorithm}); err != nil {
+			return nil, err
+		}
+	}
+	page, err := do[Page[DKIMKey]](ctx, c, in)
+	if err != nil {
+		return nil, err
+	}
+	return page.Data, nil
+}
+
+// DeleteDKIMKey destroys a key at once. The last one that the domain can sign
+// with can't be deleted (ErrConflict).
+func (c *Client) DeleteDKIMKey(ctx context.Context, domain, key string) error {
+	if key == "" || key == "." || key == ".." {
+		return errors.New("mailstead: the id of the DKIM key is missing")
+	}
+	return c.run(ctx, call{method: http.MethodDelete, path: "/domains/{id}/dkim/" + url.PathEscape(key), id: domain})
+}
