@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // binary is the program under test.
@@ -27,10 +27,7 @@ var binary string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "mailstead-cmd-")
 	if err == nil {
-		binary = filepath.Join(dir, "mailstead")
-		build := exec.Command("go", "build", "-o", binary, ".")
-		build.Stderr = os.Stderr
-		err = build.Run()
+		binary, err = servertest.Build(dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,29 +70,6 @@ func refused(t *testing.T, why string, env []string, args ...string) {
 	}
 }
 
-// base finds a port base whose ports are all free.
-func base(t *testing.T) int {
-	t.Helper()
-	for n := 20000; n < 60000; n += 1013 {
-		if free(n) {
-			return n
-		}
-	}
-	t.Fatal("no free ports")
-	return 0
-}
-
-func free(base int) bool {
-	for _, port := range []int{25, 53, 80, 143, 443, 465, 587, 993} {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+port))
-		if err != nil {
-			return false
-		}
-		_ = l.Close()
-	}
-	return true
-}
-
 // service is a running `mailstead serve`.
 type service struct {
 	*exec.Cmd
@@ -108,7 +82,7 @@ type service struct {
 // serve starts the service and waits until it is ready.
 func serve(t *testing.T, env []string, args ...string) *service {
 	t.Helper()
-	s := &service{t: t, base: base(t)}
+	s := &service{t: t, base: servertest.FreeBase(t)}
 	s.Cmd = command(t, env, append([]string{"serve", "--bind", "127.0.0.1", "--port-base", fmt.Sprint(s.base)}, args...)...)
 	errs, err := s.StderrPipe()
 	if err != nil {
@@ -196,7 +170,7 @@ func TestWrongSettings(t *testing.T) {
 		}
 		return name
 	}
-	good := []string{"serve", "--host", "mail.example.com", "--data", dir, "--bind", "127.0.0.1", "--port-base", fmt.Sprint(base(t)), "--tls", "self-signed"}
+	good := []string{"serve", "--host", "mail.example.com", "--data", dir, "--bind", "127.0.0.1", "--port-base", fmt.Sprint(servertest.FreeBase(t)), "--tls", "self-signed"}
 	for _, c := range []struct {
 		why  string
 		env  []string

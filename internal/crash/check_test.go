@@ -8,6 +8,9 @@ import (
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // copies is how often each subject is in each mailbox.
@@ -18,7 +21,7 @@ type copies map[string]map[string]int
 func (s *service) read() copies {
 	s.t.Helper()
 	found := copies{}
-	for i, box := range s.dev.Mailboxes {
+	for i, box := range s.Dev.Mailboxes {
 		found[box.Address] = s.readOne(i)
 	}
 	return found
@@ -26,8 +29,8 @@ func (s *service) read() copies {
 
 func (s *service) readOne(i int) map[string]int {
 	s.t.Helper()
-	box := s.dev.Mailboxes[i]
-	c, err := imapclient.DialTLS(s.addr("imaps"), &imapclient.Options{TLSConfig: s.tls()})
+	box := s.Dev.Mailboxes[i]
+	c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -99,12 +102,12 @@ func (l *ledger) misplaced(found copies, arrived bool) string {
 // deliveries are told as they are.
 func (s *service) settle(l *ledger) {
 	s.t.Helper()
-	eventually(s.t, func() string { return l.misplaced(s.read(), true) })
+	servertest.Eventually(s.t, func() string { return l.misplaced(s.read(), true) })
 	for _, m := range l.letters {
 		if m.id == "" {
 			continue
 		}
-		eventually(s.t, func() string { return s.untold(m) })
+		servertest.Eventually(s.t, func() string { return s.untold(m) })
 	}
 }
 
@@ -112,16 +115,15 @@ func (s *service) settle(l *ledger) {
 // asked for: all delivered.
 func (s *service) untold(m *letter) string {
 	s.t.Helper()
-	var shown struct {
-		Status     string
-		Recipients []struct{ Email, Status string }
+	shown, err := s.Client().GetMessage(s.t.Context(), m.id)
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	s.get("/outbound/messages/"+m.id, &shown)
 	if len(shown.Recipients) != len(m.recipients()) {
 		return fmt.Sprintf("%s has %d recipients, not %d", m.subject, len(shown.Recipients), len(m.recipients()))
 	}
 	for _, r := range shown.Recipients {
-		if r.Status != "delivered" {
+		if r.Status != client.Delivered {
 			return fmt.Sprintf("%s to %s is %s", m.subject, r.Email, r.Status)
 		}
 	}

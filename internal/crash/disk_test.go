@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // The disk with the data folder fills under load: every door refuses for now,
@@ -35,7 +36,7 @@ func TestDiskFull(t *testing.T) {
 	}
 
 	s := newService(t, filepath.Join(dir, "data"), dbtest.SQLite(t))
-	s.start()
+	s.Start()
 	l := newLedger()
 	doors := []string{"api", "smtp", "submission"}
 	// First there is no room for the files of large messages, then none in the
@@ -64,10 +65,10 @@ func TestDiskFull(t *testing.T) {
 		return ""
 	})
 	s.settle(l)
-	s.stop()
-	s.start()
+	s.Stop()
+	s.Start()
 	s.settle(l)
-	s.stop()
+	s.Stop()
 	s.sound()
 }
 
@@ -80,7 +81,7 @@ func (s *service) loadUntil(l *ledger, name string, large int, complaint func() 
 		cancel()
 		wait()
 	}()
-	eventually(s.t, complaint)
+	servertest.Eventually(s.t, complaint)
 }
 
 // open names the doors that have not refused so many messages yet.

@@ -5,7 +5,6 @@ package crash
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,7 +16,9 @@ import (
 
 	_ "modernc.org/sqlite" // to check the file
 
+	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // setting reads a number from the environment: MAILSTEAD_CRASH_ROUNDS for long
@@ -56,10 +57,10 @@ func TestKill(t *testing.T) {
 
 func campaign(t *testing.T, s *service, rounds uint64, r *rand.Rand) {
 	l := newLedger()
-	s.start()
+	s.Start()
 	for round := range rounds {
 		s.loadAndKill(l, fmt.Sprint(round), r)
-		s.start()
+		s.Start()
 		if what := l.misplaced(s.read(), false); what != "" {
 			t.Fatalf("round %d, at once after the start:\n%s", round, what)
 		}
@@ -73,7 +74,7 @@ func campaign(t *testing.T, s *service, rounds uint64, r *rand.Rand) {
 		}
 	}
 	s.told(l)
-	s.stop()
+	s.Stop()
 	s.sound()
 	t.Logf("%d rounds, %d messages acknowledged, %d not", rounds, l.acks, len(l.letters)-l.acks)
 }
@@ -86,18 +87,18 @@ func (s *service) loadAndKill(l *ledger, round string, r *rand.Rand) {
 	until := l.count() + 1 + r.IntN(150)
 	moment := time.Duration(r.IntN(20_000)) * time.Microsecond
 	wait := s.load(ctx, l, "r"+round, r.Uint64(), 12)
-	late := time.After(patience)
+	late := time.After(servertest.Patience)
 	for l.count() < until {
 		select {
 		case <-l.onAck:
-		case <-s.ended:
-			s.t.Fatalf("the service ended under load: %v", s.cmd.ProcessState)
+		case <-s.Ended:
+			s.t.Fatalf("the service ended under load: %v", s.Cmd.ProcessState)
 		case <-late:
-			s.t.Fatalf("of %d messages only %d were acknowledged within %v", until, l.count(), patience)
+			s.t.Fatalf("of %d messages only %d were acknowledged within %v", until, l.count(), servertest.Patience)
 		}
 	}
 	<-time.After(moment)
-	s.kill()
+	s.Kill()
 	cancel()
 	wait()
 	for _, refused := range l.refused {
@@ -110,7 +111,7 @@ func (s *service) loadAndKill(l *ledger, round string, r *rand.Rand) {
 func (s *service) told(l *ledger) {
 	s.t.Helper()
 	// Events are numbered in the background; wait for those of the last round.
-	eventually(s.t, func() string {
+	servertest.Eventually(s.t, func() string {
 		seen := s.events()
 		var bad []string
 		for _, m := range l.letters {
@@ -131,37 +132,28 @@ func (s *service) told(l *ledger) {
 func (s *service) events() map[string]int {
 	s.t.Helper()
 	seen := map[string]int{}
-	for after := ""; ; {
-		var page struct {
-			Data []struct {
-				Data json.RawMessage
-			}
-			NextCursor *string `json:"next_cursor"`
+	for e, err := range s.Client().Events(s.t.Context(), client.EventFilter{Types: []string{"delivery_status"}}) {
+		var d client.StatusData
+		if err == nil {
+			err = e.Decode(&d)
 		}
-		s.get("/events?type=delivery_status&limit=100"+after, &page)
-		for _, e := range page.Data {
-			var d struct{ ID, Recipient, Status string }
-			if err := json.Unmarshal(e.Data, &d); err != nil {
-				s.t.Fatal(err)
-			}
-			if d.Status == "delivered" {
-				seen[d.ID+" "+d.Recipient]++
-			}
+		if err != nil {
+			s.t.Fatal(err)
 		}
-		if page.NextCursor == nil {
-			return seen
+		if d.Status == client.Delivered {
+			seen[d.ID+" "+d.Recipient]++
 		}
-		after = "&after=" + *page.NextCursor
 	}
+	return seen
 }
 
 // sound checks the database file itself.
 func (s *service) sound() {
 	s.t.Helper()
-	if s.database != "sqlite" {
+	if s.Database != "sqlite" {
 		return
 	}
-	d, err := sql.Open("sqlite", filepath.Join(s.data, "mailstead.db"))
+	d, err := sql.Open("sqlite", filepath.Join(s.Data, "mailstead.db"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

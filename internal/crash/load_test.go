@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // letter is a message that was offered to the service. Its subject, of one
@@ -96,7 +98,7 @@ func (d *loader) next(door string) *letter {
 	if d.large > 0 && d.n%d.large == 0 {
 		m.size = 100<<10 + d.rand.IntN(100<<10) // its bytes go to a file
 	}
-	alice, bob := d.s.dev.Mailboxes[0].Address, d.s.dev.Mailboxes[1].Address
+	alice, bob := d.s.Dev.Mailboxes[0].Address, d.s.Dev.Mailboxes[1].Address
 	switch d.rand.IntN(4) {
 	case 0:
 		m.to = []string{alice}
@@ -128,22 +130,22 @@ func (m *letter) text(r *rand.Rand) string {
 
 // api sends by API until ctx ends or the service does not answer any more.
 func (d *loader) api(ctx context.Context) {
-	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: servertest.Patience}
 	defer client.CloseIdleConnections()
 	for ctx.Err() == nil {
 		m := d.next("api")
 		body, err := json.Marshal(map[string]any{
-			"from_email": d.s.dev.Mailboxes[0].Address, "to": m.recipients(), "subject": m.subject, "text": m.text(d.rand),
+			"from_email": d.s.Dev.Mailboxes[0].Address, "to": m.recipients(), "subject": m.subject, "text": m.text(d.rand),
 		})
 		if err != nil {
 			panic(err) // strings
 		}
 		d.l.offer(m)
-		r, err := http.NewRequest(http.MethodPost, d.s.dev.BaseURL+"/api/v1/outbound/send", bytes.NewReader(body))
+		r, err := http.NewRequest(http.MethodPost, d.s.Dev.BaseURL+"/api/v1/outbound/send", bytes.NewReader(body))
 		if err != nil {
 			panic(err) // constant
 		}
-		r.Header.Set("Authorization", "Bearer "+d.s.dev.APIKey)
+		r.Header.Set("Authorization", "Bearer "+d.s.Dev.APIKey)
 		r.Header.Set("Content-Type", "application/json")
 		resp, err := client.Do(r)
 		if err != nil {
@@ -212,18 +214,18 @@ func (d *loader) refused(door string, err error) {
 
 // dial opens a session at a door; for submission, as alice.
 func (s *service) dial(door string) (net.Conn, *smtp.Client, error) {
-	conn, err := net.Dial("tcp", s.addr(door))
+	conn, err := net.Dial("tcp", s.Addr(door))
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(servertest.Patience))
 	c, err := smtp.NewClient(conn, "localhost")
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
 	if door == "submission" {
-		alice := s.dev.Mailboxes[0]
-		err = c.StartTLS(s.tls())
+		alice := s.Dev.Mailboxes[0]
+		err = c.StartTLS(s.TLS())
 		if err == nil {
 			err = c.Auth(smtp.PlainAuth("", alice.Address, alice.Password, "localhost"))
 		}
@@ -235,7 +237,7 @@ func (s *service) dial(door string) (net.Conn, *smtp.Client, error) {
 }
 
 func (d *loader) send(c *smtp.Client, m *letter) error {
-	from := d.s.dev.Mailboxes[0].Address
+	from := d.s.Dev.Mailboxes[0].Address
 	if m.door == "smtp" {
 		from = "someone@elsewhere.example.net"
 	}

@@ -37,9 +37,9 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	s := newService(t, t.TempDir(), dbtest.SQLite(t))
 	// -D: the service is our child, and gets our signals.
-	s.under = []string{"strace", "-D", "-f", "--seccomp-bpf", "-yy", "-s", "8192", "-o", file,
+	s.Under = []string{"strace", "-D", "-f", "--seccomp-bpf", "-yy", "-s", "8192", "-o", file,
 		"-e", "trace=write,writev,sendto,sendmsg,pwrite64,fsync,fdatasync,rename,renameat,renameat2"}
-	s.start()
+	s.Start()
 	type sent struct {
 		token, door string
 		port        int
@@ -69,7 +69,7 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 		})
 	}
 	doors.Wait()
-	s.stop()
+	s.Stop()
 	if t.Failed() {
 		return
 	}
@@ -79,7 +79,7 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 	}
 	defer f.Close() //nolint:errcheck // only read
 	calls := readTrace(t, f)
-	wal := filepath.Join(s.data, "mailstead.db-wal")
+	wal := filepath.Join(s.Data, "mailstead.db-wal")
 	for _, one := range all {
 		var bad string
 		ack, synced := acknowledged(calls, wal, one.token, one.port)
@@ -93,7 +93,7 @@ func TestAcknowledgedAfterFsync(t *testing.T) {
 			one.door == "submission" && ack.result < 40: // in TLS; the end of a connection is shorter
 			bad = fmt.Sprintf("was followed by this answer: %.200s", ack.text)
 		case one.large:
-			bad = unsyncedFile(calls, filepath.Join(s.data, "blobs"), one.token, ack)
+			bad = unsyncedFile(calls, filepath.Join(s.Data, "blobs"), one.token, ack)
 		}
 		if bad != "" {
 			t.Errorf("%s %s", one.token, bad)
@@ -113,11 +113,11 @@ func (s *service) sendOne(ctx context.Context, door, token string, size int) (po
 		return 0, err
 	}
 	defer c.Close() //nolint:errcheck // QUIT would be answered, and that look like the 250
-	from := s.dev.Mailboxes[0].Address
+	from := s.Dev.Mailboxes[0].Address
 	if err := c.Mail(from); err != nil {
 		return 0, err
 	}
-	if err := c.Rcpt(s.dev.Mailboxes[1].Address); err != nil {
+	if err := c.Rcpt(s.Dev.Mailboxes[1].Address); err != nil {
 		return 0, err
 	}
 	w, err := c.Data()
@@ -132,7 +132,7 @@ func (s *service) sendOne(ctx context.Context, door, token string, size int) (po
 
 func (s *service) postOne(ctx context.Context, token, body string) (port int, err error) {
 	text, err := json.Marshal(map[string]any{
-		"from_email": s.dev.Mailboxes[0].Address, "to": []string{s.dev.Mailboxes[1].Address}, "subject": token, "text": body,
+		"from_email": s.Dev.Mailboxes[0].Address, "to": []string{s.Dev.Mailboxes[1].Address}, "subject": token, "text": body,
 	})
 	if err != nil {
 		return 0, err
@@ -147,11 +147,11 @@ func (s *service) postOne(ctx context.Context, token, body string) (port int, er
 			return conn, err
 		},
 	}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.dev.BaseURL+"/api/v1/outbound/send", strings.NewReader(string(text)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Dev.BaseURL+"/api/v1/outbound/send", strings.NewReader(string(text)))
 	if err != nil {
 		return 0, err
 	}
-	r.Header.Set("Authorization", "Bearer "+s.dev.APIKey)
+	r.Header.Set("Authorization", "Bearer "+s.Dev.APIKey)
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(r)
 	if err != nil {

@@ -106,7 +106,7 @@ func refuse(s source, to string) string {
 	if isHelper(to) && !s.isTest() && !isHelper(s.dir) {
 		return "a helper for tests, in code that ships"
 	}
-	if s.isTest() && slices.Contains(anyTest, to) {
+	if (s.isTest() || isHelper(s.dir)) && slices.Contains(anyTest, to) {
 		return ""
 	}
 	from, dest := roomOf(s.dir), roomOf(to)
@@ -183,6 +183,7 @@ func TestFloorsBite(t *testing.T) {
 		{"client/a.go", "internal/address", "stands on its own"},
 		{"client/a_test.go", "internal/server/servertest", ""},
 		{"internal/api/a_test.go", "client", ""},
+		{"internal/server/servertest/a.go", "client", ""},
 		{"internal/api/a.go", "client", "goes up"},
 		{"internal/db/a.go", "internal/queue", "goes up"},
 		{"internal/db/a_test.go", "internal/queue", "goes up"},

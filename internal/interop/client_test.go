@@ -64,7 +64,7 @@ func TestCurl(t *testing.T) {
 		curl("--ssl-reqd", url, "--user", alice.Address+":"+alice.Password, "--mail-from", alice.Address,
 			"--mail-rcpt", bob.Address, "--upload-file", mail)
 	}
-	eventually(t, func() string {
+	servertest.Eventually(t, func() string {
 		if out := curl(imaps+"/INBOX?SUBJECT%20curl", "--user", asBob); !strings.Contains(out, "* SEARCH 1 2\r\n") {
 			return out
 		}

@@ -75,8 +75,8 @@ func told[T any](t *testing.T, news chan T, what string) T {
 	select {
 	case v := <-news:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("nobody told %s within %v", what, patience)
+	case <-time.After(servertest.Patience):
+		t.Fatalf("nobody told %s within %v", what, servertest.Patience)
 		panic("unreachable")
 	}
 }

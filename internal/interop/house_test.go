@@ -15,16 +15,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
-
-// patience is how long anything may take on a slow machine that is shared.
-const patience = 60 * time.Second
 
 // program runs a program with an empty home and returns what it printed, on
 // both streams, and whether it ended well.
@@ -41,7 +37,7 @@ func newProgram(t testing.TB, env ...string) *program {
 
 func (p *program) run(stdin string, name string, args ...string) (output string, err error) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), servertest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = p.home
@@ -49,7 +45,7 @@ func (p *program) run(stdin string, name string, args ...string) (output string,
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		p.t.Fatalf("%s did not end within %v:\n%s", name, patience, out)
+		p.t.Fatalf("%s did not end within %v:\n%s", name, servertest.Patience, out)
 	}
 	return string(out), err
 }
@@ -90,26 +86,6 @@ func contains(t testing.TB, text string, words ...string) {
 	}
 }
 
-// eventually asks again and again until there is nothing left to complain of:
-// for what another program does there is no signal to wait for.
-func eventually(t testing.TB, complaint func() string) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for {
-		what := complaint()
-		if what == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("after %v still: %s", patience, what)
-		}
-	}
-}
-
 // login opens an IMAP session for mailbox i: 0 is alice's, 1 bob's.
 func login(t testing.TB, s *servertest.Server, i int, o *imapclient.Options) *imapclient.Client {
 	t.Helper()
@@ -135,7 +111,7 @@ func arrived(t testing.TB, s *servertest.Server, i int, folder, subject string) 
 	t.Helper()
 	c := login(t, s, i, nil)
 	var text string
-	eventually(t, func() string {
+	servertest.Eventually(t, func() string {
 		found := search(t, c, folder, subject)
 		if len(found) == 0 {
 			return fmt.Sprintf("%s has no %q in %s", s.Dev.Mailboxes[i].Address, subject, folder)

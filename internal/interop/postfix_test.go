@@ -15,7 +15,6 @@ import (
 	"io"
 	"log/slog"
 	"math/big"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -141,7 +140,7 @@ postlog unix-dgram n - n - 1 postlogd
 			t.Error(err)
 		}
 	})
-	eventually(t, func() string {
+	servertest.Eventually(t, func() string {
 		conn, err := net.Dial("tcp", p.addr())
 		if err != nil {
 			return err.Error()
@@ -208,7 +207,7 @@ func (p *postfix) certificate() {
 func (p *postfix) received(name, subject string) string {
 	p.t.Helper()
 	var text string
-	eventually(p.t, func() string {
+	servertest.Eventually(p.t, func() string {
 		paths, _ := filepath.Glob(filepath.Join(p.dir, "mail", name, "new", "*"))
 		for _, path := range paths {
 			b, err := os.ReadFile(path)
@@ -276,7 +275,7 @@ type sent struct {
 func delivered(t testing.TB, get func(path string) servertest.Answer, id string) sent {
 	t.Helper()
 	var m sent
-	eventually(t, func() string {
+	servertest.Eventually(t, func() string {
 		answer := get("/outbound/messages/" + id)
 		if answer.Status != 200 {
 			t.Fatalf("%d %s", answer.Status, answer.Body)
@@ -435,7 +434,7 @@ func serve(t *testing.T, resolver string, smtpPort int) customer {
 	t.Helper()
 	c := server.DevConfig(t.TempDir())
 	c.Dev, c.Host, c.Resolver, c.SMTPPort, c.AllowPrivate = false, "mail.service.example", resolver, smtpPort, []string{"127.0.0.0/8"}
-	c.PortBase = freeBase(t)
+	c.PortBase = servertest.FreeBase(t)
 	running, err := server.Start(t.Context(), c, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -454,24 +453,4 @@ func serve(t *testing.T, resolver string, smtpPort int) customer {
 		t.Fatal(err)
 	}
 	return customer{fmt.Sprintf("http://127.0.0.1:%d", c.PortBase+80), key}
-}
-
-// freeBase finds a port base with all ports free, below those that the system
-// gives to clients.
-func freeBase(t testing.TB) int {
-	t.Helper()
-next:
-	for range 200 {
-		base := 10000 + mathrand.IntN(20000)
-		for _, port := range []int{25, 53, 80, 143, 443, 465, 587, 993} {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+port))
-			if err != nil {
-				continue next
-			}
-			_ = l.Close()
-		}
-		return base
-	}
-	t.Fatal("no free ports")
-	return 0
 }

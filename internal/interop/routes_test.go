@@ -404,7 +404,7 @@ func TestDocument(t *testing.T) {
 	c.call("GET", "/outbound/messages", nil, 200)
 	c.call("GET", "/outbound/messages/"+sent, nil, 200)
 	c.call("GET", "/outbound/messages?after=nonsense", nil, 422)
-	eventually(t, func() string {
+	servertest.Eventually(t, func() string {
 		if a := c.call("GET", "/events?limit=100", nil, 200); strings.Count(string(a.Body), `"delivery_status"`) < 3 {
 			return fmt.Sprintf("the events are %s", a.Body)
 		}

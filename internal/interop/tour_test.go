@@ -63,7 +63,7 @@ func TestTour(t *testing.T) {
 // quiet waits until nothing is on its way any more.
 func quiet(t *testing.T, s *servertest.Server) {
 	t.Helper()
-	eventually(t, func() string {
+	servertest.Eventually(t, func() string {
 		var l struct{ Data []struct{ Status string } }
 		s.API("GET", "/outbound/messages", nil).Into(t, &l)
 		for _, m := range l.Data {

@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,7 +31,7 @@ type scale struct {
 
 func soakScale() scale {
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
-		return scale{rows: 1_000_000, sends: 10_000, drain: 20_000, rounds: 7, callers: 64, judge: true}
+		return scale{rows: 1_000_000, sends: 10_000, drain: 50_000, rounds: 7, callers: 64, judge: true}
 	}
 	return scale{rows: 2_000, sends: 200, drain: 400, rounds: 2, callers: 8}
 }
@@ -55,19 +55,16 @@ func TestMillionWaiting(t *testing.T) {
 		full.pile(size.rows, size.callers)
 		t.Logf("%d rows were laid down in %v", size.rows, time.Since(begun).Round(time.Second))
 
-		compare(t, size, []string{"accepted", "delivered"}, empty, full, func(y *yard) []float64 { return y.traffic(size) })
+		compare(t, size, []string{"accepted", "delivered"}, size.sends, empty, full, func(y *yard) []time.Duration { return y.traffic(size) })
 		if n := full.rows(); n != size.rows {
 			t.Errorf("%d rows wait, not %d", n, size.rows)
 		}
-		compare(t, size, []string{"delivered of what waited"}, empty, full, func(y *yard) []float64 {
-			if y == empty {
-				y.pile(size.drain, size.callers)
-			}
-			return []float64{y.deliver(size.drain)}
+		empty.pile(size.drain, size.callers)
+		compare(t, size, []string{"delivered of what waited"}, size.drain, empty, full, func(y *yard) []time.Duration {
+			took := y.deliver(size.drain)
+			y.pile(size.drain, size.callers) // for the next time
+			return []time.Duration{took}
 		})
-		if n := empty.rows(); n != 0 {
-			t.Errorf("%d rows wait where none should", n)
-		}
 	})
 }
 
@@ -79,39 +76,37 @@ func other(t *testing.T, url string) string {
 	return dbtest.SQLite(t)
 }
 
-// compare measures both in turns, and fails the test if the medians of what
-// the full one does, as parts of what the empty one does, are too small.
-func compare(t *testing.T, size scale, names []string, empty, full *yard, measure func(*yard) []float64) {
+// compare measures how long both take for n pieces of the same work, in turns,
+// and fails the test if all that the full one did took too much longer.
+func compare(t *testing.T, size scale, names []string, n int, empty, full *yard, measure func(*yard) []time.Duration) {
 	t.Helper()
-	rates := [2][][]float64{make([][]float64, len(names)), make([][]float64, len(names))}
-	ratios := make([][]float64, len(names))
 	measure(empty) // once to warm up
 	measure(full)
+	yards, took := [2]*yard{empty, full}, [2][][]time.Duration{}
+	empty.spent, full.spent = 0, 0
 	for round := range size.rounds {
-		var now [2][]float64
-		for turn := range 2 {
+		for turn := range yards {
 			which := (turn + round) % 2
-			now[which] = measure([]*yard{empty, full}[which])
-		}
-		for i := range names {
-			ratios[i] = append(ratios[i], now[1][i]/now[0][i])
-			for which := range 2 {
-				rates[which][i] = append(rates[which][i], now[which][i])
-			}
+			took[which] = append(took[which], measure(yards[which]))
 		}
 	}
 	for i, name := range names {
-		ratio := median(ratios[i])
-		t.Logf("%s: %.0f/s when empty, %.0f/s with what waits: %.2f (%.2f)", name, median(rates[0][i]), median(rates[1][i]), ratio, ratios[i])
+		var all [2]time.Duration
+		var parts []string
+		for round := range size.rounds {
+			e, f := took[0][round][i], took[1][round][i]
+			all[0], all[1] = all[0]+e, all[1]+f
+			parts = append(parts, fmt.Sprintf("%.2f", e.Seconds()/f.Seconds()))
+		}
+		rate := func(d time.Duration) float64 { return float64(n*size.rounds) / d.Seconds() }
+		ratio := all[0].Seconds() / all[1].Seconds()
+		t.Logf("%s: %.0f/s when empty, %.0f/s with what waits: %.2f of it (%s)", name, rate(all[0]), rate(all[1]), ratio, strings.Join(parts, " "))
 		if size.judge && ratio < least {
 			t.Errorf("%s: only %.2f of the rate of an empty queue", name, ratio)
 		}
 	}
-}
-
-func median(list []float64) float64 {
-	list = slices.Sorted(slices.Values(list))
-	return list[len(list)/2]
+	// What else the machine had to do does not show in this.
+	t.Logf("processor time: %v when empty, %v with what waits", empty.spent.Round(time.Millisecond), full.spent.Round(time.Millisecond))
 }
 
 // yard is a database with a queue at work on it. Its clock stands, so that a
@@ -121,7 +116,8 @@ type yard struct {
 	*house
 	dead    atomic.Bool // whether the destinations of what waits can't be reached
 	left    atomic.Int64
-	reached chan bool // left has become 0
+	reached chan bool     // left has become 0
+	spent   time.Duration // of the processors, by what was measured
 }
 
 func newYard(t *testing.T, url string) *yard {
@@ -187,8 +183,9 @@ func (y *yard) rest() {
 }
 
 // traffic accepts messages for destinations that take them at once, and
-// returns how many a second were accepted, and delivered.
-func (y *yard) traffic(size scale) []float64 {
+// returns how long accepting took, and delivering.
+func (y *yard) traffic(size scale) []time.Duration {
+	defer y.spend()()
 	y.left.Store(int64(size.sends))
 	begun := time.Now()
 	y.each(size.sends, size.callers, func(i int) {
@@ -198,22 +195,37 @@ func (y *yard) traffic(size scale) []float64 {
 	})
 	accepted := time.Since(begun)
 	<-y.reached
-	n := float64(size.sends)
-	return []float64{n / accepted.Seconds(), n / time.Since(begun).Seconds()}
+	return []time.Duration{accepted, time.Since(begun)}
+}
+
+// spend adds up the processor time of this process until what it returns is
+// called.
+func (y *yard) spend() (done func()) {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			y.t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := used()
+	return func() { y.spent += used() - before }
 }
 
 // deliver lets the dead destinations come back until so many deliveries of
-// what waits were made, and returns how many a second that were.
-func (y *yard) deliver(n int) float64 {
+// what waits were made, and returns how long that took.
+func (y *yard) deliver(n int) time.Duration {
 	y.left.Store(int64(n))
 	y.dead.Store(false)
+	done := y.spend()
 	begun := time.Now()
 	y.later(24 * time.Hour) // beyond every wait
 	<-y.reached
-	rate := float64(n) / time.Since(begun).Seconds()
+	took := time.Since(begun)
+	done()
 	y.dead.Store(true)
 	y.rest()
-	return rate
+	return took
 }
 
 var openRows = db.SQL(`SELECT COUNT(*) FROM delivery WHERE state IN ('scheduled', 'queued', 'deferred')`)

@@ -98,9 +98,14 @@ func (s *Server) Addr(door string) string { return fmt.Sprintf("127.0.0.1:%d", s
 // TLS is the configuration of a client that trusts the service's authority.
 func (s *Server) TLS() *tls.Config {
 	s.t.Helper()
-	pem, err := os.ReadFile(s.Dev.CACert)
+	return trusting(s.t, s.Dev.CACert)
+}
+
+func trusting(t testing.TB, authority string) *tls.Config {
+	t.Helper()
+	pem, err := os.ReadFile(authority)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package servertest
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+// Patience is how long anything that another process does may take, on a slow
+// machine that is shared.
+const Patience = 90 * time.Second
+
+// Build builds the program into a folder and returns its path.
+func Build(dir string) (path string, err error) {
+	path = filepath.Join(dir, "mailstead")
+	build := exec.Command("go", "build", "-o", path, "github.com/mailstead/mailstead/cmd/mailstead")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the binary: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// Binary is the built program in its sandbox, as a process of its own: as it
+// runs now or will run again.
+type Binary struct {
+	Path     string   // of the program
+	Data     string   // folder
+	Database string   // "sqlite", or a URL
+	Under    []string // a command that runs it, if any
+	Dev      server.Dev
+	Cmd      *exec.Cmd     // nil while it doesn't run
+	Ended    chan struct{} // closed when the process is gone
+
+	t      testing.TB
+	base   int // of its ports
+	errors *tail
+}
+
+// NewBinary makes a service of a program on a data folder, whose database is a
+// URL from dbtest, and ends it with the test. It doesn't run yet.
+func NewBinary(t testing.TB, path, data, url string) *Binary {
+	b := &Binary{t: t, Path: path, Data: data, Database: "sqlite", base: FreeBase(t), errors: &tail{}}
+	if strings.HasPrefix(url, "postgres") {
+		b.Database = url
+	}
+	t.Cleanup(func() {
+		if b.Cmd != nil {
+			_ = b.Cmd.Process.Kill()
+			<-b.Ended
+		}
+		if t.Failed() {
+			t.Logf("the service's last words:\n%s", b.errors)
+		}
+	})
+	return b
+}
+
+// FreeBase finds a port base with all ports of the service free, below those
+// that the system gives to clients.
+func FreeBase(t testing.TB) int {
+	t.Helper()
+next:
+	for range 200 {
+		base := 10000 + rand.IntN(20000)
+		for _, port := range []int{25, 53, 80, 143, 443, 465, 587, 993} {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+port))
+			if err != nil {
+				continue next
+			}
+			_ = l.Close()
+		}
+		return base
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+// Start starts the program and returns once it says that it runs.
+func (b *Binary) Start() {
+	b.t.Helper()
+	args := append([]string{}, b.Under...)
+	args = append(args, b.Path, "dev", "--data", b.Data, "--port-base", fmt.Sprint(b.base), "--database", b.Database)
+	b.Cmd = exec.Command(args[0], args[1:]...)
+	b.Cmd.Env = append(os.Environ(), "TMPDIR="+b.t.TempDir())
+	b.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	b.Cmd.Stderr = b.errors
+	out, err := b.Cmd.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.Cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	ready, ended := make(chan bool, 1), make(chan struct{})
+	b.Ended = ended
+	go func(cmd *exec.Cmd) {
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "Mailstead is running") {
+				ready <- true
+			}
+		}
+		_ = cmd.Wait() // ProcessState tells it all
+		close(ended)
+	}(b.Cmd)
+	select {
+	case <-ready:
+	case <-ended:
+		state := b.Cmd.ProcessState
+		b.Cmd = nil
+		b.t.Fatalf("the service ended instead of starting: %v\n%s", state, b.errors)
+	case <-time.After(Patience):
+		b.t.Fatalf("the service did not start within %v", Patience)
+	}
+	text, err := os.ReadFile(filepath.Join(b.Data, "dev.json"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &b.Dev); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Kill ends the process at once, and checks that it lived until then.
+func (b *Binary) Kill() {
+	b.t.Helper()
+	b.end(syscall.SIGKILL, func(state *os.ProcessState) bool {
+		w, ok := state.Sys().(syscall.WaitStatus)
+		return ok && w.Signaled() && w.Signal() == syscall.SIGKILL
+	})
+}
+
+// Stop ends the service as an operator does.
+func (b *Binary) Stop() {
+	b.t.Helper()
+	b.end(syscall.SIGTERM, (*os.ProcessState).Success)
+}
+
+func (b *Binary) end(by syscall.Signal, well func(*os.ProcessState) bool) {
+	b.t.Helper()
+	cmd := b.Cmd
+	if err := cmd.Process.Signal(by); err != nil {
+		b.t.Errorf("the service had ended by itself: %v", err)
+	}
+	select {
+	case <-b.Ended:
+		b.Cmd = nil
+	case <-time.After(Patience):
+		b.t.Fatalf("the service did not end within %v of %v", Patience, by)
+	}
+	if !well(cmd.ProcessState) {
+		b.t.Errorf("after %v the service ended with: %v\n%s", by, cmd.ProcessState, b.errors)
+	}
+}
+
+// Addr is a door's address: http, smtp, submission, submissions, imap, imaps.
+func (b *Binary) Addr(door string) string { return fmt.Sprintf("127.0.0.1:%d", b.Dev.Ports[door]) }
+
+// TLS is the configuration of a client that trusts the service's authority.
+func (b *Binary) TLS() *tls.Config {
+	b.t.Helper()
+	return trusting(b.t, b.Dev.CACert)
+}
+
+// Client is a client of the service as it runs now, with the demonstration
+// account's key. It repeats nothing: what goes wrong shall show.
+func (b *Binary) Client() *client.Client {
+	b.t.Helper()
+	c, err := client.New(b.Dev.BaseURL, b.Dev.APIKey, client.WithAttempts(1))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+// Eventually asks again and again until there is nothing left to complain of:
+// for what another process does there is no signal to wait for.
+func Eventually(t testing.TB, complaint func() string) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(Patience)
+	for {
+		what := complaint()
+		if what == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("after %v still: %s", Patience, what)
+		}
+	}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (w *tail) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, p...)
+	if over := len(w.text) - 16<<10; over > 0 {
+		w.text = bytes.Clone(w.text[over:])
+	}
+	return len(p), nil
+}
+
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.text)
+}
