@@ -27,7 +27,7 @@ func TestMsmtp(t *testing.T) {
 					"account default\nhost localhost\nport %d\ntls on\ntls_starttls %s\ntls_trust_file %s\nauth on\nuser %s\npassword %s\nfrom %s\n",
 					s.Dev.Ports[door], starttls, s.Dev.CACert, alice.Address, password, alice.Address))
 			}
-			subject := "msmtp by " + door
+			subject := "msmtp, STARTTLS " + starttls
 			// Bcc is for the envelope alone, and no line stands for the end.
 			text := message("Alice <"+alice.Address+">", "bob@demo.test", subject, "first\n.\n..\nlast")
 			text = strings.Replace(text, "\n\n", "\nBcc: alice+copy@demo.test\n\n", 1)
