@@ -42,6 +42,16 @@ func do[T any](ctx context.Context, c *Client, in call) (*T, error) {
 	return out, err
 }
 
+// post makes a call with a JSON body; again says that it may be repeated
+// without harm.
+func post[T any](ctx context.Context, c *Client, path, id string, body any, again bool) (*T, error) {
+	b, err := jsonBody(body)
+	if err != nil {
+		return nil, err
+	}
+	return do[T](ctx, c, call{method: http.MethodPost, path: path, id: id, body: b, again: again})
+}
+
 // exchange is do with the header of the answer.
 func exchange[T any](ctx context.Context, c *Client, in call) (*T, http.Header, error) {
 	a, err := c.repeat(ctx, in)

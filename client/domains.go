@@ -52,11 +52,7 @@ type Ownership struct {
 // CreateDomain adds a domain by its name, in ASCII or Unicode. The answer
 // lists the records to publish.
 func (c *Client) CreateDomain(ctx context.Context, name string) (*Domain, error) {
-	b, err := jsonBody(map[string]string{"name": name})
-	if err != nil {
-		return nil, err
-	}
-	return do[Domain](ctx, c, call{method: http.MethodPost, path: "/domains", body: b})
+	return post[Domain](ctx, c, "/domains", "", map[string]string{"name": name}, false)
 }
 
 // ListDomains returns a page of your domains, newest first.

@@ -35,11 +35,7 @@ type NewAPIKey struct {
 
 // CreateAPIKey makes a key, which this answer alone shows.
 func (c *Client) CreateAPIKey(ctx context.Context, k NewAPIKey) (*APIKey, error) {
-	b, err := jsonBody(k)
-	if err != nil {
-		return nil, err
-	}
-	return do[APIKey](ctx, c, call{method: http.MethodPost, path: "/api-keys", body: b})
+	return post[APIKey](ctx, c, "/api-keys", "", k, false)
 }
 
 // ListAPIKeys returns a page of keys, newest first.

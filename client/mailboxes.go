@@ -60,11 +60,7 @@ func (f MailboxFilter) query() url.Values {
 
 // CreateMailbox makes a mailbox.
 func (c *Client) CreateMailbox(ctx context.Context, m NewMailbox) (*Mailbox, error) {
-	b, err := jsonBody(m)
-	if err != nil {
-		return nil, err
-	}
-	return do[Mailbox](ctx, c, call{method: http.MethodPost, path: "/mailboxes", body: b})
+	return post[Mailbox](ctx, c, "/mailboxes", "", m, false)
 }
 
 // ListMailboxes returns a page of mailboxes, newest first.

@@ -495,7 +495,7 @@ func (h *house) threads() {
 func (h *house) templates() {
 	h.Helper()
 	ctx := h.Context()
-	made, err := h.c.CreateTemplate(ctx, &client.NewTemplate{Name: "Welcome", Alias: "welcome", TemplateContent: client.TemplateContent{
+	made, err := h.c.CreateTemplate(ctx, client.NewTemplate{Name: "Welcome", Alias: "welcome", TemplateContent: client.TemplateContent{
 		Subject: "Welcome {{name}}", HTML: "<p>Hi {{name}}</p>",
 		Variables: []client.TemplateVariable{{Key: "name", Type: "string", Required: true}, {Key: "n", Type: "number", Fallback: 1}},
 	}})
@@ -503,13 +503,13 @@ func (h *house) templates() {
 	if made.Version != 1 || made.PublishedVersion != 1 || len(made.Variables) != 2 || made.Variables[1].Fallback != 1.0 {
 		h.Errorf("made %+v", made)
 	}
-	_, err = h.c.CreateTemplate(ctx, &client.NewTemplate{Name: "x", TemplateContent: client.TemplateContent{Subject: "{{", Text: "x"}})
+	_, err = h.c.CreateTemplate(ctx, client.NewTemplate{Name: "x", TemplateContent: client.TemplateContent{Subject: "{{", Text: "x"}})
 	refused(h, "a broken template", err, 422, "validation_failed", "subject invalid_template")
 	if got, err := h.c.GetTemplate(ctx, "welcome"); err != nil || got.ID != made.ID {
 		h.Errorf("by alias: %+v, %v", got, err)
 	}
 	text, no := "Hello {{name}}", false
-	changed, err := h.c.UpdateTemplate(ctx, made.ID, &client.TemplateChange{Text: &text, Publish: &no})
+	changed, err := h.c.UpdateTemplate(ctx, made.ID, client.TemplateChange{Text: &text, Publish: &no})
 	if err != nil || changed.Version != 2 || changed.PublishedVersion != 1 || changed.Text != text {
 		h.Errorf("changed to %+v, %v", changed, err)
 	}
@@ -518,6 +518,9 @@ func (h *house) templates() {
 	}
 	if got, err := h.c.ListTemplateVersions(ctx, made.ID, client.Paging{Limit: 1}); err != nil || len(got.Data) != 1 || got.Data[0].Version != 2 || got.NextCursor != "2" {
 		h.Errorf("versions: %+v, %v", got, err)
+	}
+	if all := collect(h, h.c.TemplateVersions(ctx, made.ID)); len(all) != 2 || all[1].Version != 1 {
+		h.Errorf("all versions: %+v", all)
 	}
 	if got, err := h.c.GetTemplateVersion(ctx, made.ID, 1); err != nil || got.Version != 1 || got.Text != "" {
 		h.Errorf("the first version: %+v, %v", got, err)

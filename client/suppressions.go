@@ -61,14 +61,10 @@ func (c *Client) Suppressions(ctx context.Context, f SuppressionFilter) iter.Seq
 // AddSuppression puts an address on the list; one that is there already stays
 // as it is. An empty reason is Manual.
 func (c *Client) AddSuppression(ctx context.Context, address string, reason Reason) (*Suppression, error) {
-	b, err := jsonBody(struct {
+	return post[Suppression](ctx, c, "/suppressions", "", struct {
 		Address string `json:"address"`
 		Reason  Reason `json:"reason,omitempty"`
-	}{address, reason})
-	if err != nil {
-		return nil, err
-	}
-	return do[Suppression](ctx, c, call{method: http.MethodPost, path: "/suppressions", body: b, again: true})
+	}{address, reason}, true)
 }
 
 // AddSuppressions puts up to 1,000 addresses on the list and returns their

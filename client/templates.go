@@ -75,7 +75,7 @@ type Rendered struct {
 }
 
 // CreateTemplate makes a template, whose first version is published.
-func (c *Client) CreateTemplate(ctx context.Context, t *NewTemplate) (*Template, error) {
+func (c *Client) CreateTemplate(ctx context.Context, t NewTemplate) (*Template, error) {
 	return post[Template](ctx, c, "/templates", "", t, false)
 }
 
@@ -96,7 +96,7 @@ func (c *Client) GetTemplate(ctx context.Context, id string) (*Template, error) 
 
 // UpdateTemplate changes a template. A change of the content makes a new
 // version.
-func (c *Client) UpdateTemplate(ctx context.Context, id string, change *TemplateChange) (*Template, error) {
+func (c *Client) UpdateTemplate(ctx context.Context, id string, change TemplateChange) (*Template, error) {
 	b, err := jsonBody(change)
 	if err != nil {
 		return nil, err
@@ -121,6 +121,12 @@ func (c *Client) DuplicateTemplate(ctx context.Context, id, name string) (*Templ
 // It can be gone through forwards only, with Paging.After.
 func (c *Client) ListTemplateVersions(ctx context.Context, id string, p Paging) (*Page[TemplateVersion], error) {
 	return do[Page[TemplateVersion]](ctx, c, call{method: http.MethodGet, path: "/templates/{id}/versions", id: id, query: p.into(nil)})
+}
+
+// TemplateVersions walks through all versions of a template, newest first.
+// After an error it ends.
+func (c *Client) TemplateVersions(ctx context.Context, id string) iter.Seq2[TemplateVersion, error] {
+	return walk(func(p Paging) (*Page[TemplateVersion], error) { return c.ListTemplateVersions(ctx, id, p) })
 }
 
 // GetTemplateVersion returns a version of a template.
@@ -177,14 +183,4 @@ func (c *Client) SendTemplate(ctx context.Context, s *TemplateSend) (*Accepted, 
 		return nil, err
 	}
 	return c.accept(ctx, "/outbound/send-template", s.IdempotencyKey, b)
-}
-
-// post makes a call with a JSON body; again says that it may be repeated
-// without harm.
-func post[T any](ctx context.Context, c *Client, path, id string, body any, again bool) (*T, error) {
-	b, err := jsonBody(body)
-	if err != nil {
-		return nil, err
-	}
-	return do[T](ctx, c, call{method: http.MethodPost, path: path, id: id, body: b, again: again})
 }

@@ -16,11 +16,23 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// senders are the endpoints that take a message, and how a message is put into
-// a request of each.
-var senders = map[string]string{
-	"/outbound/send":  "%s",
-	"/outbound/batch": `{"messages":[%s]}`,
+// sender is an endpoint that takes messages.
+type sender struct {
+	path   string
+	wrap   func(message string) string // makes a request of what letterWith gives
+	prefix string                      // of the fields that are told
+}
+
+func senders(t *testing.T, s *servertest.Server) []sender {
+	t.Helper()
+	a := s.API("POST", "/templates", object{"name": "x", "subject": "x", "text": "x"})
+	status(t, "a template", a, 201)
+	template := fmt.Sprintf(`"template_id":%q`, into(t, a)["id"])
+	return []sender{
+		{"/outbound/send", func(m string) string { return m }, ""},
+		{"/outbound/send-template", func(m string) string { return strings.Replace(m, `"subject":"x","text":"x"`, template, 1) }, ""},
+		{"/outbound/batch", func(m string) string { return `{"messages":[` + m + `]}` }, "messages[0]."},
+	}
 }
 
 // letterWith is a message with more members.
@@ -56,8 +68,8 @@ func TestHostileBodies(t *testing.T) {
 		"base64 with an escape":        {file(`"\u20acGk="`), 422, "validation_failed", "attachments[0].content", "invalid_base64"},
 		"an unknown field":             {letterWith(`,"Text":"x"`), 422, "validation_failed", "Text", "unknown_field"},
 		"an unknown field of a file":   {letterWith(`,"attachments":[{"filename":"x","content":"aGk=","url":"file:///etc/passwd"}]`), 422, "validation_failed", "attachments[0].url", "unknown_field"},
-		"a field twice":                {letterWith(`,"text":"y"`), 400, "invalid_json", "", ""},
-		"a field twice, escaped":       {letterWith(`,"te\u0078t":"y"`), 400, "invalid_json", "", ""},
+		"a field twice":                {letterWith(`,"from_email":"y"`), 400, "invalid_json", "", ""},
+		"a field twice, escaped":       {letterWith(`,"from_\u0065mail":"y"`), 400, "invalid_json", "", ""},
 		"a header twice":               {letterWith(`,"headers":{"X-A":"1","X-A":"2"}`), 400, "invalid_json", "", ""},
 		"metadata twice":               {letterWith(`,"metadata":{"a":{"b":1,"b":2}}`), 400, "invalid_json", "", ""},
 		"content twice":                {letterWith(`,"attachments":[{"filename":"x","content":"aGk=","content":"aGk="}]`), 400, "invalid_json", "", ""},
@@ -74,18 +86,16 @@ func TestHostileBodies(t *testing.T) {
 		"NaN":                          {letterWith(`,"metadata":{"a":NaN}`), 400, "invalid_json", "", ""},
 	}
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		for path, form := range senders {
+		for _, to := range senders(t, s) {
+			path := to.path
 			for what, c := range refusals {
 				var faults []string
 				if c.field != "" {
-					faults = []string{c.field + " " + c.fault}
-					if form != "%s" {
-						faults[0] = "messages[0]." + faults[0]
-					}
+					faults = []string{to.prefix + c.field + " " + c.fault}
 				}
-				refused(t, path+": "+what, s.API("POST", path, fmt.Sprintf(form, c.message)), c.status, c.code, faults...)
+				refused(t, path+": "+what, s.API("POST", path, to.wrap(c.message)), c.status, c.code, faults...)
 			}
-			good := fmt.Sprintf(form, letterWith(""))
+			good := to.wrap(letterWith(""))
 			for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json; charset=utf-16"} {
 				refused(t, path+": "+kind, call(t, s, "POST", "/api/v1"+path, map[string]string{"Content-Type": kind}, reader(good)), 415, "unsupported_media_type")
 			}
@@ -129,8 +139,9 @@ func TestHugeBodies(t *testing.T) {
 	s := servertest.Start(t)
 	two := &http.Transport{TLSClientConfig: s.TLS(), ForceAttemptHTTP2: true}
 	defer two.CloseIdleConnections()
-	for path, form := range senders {
-		before, after, _ := strings.Cut(form, "%s")
+	for _, to := range senders(t, s) {
+		path := to.path
+		before, after, _ := strings.Cut(to.wrap("|"), "|")
 		for what, c := range map[string]struct{ open, shut string }{
 			"blanks":        {"", ""},
 			"a text":        {before + `{"text":"`, `"}` + after},
