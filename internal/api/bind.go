@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -80,10 +81,30 @@ func (b *binder) parameters(v reflect.Value) {
 		if name := f.Tag.Get("path"); name != "" {
 			v.Field(i).SetString(b.r.PathValue(name))
 		}
-		if name := f.Tag.Get("query"); name != "" {
+		if name := f.Tag.Get("query"); name != "" && f.Type.Kind() == reflect.Map {
+			b.members(name, v.Field(i))
+		} else if name != "" {
 			b.known[name] = true
 			b.parameter(name, f, v.Field(i))
 		}
+	}
+}
+
+// members reads query parameters such as metadata[order]=42 into a map.
+func (b *binder) members(name string, v reflect.Value) {
+	for param, given := range b.query {
+		key, ok := strings.CutPrefix(param, name+"[")
+		if !ok || !strings.HasSuffix(key, "]") || !utf8.ValidString(key+given[0]) {
+			continue
+		}
+		b.known[param] = true
+		if len(given) > 1 {
+			b.bad.Add(clip(param), "given_twice", "Give this parameter once.")
+		}
+		if v.IsNil() {
+			v.Set(reflect.ValueOf(map[string]string{}))
+		}
+		v.SetMapIndex(reflect.ValueOf(key[:len(key)-1]), reflect.ValueOf(given[0]))
 	}
 }
 

@@ -60,7 +60,8 @@ type attemptAnswer struct {
 
 func (a *API) messageRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/outbound/messages", id: "listMessages", scope: "messages.read",
-		summary: "List sent messages", description: "Those of the API and those that mailboxes submitted."}, a.listMessages)
+		summary: "List and find sent messages", description: "Those of the API and those that mailboxes submitted. All that is asked for must hold. " +
+			"A page may be short, or empty, although `has_more` is true, when few of many messages are right: go on with the cursor."}, a.listMessages)
 	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
 		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
 	handle(r, operation{method: "PATCH", path: "/outbound/messages/{id}", id: "rescheduleMessage", scope: "messages.write", conflicts: true,
@@ -94,21 +95,6 @@ func showMessage(m outbound.Message) messageAnswer {
 		out.Recipients = append(out.Recipients, r)
 	}
 	return out
-}
-
-func (a *API) listMessages(ctx context.Context, p account.Principal, in *page) (list[messageAnswer], error) {
-	at, err := in.db()
-	if err != nil {
-		return list[messageAnswer]{}, err
-	}
-	if p.Domain != "" {
-		return list[messageAnswer]{}, errOneDomain
-	}
-	found, more, err := a.Outbox.List(ctx, p.Account, at)
-	if err != nil {
-		return list[messageAnswer]{}, err
-	}
-	return answer(*in, found, more, showMessage, func(m outbound.Message) string { return m.ID.String() }), nil
 }
 
 func (a *API) getMessage(ctx context.Context, p account.Principal, in *one) (messageAnswer, error) {

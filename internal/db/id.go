@@ -30,6 +30,13 @@ func (id ID) Time() time.Time {
 	return time.UnixMilli(int64(id)>>(nodeBits+seqBits) + idEpoch).UTC()
 }
 
+// FirstID returns the lowest id that can be made at t; 0 for a time before there
+// were ids.
+func FirstID(t time.Time) ID {
+	ms := t.UnixMilli() - idEpoch
+	return ID(min(max(ms, 0), 1<<41-1) << (nodeBits + seqBits))
+}
+
 // String returns the UUIDv7 form.
 func (id ID) String() string {
 	var b [36]byte

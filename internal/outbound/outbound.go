@@ -8,6 +8,7 @@ package outbound
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -27,6 +28,7 @@ import (
 // Outbox accepts messages and shows what became of them.
 type Outbox struct {
 	DB           *db.DB
+	Node         *db.Node
 	Blobs        *blob.Store
 	Queue        *queue.Queue
 	Suppressions *suppression.List
@@ -77,8 +79,6 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`)
 	messageByID = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version FROM outbound_message WHERE id = $1`)
-	messagesOf = db.Paged(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version FROM outbound_message WHERE account = $1 AND {page}`)
 )
 
 func (r *row) insert() db.Statement {
@@ -136,21 +136,19 @@ func (o *Outbox) owned(ctx context.Context, account, id db.ID) (*row, error) {
 	return found[0], nil
 }
 
-// List returns an account's messages, newest first, with their deliveries.
-func (o *Outbox) List(ctx context.Context, account db.ID, page db.Page) ([]Message, bool, error) {
-	rows, more, err := db.ReadPage(ctx, o.DB, messagesOf, page, scanMessage, account)
-	if err != nil {
-		return nil, false, err
-	}
-	list, err := o.showAll(ctx, rows)
-	return list, more, err
-}
-
 func (o *Outbox) showAll(ctx context.Context, rows []*row) (list []Message, err error) {
-	list = make([]Message, len(rows))
-	for i, r := range rows {
-		if list[i], err = o.show(ctx, r); err != nil {
+	list = make([]Message, 0, len(rows))
+	for some := range slices.Chunk(rows, queue.MaxDeliveriesOf) {
+		ids := make([]db.ID, len(some))
+		for i, r := range some {
+			ids[i] = r.id
+		}
+		deliveries, err := o.Queue.DeliveriesOf(ctx, ids)
+		if err != nil {
 			return nil, err
+		}
+		for _, r := range some {
+			list = append(list, r.shown(deliveries[r.id]))
 		}
 	}
 	return list, nil
@@ -158,6 +156,10 @@ func (o *Outbox) showAll(ctx context.Context, rows []*row) (list []Message, err 
 
 func (o *Outbox) show(ctx context.Context, r *row) (Message, error) {
 	deliveries, err := o.Queue.Deliveries(ctx, r.id)
+	return r.shown(deliveries), err
+}
+
+func (r *row) shown(deliveries []queue.Record) Message {
 	states := make([]queue.State, len(deliveries))
 	var at time.Time
 	for i, d := range deliveries {
@@ -171,7 +173,7 @@ func (o *Outbox) show(ctx context.Context, r *row) (Message, error) {
 		ID: r.id, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
 		Metadata: json.RawMessage(r.metadata), Size: r.size, Deliveries: deliveries, CreatedAt: r.created,
 		Template: r.template, TemplateVersion: r.templateVersion,
-	}, err
+	}
 }
 
 // Attempts returns the tries of a message's deliveries, each with its SMTP

@@ -79,6 +79,14 @@ func (p *pace) rest(now time.Time, took time.Duration) time.Duration {
 	return d
 }
 
+// load is the share of time in which something is being accepted.
+func (p *pace) load(now time.Time) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count(now)
+	return p.share
+}
+
 // pause waits, unless ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {

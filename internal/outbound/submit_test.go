@@ -152,9 +152,9 @@ func principal(id db.ID, domain string) account.Principal {
 
 func messages(t *testing.T, s *servertest.Server, id db.ID) []outbound.Message {
 	t.Helper()
-	list, _, err := s.Outbox.List(t.Context(), id, db.Page{})
+	found, err := s.Outbox.Find(t.Context(), id, outbound.Filter{}, db.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return list
+	return found.Messages
 }

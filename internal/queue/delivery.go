@@ -37,6 +37,9 @@ func (s State) Final() bool {
 	return true
 }
 
+// Valid reports whether s is one of the states.
+func (s State) Valid() bool { return s.Listed() || s == Queued || s == Sending || s == Delivered }
+
 // kindEnvelope marks recipients that may share a transaction.
 const kindEnvelope = "envelope"
 

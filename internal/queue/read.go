@@ -45,7 +45,7 @@ type Attempt struct {
 
 var (
 	records = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), attempts,
-			code, enhanced, reply, remote, updated_at
+			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
 	attempts = db.SQL(`SELECT n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript
 		FROM attempt WHERE message = $1 ORDER BY n, attempt`)
@@ -54,34 +54,44 @@ var (
 // Deliveries returns the deliveries of a message in the order of recipients,
 // none for a message that does not exist.
 func (q *Queue) Deliveries(ctx context.Context, message db.ID) ([]Record, error) {
-	own, _ := q.o.Node.Tenure()
-	var hands []db.ID
-	all, err := db.All(ctx, q.o.DB, records.With(message), func(row db.Row) (r Record, err error) {
-		var due, expires, updated int64
-		var state string
-		var tenure db.ID
-		err = row.Scan(&r.N, &r.Recipient, &r.Kind, &state, &due, &expires, &tenure, &r.Attempts,
-			&r.Code, &r.Enhanced, &r.Reply, &r.Remote, &updated)
-		r.State, r.DueAt, r.ExpiresAt, r.UpdatedAt = State(state), db.Time(due), db.Time(expires), db.Time(updated)
-		hands = append(hands, tenure)
-		return r, err
-	})
+	rows, err := db.All(ctx, q.o.DB, records.With(message), scanRecord)
 	if err != nil {
 		return nil, err
 	}
+	return q.inHand(rows)[message], nil
+}
+
+// stored is a delivery as its row has it.
+type stored struct {
+	Record
+	message, tenure db.ID
+}
+
+func scanRecord(row db.Row) (r stored, err error) {
+	var due, expires, updated int64
+	var state string
+	err = row.Scan(&r.N, &r.Recipient, &r.Kind, &state, &due, &expires, &r.tenure, &r.Attempts,
+		&r.Code, &r.Enhanced, &r.Reply, &r.Remote, &updated, &r.message)
+	r.State, r.DueAt, r.ExpiresAt, r.UpdatedAt = State(state), db.Time(due), db.Time(expires), db.Time(updated)
+	return r, err
+}
+
+// inHand sorts deliveries by their messages, and says which are being sent.
+func (q *Queue) inHand(rows []stored) map[db.ID][]Record {
+	own, _ := q.o.Node.Tenure()
+	of := map[db.ID][]Record{}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range all {
-		r := &all[i]
-		if hands[i] == 0 || r.State.Final() || r.State == Scheduled {
-			continue
+	for _, r := range rows {
+		if r.tenure != 0 && !r.State.Final() && r.State != Scheduled {
+			// Of our own we know whether a courier has it.
+			if d := q.hand[place{r.message, r.N}]; r.tenure != own || d != nil && d.carried {
+				r.State = Sending
+			}
 		}
-		// Of our own we know whether a courier has it.
-		if d := q.hand[place{message, r.N}]; hands[i] != own || d != nil && d.carried {
-			r.State = Sending
-		}
+		of[r.message] = append(of[r.message], r.Record)
 	}
-	return all, nil
+	return of
 }
 
 // Attempts returns all attempts of a message, by delivery and time.

@@ -182,7 +182,7 @@ func (s *Server) openRooms(context.Context) error {
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Threads = &thread.Threads{NewID: s.DB.NewID}
 	s.Outbox = &outbound.Outbox{
-		DB: s.DB, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
+		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
 		Templates: s.Templates, Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
@@ -310,6 +310,7 @@ func (s *Server) startDuties(context.Context) error {
 	}
 	s.duties.run(s.Inbound.Run)
 	s.duties.run(s.Inbound.RunNotices)
+	s.duties.run(func(ctx context.Context) error { return s.Outbox.RunIndex(ctx, s.Log) })
 	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
 	s.duties.run(s.simulator.Run)
 	s.duties.run(s.sweep)

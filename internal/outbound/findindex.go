@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// The passes. On PostgreSQL, and with several nodes, a message may be committed
+// when a pass has seen later ones already; so a second pass looks again for
+// what the first has missed, and a third long after anything can be committed.
+// Messages that the first has not come to are looked at one by one.
+var passes = [...]struct {
+	lag   time.Duration // only messages that are older are looked at
+	every time.Duration
+}{{10 * time.Second, 2 * time.Second}, {2 * time.Minute, 30 * time.Second}, {time.Hour, 10 * time.Minute}}
+
+const (
+	// findChunk is how many messages get their terms in one commit, so that no
+	// one waits long for it.
+	findChunk = 200
+	// findCheck is how many messages a later pass looks at.
+	findCheck = 1000
+	// indexRest is how many times longer a pass rests while mail is being
+	// accepted all the time.
+	indexRest = 5
+	// findRows is how many rows an insert has.
+	findRows = 40
+)
+
+var (
+	passUpTo = db.SQL(`SELECT upto FROM outbound_pass WHERE pass = $1`)
+	passMove = db.SQL(`UPDATE outbound_pass SET upto = $3 WHERE pass = $1 AND upto = $2`)
+	toIndex  = db.SQL(`SELECT id, TRUE FROM outbound_message WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3`)
+	toCheck  = db.SQL(`SELECT id, NOT EXISTS (SELECT 1 FROM outbound_term
+			WHERE account = m.account AND term = m.domain AND message = m.id)
+		FROM outbound_message m WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3`)
+	insertTerms = db.SQL(`INSERT INTO outbound_term (account, term, message) VALUES
+			($1, $2, $3), ($4, $5, $6), ($7, $8, $9), ($10, $11, $12), ($13, $14, $15), ($16, $17, $18), ($19, $20, $21), ($22, $23, $24),
+			($25, $26, $27), ($28, $29, $30), ($31, $32, $33), ($34, $35, $36), ($37, $38, $39), ($40, $41, $42), ($43, $44, $45), ($46, $47, $48),
+			($49, $50, $51), ($52, $53, $54), ($55, $56, $57), ($58, $59, $60), ($61, $62, $63), ($64, $65, $66), ($67, $68, $69), ($70, $71, $72),
+			($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
+			($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
+		ON CONFLICT DO NOTHING`)
+)
+
+// RunIndex keeps what messages are found by up to date until ctx ends. Every
+// node runs it; the duty "finding" lets one at a time work. It leaves most of
+// the time to others, the more while mail is being accepted.
+func (o *Outbox) RunIndex(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(passes[0].every)
+	defer tick.Stop()
+	var next [len(passes)]time.Time
+	for {
+		for pass := range passes {
+			now := o.Now()
+			if now.Before(next[pass]) {
+				continue
+			}
+			next[pass] = now.Add(passes[pass].every)
+			for more := true; more && ctx.Err() == nil; {
+				begin := o.Now()
+				var err error
+				if more, err = o.IndexSome(ctx, pass); err != nil && ctx.Err() == nil {
+					log.Error("sent messages could not be made findable", "pass", pass, "error", err)
+					break
+				}
+				now := o.Now()
+				pause(ctx, time.Duration(float64(now.Sub(begin))*(1+indexRest*o.pace.load(now))))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+var errNotMine = errors.New("another node does it")
+
+// IndexSome lets a pass (0, 1 or 2) do a piece of its work, in one commit that
+// only the holder of the duty can make. It returns whether there is more to do.
+func (o *Outbox) IndexSome(ctx context.Context, pass int) (more bool, err error) {
+	from, err := o.upTo(ctx, pass)
+	if err != nil {
+		return false, err
+	}
+	to, query, chunk := db.FirstID(o.Now().Add(-passes[pass].lag)), toIndex, findChunk
+	if pass > 0 { // never beyond the first
+		first, err := o.upTo(ctx, 0)
+		if err != nil {
+			return false, err
+		}
+		to, query, chunk = min(to, first+1), toCheck, findCheck
+	}
+	var seen, missing []db.ID
+	err = o.DB.Each(ctx, query.With(from, to, chunk), func(r db.Row) error {
+		var id db.ID
+		var lacks bool
+		err := r.Scan(&id, &lacks)
+		seen = append(seen, id)
+		if lacks {
+			missing = append(missing, id)
+		}
+		return err
+	})
+	if err != nil || len(seen) == 0 {
+		return false, err
+	}
+	if len(missing) > findChunk { // the others are seen again
+		missing = missing[:findChunk]
+		seen = seen[:slices.Index(seen, missing[findChunk-1])+1]
+	}
+	postings, err := o.postings(ctx, missing)
+	if err != nil {
+		return false, err
+	}
+	err = o.DB.Write(ctx, 0, &db.Job{
+		Guard: func(b *db.Batch) {
+			o.Node.HoldDuty(b, "finding", errNotMine)
+			b.Queue(passMove.With(pass, from, seen[len(seen)-1])).Else(errNotMine)
+		},
+		Apply: func(b *db.Batch) {
+			for some := range slices.Chunk(postings, findRows) {
+				args := make([]any, 0, 3*findRows)
+				for i := range findRows { // the last one is repeated
+					p := some[min(i, len(some)-1)]
+					args = append(args, p.account, p.term, p.message)
+				}
+				b.Queue(insertTerms.With(args...))
+			}
+		},
+	})
+	if errors.Is(err, errNotMine) {
+		return false, nil
+	}
+	return err == nil && (len(seen) == chunk || len(missing) == findChunk), err
+}
+
+func (o *Outbox) upTo(ctx context.Context, pass int) (id db.ID, err error) {
+	return id, o.DB.One(ctx, passUpTo.With(pass), &id)
+}
+
+// postings makes the rows by which messages are found, in the order of their
+// keys.
+func (o *Outbox) postings(ctx context.Context, ids []db.ID) ([]posting, error) {
+	var all []posting
+	for some := range slices.Chunk(ids, findStep) {
+		found, err := o.loadSome(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		deliveries, err := o.Queue.DeliveriesOf(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			for _, term := range hashes(r, deliveries[r.id]) {
+				all = append(all, posting{r.account, term, r.id})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b posting) int {
+		return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.term, b.term), cmp.Compare(a.message, b.message))
+	})
+	return all, nil
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+var (
+	termOlder = db.SQL(`SELECT message FROM outbound_term WHERE account = $1 AND term = $5 AND message > $2 AND message < $3
+		ORDER BY message DESC LIMIT $4`)
+	termNewer = db.SQL(`SELECT message FROM outbound_term WHERE account = $1 AND term = $5 AND message > $2 AND message < $3
+		ORDER BY message LIMIT $4`)
+	threadOlder = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND thread_id = $5 AND thread_id <> '' AND id > $2 AND id < $3
+		ORDER BY id DESC LIMIT $4`)
+	threadNewer = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND thread_id = $5 AND thread_id <> '' AND id > $2 AND id < $3
+		ORDER BY id LIMIT $4`)
+	allOlder = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id DESC LIMIT $4`)
+	allNewer = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4`)
+	someRows = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version FROM outbound_message
+		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
+)
+
+// search is one look for a page of messages. It goes through ids between lo and
+// hi, neither included: newest first, or with up oldest first.
+type search struct {
+	outbox  *Outbox
+	account db.ID
+	*wanted
+	lo, hi       db.ID
+	up           bool
+	limit        int
+	reads, looks int // what may still be done
+
+	found []Message
+	at    db.ID // the last id that was judged
+}
+
+// source lists ids between two others, in the direction of the search.
+type source func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error)
+
+func (x *search) query(older, newer *db.Query, args ...any) source {
+	query := older
+	if x.up {
+		query = newer
+	}
+	return func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
+		args := append([]any{x.account, lo, hi, limit}, args...)
+		return db.All(ctx, x.outbox.DB, query.With(args...), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+	}
+}
+
+// current are the sources that know every message, and derived those that know
+// what the first pass has seen.
+func (x *search) current() (sources []source) {
+	if x.Thread != "" {
+		sources = append(sources, x.query(threadOlder, threadNewer, x.Thread))
+	}
+	if x.Status.Listed() {
+		sources = append(sources, func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
+			return x.outbox.Queue.InState(ctx, x.account, x.Status, lo, hi, x.up, limit)
+		})
+	}
+	return sources
+}
+
+func (x *search) derived() (sources []source) {
+	for _, t := range x.terms {
+		sources = append(sources, x.query(termOlder, termNewer, hash(t)))
+	}
+	if x.Domain != 0 {
+		sources = append(sources, x.query(termOlder, termNewer, int64(x.Domain)))
+	}
+	return sources
+}
+
+// run finds a page. The terms of the newest messages may not be there yet, so
+// those are looked at one by one.
+func (x *search) run(ctx context.Context) (Found, error) {
+	upTo, err := x.outbox.upTo(ctx, 0)
+	if err != nil {
+		return Found{}, err
+	}
+	all, current, derived := x.query(allOlder, allNewer), x.current(), x.derived()
+	type region struct {
+		sources []source
+		lo, hi  db.ID
+	}
+	regions := []region{{current, max(x.lo, upTo), x.hi}, {append(derived, current...), x.lo, min(x.hi, upTo+1)}}
+	if len(derived) == 0 {
+		regions = []region{{current, x.lo, x.hi}}
+	}
+	if x.up {
+		slices.Reverse(regions)
+	}
+	for _, r := range regions {
+		if r.hi-r.lo < 2 { // nothing is between them
+			continue
+		}
+		if len(r.sources) == 0 {
+			r.sources = []source{all}
+		}
+		if more, err := x.through(ctx, r.sources, r.lo, r.hi); err != nil || more {
+			return x.page(more), err
+		}
+	}
+	return x.page(false), nil
+}
+
+// page is what was found, newest first.
+func (x *search) page(more bool) Found {
+	f := Found{Messages: x.found, More: more, Next: x.at}
+	if len(f.Messages) > x.limit {
+		f.Messages = f.Messages[:x.limit]
+		f.Next = f.Messages[x.limit-1].ID
+	}
+	if x.up {
+		slices.Reverse(f.Messages)
+	}
+	return f
+}
+
+// through judges what all sources have in common between two ids. more says
+// that the page is full, or that there was too much to do.
+func (x *search) through(ctx context.Context, sources []source, lo, hi db.ID) (more bool, err error) {
+	common := x.intersect(sources, lo, hi)
+	for {
+		ids, whole, err := common.next(ctx, findStep)
+		if err != nil {
+			return false, err
+		}
+		if err := x.judge(ctx, ids); err != nil {
+			return false, err
+		}
+		switch {
+		case len(x.found) > x.limit:
+			return true, nil
+		case whole:
+			return false, nil
+		case x.looks <= 0:
+			return true, nil
+		case x.reads <= 0:
+			x.at = common.at()
+			return true, nil
+		}
+	}
+}
+
+// judge adds those messages that the filter chooses.
+func (x *search) judge(ctx context.Context, ids []db.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	x.looks -= len(ids)
+	x.at = ids[len(ids)-1]
+	rows, err := x.outbox.loadSome(ctx, ids)
+	if err != nil {
+		return err
+	}
+	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.account != x.account || !x.matches(r) })
+	slices.SortFunc(rows, func(a, b *row) int { return x.compare(a.id, b.id) })
+	messages, err := x.outbox.showAll(ctx, rows)
+	for i, m := range messages {
+		if x.matchesAll(rows[i], m) {
+			x.found = append(x.found, m)
+		}
+	}
+	return err
+}
+
+// compare puts ids in the direction of the search.
+func (x *search) compare(a, b db.ID) int {
+	switch {
+	case a == b:
+		return 0
+	case a < b == x.up:
+		return -1
+	}
+	return 1
+}
+
+// loadSome reads at most findStep messages, in no order.
+func (o *Outbox) loadSome(ctx context.Context, ids []db.ID) ([]*row, error) {
+	args := make([]any, findStep)
+	for i := range args {
+		args[i] = 0
+		if i < len(ids) {
+			args[i] = ids[i]
+		}
+	}
+	return db.All(ctx, o.DB, someRows.With(args...), scanMessage)
+}
