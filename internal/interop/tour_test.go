@@ -9,15 +9,53 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// The README's tour, pasted command by command into one shell, as a reader
-// does who waits for each to finish. Only ports and paths differ.
+// promise is what a command of a page must print.
+type promise struct {
+	command string // a part of it
+	prints  []string
+}
+
+// The README's tour.
 func TestTour(t *testing.T) {
+	// Each of these is found in the tour once.
+	paste(t, commandsOf(t, "README.md", "\n## A tour"), []promise{
+		{"/outbound/send", []string{`"id":"`, `"message_id":"`, `"email":"bob@demo.test"`, `"metadata":{"order":42}`}},
+		{`--user "bob@demo.test:$bob"`, []string{"a=rsa-sha256", "a=ed25519-sha256", "From: Alice <alice@demo.test>", "Subject: Hello from the API", "It works."}},
+		{"--upload-file", nil},
+		{`--user "alice@demo.test:$alice"`, []string{"Subject: Re: Hello", "It does."}},
+		{"/outbound/messages", []string{`"status":"delivered"`, `"alice@demo.test"`, `"status":"delivered"`, `"bob@demo.test"`}},
+		{"/events", []string{`"type":"delivery_status"`, `"status":"delivered"`}},
+		{`"$api/domains"`, []string{`"name":"shop.test"`, `"kind":"OWNERSHIP"`, `"kind":"MX"`, `"kind":"DKIM"`}},
+	})
+}
+
+// What docs/sending.md shows.
+func TestSendingPage(t *testing.T) {
+	paste(t, commandsOf(t, "docs/sending.md", "\n"), []promise{
+		{"-i -H 'Idempotency-Key", []string{"Idempotency-Replayed: true", "202 Accepted"}},
+		{"/outbound/batch", []string{`"status":"queued"`, `"field":"to[0]"`}},
+		{"/cancel", []string{`"status":"cancelled"`}},
+		{"/render", []string{`<p style=\"color: #333\">Hi Bob &amp; Co!</p>`, `"text":"Hi Bob & Co!"`, `"unused":["coupon"]`}},
+		{"/outbound/send-template", []string{`"status":"queued"`}},
+		{`"thread_id": "ticket-7"`, []string{`"thread_id":"ticket-7"`}},
+		{"/threads/ticket-7", []string{`"direction":"outbound"`, `"direction":"inbound"`}},
+		{"/suppressions -d", []string{`"reason":"manual"`}},
+		{"/suppressions?reason=manual", []string{`"left@example.org"`}},
+		{"/outbound/messages/$bounced", []string{`"status":"bounced"`, `"smtp_code":550`, `"timeline":`}},
+	})
+}
+
+// paste runs the commands of a page one by one in one shell, as a reader does
+// who waits for each to finish. Only ports and paths differ.
+func paste(t *testing.T, commands []string, promised []promise) {
+	t.Helper()
 	s := servertest.Start(t)
 	p := newProgram(t)
 	replace := strings.NewReplacer(
@@ -26,22 +64,9 @@ func TestTour(t *testing.T) {
 		"localhost:10587", fmt.Sprintf("localhost:%d", s.Dev.Ports["submission"]),
 		"/tmp/", p.home+"/",
 	)
-	// What a command must print; each of these is found in the tour once.
-	promised := []struct {
-		command string
-		prints  []string
-	}{
-		{"/outbound/send", []string{`"id":"`, `"message_id":"`, `"email":"bob@demo.test"`, `"metadata":{"order":42}`}},
-		{`--user "bob@demo.test:$bob"`, []string{"a=rsa-sha256", "a=ed25519-sha256", "From: Alice <alice@demo.test>", "Subject: Hello from the API", "It works."}},
-		{"--upload-file", nil},
-		{`--user "alice@demo.test:$alice"`, []string{"Subject: Re: Hello", "It does."}},
-		{"/outbound/messages", []string{`"status":"delivered"`, `"alice@demo.test"`, `"status":"delivered"`, `"bob@demo.test"`}},
-		{"/events", []string{`"type":"delivery_status"`, `"status":"delivered"`}},
-		{`"$api/domains"`, []string{`"name":"shop.test"`, `"kind":"OWNERSHIP"`, `"kind":"MX"`, `"kind":"DKIM"`}},
-	}
 	sh := newShell(t, p)
 	done := 0
-	for _, command := range tour(t) {
+	for _, command := range commands {
 		command = replace.Replace(command)
 		out := sh.run(command)
 		t.Logf("$ %s\n%s", command, out)
@@ -56,7 +81,7 @@ func TestTour(t *testing.T) {
 		quiet(t, s)
 	}
 	if done < len(promised) {
-		t.Errorf("the tour has no command with %q, or not in this order", promised[done].command)
+		t.Errorf("the page has no command with %q, or not in this order", promised[done].command)
 	}
 }
 
@@ -67,7 +92,7 @@ func quiet(t *testing.T, s *servertest.Server) {
 		var l struct{ Data []struct{ Status string } }
 		s.API("GET", "/outbound/messages", nil).Into(t, &l)
 		for _, m := range l.Data {
-			if m.Status != "delivered" {
+			if !slices.Contains([]string{"scheduled", "delivered", "bounced", "cancelled"}, m.Status) {
 				return fmt.Sprint("the messages are ", l.Data)
 			}
 		}
@@ -75,18 +100,21 @@ func quiet(t *testing.T, s *servertest.Server) {
 	})
 }
 
-// tour returns the commands of the README's tour.
-func tour(t *testing.T) (commands []string) {
+// commandsOf returns the shell commands of a page, from a heading of the second
+// level to the next one, or all when none is named.
+func commandsOf(t *testing.T, page, heading string) (commands []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile(filepath.Join("../..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n## A tour")
+	_, section, found := strings.Cut(string(text), heading)
 	if !found {
-		t.Fatal("the README has no tour")
+		t.Fatalf("%s has no part %q", page, heading)
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
+	if heading != "\n" {
+		section, _, _ = strings.Cut(section, "\n## ")
+	}
 	for n, block := range strings.Split(section, "```") {
 		code, shell := strings.CutPrefix(block, "sh\n")
 		if n%2 == 0 || !shell {
