@@ -137,6 +137,7 @@ func (s *shift) work() {
 			s.at++
 		case errors.As(err, &dial):
 			last = dialOutcome(dial, s.via)
+			s.alarm(dial)
 			if dial.Class == smtpclient.InClear && !w.clear {
 				w.clear = true
 				continue
@@ -160,6 +161,18 @@ func (s *shift) work() {
 		return
 	}
 	s.giveUp(last)
+}
+
+// alarm tells the operator of what no waiting mends: the relay refuses the
+// login, or is not who it should be.
+func (s *shift) alarm(err *smtpclient.DialError) {
+	if s.via == "" {
+		return
+	}
+	switch err.Stage {
+	case smtpclient.StageAuth, smtpclient.StageHandshake, smtpclient.StageStartTLS:
+		s.c.o.Log.Error("the relay takes no mail from us", "host", err.Facts.Host, "stage", string(err.Stage), "reply", err.Reply.String())
+	}
 }
 
 // try sends what waits to one way, unless that failed a moment ago or takes

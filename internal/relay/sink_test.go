@@ -31,6 +31,8 @@ type sink struct {
 	addr netip.AddrPort
 	ext  []string    // of its EHLO
 	tls  *tls.Config // offers STARTTLS
+	// implicit speaks TLS from the first byte instead.
+	implicit bool
 	// answer, if set, gives the reply to a line, or to "greeting" and "final";
 	// "" is the usual one, and drop closes the connection.
 	answer func(session int, line string) string
@@ -149,6 +151,9 @@ func (t *talk) say(line, usual string) bool {
 
 func (s *sink) serve(nc net.Conn, n int) {
 	t := &talk{s: s, nc: nc, br: bufio.NewReaderSize(nc, 16<<10), bw: bufio.NewWriter(nc), cur: received{session: n}}
+	if s.implicit {
+		t.secure()
+	}
 	t.say("greeting", "220 sink.test ready")
 	for !t.gone {
 		if t.br.Buffered() == 0 && t.bw.Flush() != nil {
@@ -163,6 +168,13 @@ func (s *sink) serve(nc net.Conn, n int) {
 	_ = t.bw.Flush()
 }
 
+func (t *talk) secure() {
+	secure := tls.Server(t.nc, t.s.tls)
+	t.br.Reset(secure)
+	t.bw.Reset(secure)
+	t.cur.tls = true
+}
+
 func (t *talk) command(line string) {
 	verb, arg, _ := strings.Cut(line, " ")
 	switch verb {
@@ -175,10 +187,7 @@ func (t *talk) command(line string) {
 		t.say(line, strings.Join(append(prefixed("250-", ext[:last]), "250 "+ext[last]), "\r\n"))
 	case "STARTTLS":
 		if t.say(line, "220 go ahead") && t.bw.Flush() == nil {
-			secure := tls.Server(t.nc, t.s.tls)
-			t.br.Reset(secure)
-			t.bw.Reset(secure)
-			t.cur.tls = true
+			t.secure()
 		}
 	case "MAIL":
 		t.cur.from, t.cur.to = arg, ""

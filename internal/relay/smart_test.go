@@ -3,8 +3,13 @@
 package relay_test
 
 import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +17,9 @@ import (
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
+	"github.com/mailstead/mailstead/internal/cert/certtest"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
@@ -89,6 +96,108 @@ func (c *session) Data(r io.Reader) error {
 	defer c.s.mu.Unlock()
 	c.s.got = append(c.s.got, c.cur+"\n"+string(b))
 	return err
+}
+
+// logIn makes a sink ask for a login, and take one password.
+func logIn(mechanism, user, password string) func(int, string) string {
+	plain := base64.StdEncoding.EncodeToString([]byte("\x00" + user + "\x00" + password))
+	var mu sync.Mutex
+	asked := map[int]string{} // what comes next
+	return func(n int, line string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		switch expect := asked[n]; {
+		case strings.HasPrefix(line, "AUTH") && mechanism == "PLAIN":
+			if line == "AUTH PLAIN "+plain {
+				return "235 2.7.0 welcome"
+			}
+			return "535 5.7.8 not with " + strings.TrimPrefix(line, "AUTH PLAIN ")
+		case line == "AUTH LOGIN":
+			asked[n] = "user"
+			return "334 VXNlcm5hbWU6"
+		case expect == "user" && line == base64.StdEncoding.EncodeToString([]byte(user)):
+			asked[n] = "password"
+			return "334 UGFzc3dvcmQ6"
+		case expect == "password":
+			asked[n] = ""
+			if line == base64.StdEncoding.EncodeToString([]byte(password)) {
+				return "235 2.7.0 welcome"
+			}
+			return "535 5.7.8 not with " + line
+		}
+		return ""
+	}
+}
+
+// relayTo starts a house whose smart host a URL names; %d is the port.
+func relayTo(t *testing.T, s *sink, ca *certtest.Authority, relayURL string) (*house, *bytes.Buffer) {
+	t.Helper()
+	log := &bytes.Buffer{}
+	h := newHouse(t, 25, func(o *relay.Options) {
+		o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}, "relay.test. A 127.0.0.1", "other.test. A 127.0.0.1")
+	u, err := url.Parse(fmt.Sprintf(relayURL, s.addr.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.router.Smart, err = route.ParseSmartHost(u); err != nil {
+		t.Fatal(err)
+	}
+	h.router.Roots = ca.Pool()
+	h.run()
+	return h, log
+}
+
+// The ways of an operator's relay, as the URL has them, and what goes wrong
+// with each. Nothing that is written down has the password in it.
+func TestRelayURL(t *testing.T) {
+	ca := certtest.New(t, "root")
+	const password = "Ses&ame-42"
+	for _, c := range []struct {
+		url, mechanism string
+		implicit       bool
+		want, stage    string
+		tls, story     string
+	}{
+		{"smtp://us:Ses&ame-42@relay.test:%d", "PLAIN", false, "delivered 2.0.0", "final", "verified", "C: AUTH PLAIN ***"},
+		{"smtp://us:Ses&ame-42@relay.test:%d", "LOGIN", false, "delivered 2.0.0", "final", "verified", "C: ***"},
+		{"smtps://us:Ses&ame-42@relay.test:%d", "PLAIN", true, "delivered 2.0.0", "final", "verified", "C: AUTH PLAIN ***"},
+		{"smtps://us:Ses&ame-42@relay.test:%d", "LOGIN", true, "delivered 2.0.0", "final", "verified", "C: ***"},
+		{"smtp://us:Ses%%26ame-43@relay.test:%d", "PLAIN", false, "deferred 5.7.8", "auth", "verified", "S: 535 5.7.8 not with ***"},
+		{"smtps://us:Ses%%26ame-43@relay.test:%d", "LOGIN", true, "deferred 5.7.8", "auth", "verified", "S: 535 5.7.8 not with ***"},
+		{"smtp://us:Ses&ame-42@relay.test:%d", "CRAM-MD5", false, "deferred 4.7.0", "auth", "verified", "neither AUTH PLAIN nor AUTH LOGIN"},
+		{"smtp://us:Ses&ame-42@other.test:%d", "PLAIN", false, "deferred 4.7.0", "handshake", "", "certificate is valid for relay.test, not other.test"},
+		{"smtp://us:Ses&ame-42@other.test:%d?verify=no", "PLAIN", false, "delivered 2.0.0", "final", "TLS 1.3", "certificate not checked"},
+		{"smtps://other.test:%d", "", true, "deferred 4.7.0", "handshake", "", "not other.test"},
+		{"smtps://other.test:%d?verify=no", "", true, "delivered 2.0.0", "final", "TLS 1.3", "certificate not checked"},
+		{"smtp://other.test:%d", "", false, "delivered 2.0.0", "final", "TLS 1.3", "certificate not checked"},
+		{"smtp://other.test:%d?verify=yes", "", false, "deferred 4.7.0", "handshake", "", "not other.test"},
+	} {
+		s := &sink{tls: ca.Server("relay.test"), implicit: c.implicit}
+		if c.mechanism != "" {
+			s.ext = []string{"PIPELINING", "AUTH " + c.mechanism}
+			s.answer = logIn(c.mechanism, "us", password)
+		}
+		listen(t, s)
+		h, log := relayTo(t, s, ca, c.url)
+		id := h.send("bob@d.test")
+		a := h.attempt(id)
+		if got := strings.TrimSpace(string(a.Outcome) + " " + a.Enhanced); got != c.want || a.Stage != c.stage || !strings.Contains(a.TLS, c.tls) ||
+			strings.Contains(a.TLS, "verified") != (c.tls == "verified") || !strings.Contains(a.Transcript, c.story) {
+			t.Errorf("%s %s: %s at %s, TLS %q\n%s", c.url, c.mechanism, got, a.Stage, a.TLS, a.Transcript)
+		}
+		told := strings.Contains(log.String(), "the relay takes no mail from us")
+		if told != (a.Outcome == queue.Deferred) {
+			t.Errorf("%s: log is\n%s", c.url, log)
+		}
+		written := a.Transcript + a.Reply + log.String() + h.deliveries(id)[0].Reply
+		for _, secret := range []string{"Ses&ame-4", base64.StdEncoding.EncodeToString([]byte("Ses&ame-4"))[:11],
+			base64.StdEncoding.EncodeToString([]byte("\x00us\x00Ses&ame-4"))[:15]} {
+			if strings.Contains(written, secret) {
+				t.Errorf("%s: %s is in\n%s", c.url, secret, written)
+			}
+		}
+	}
 }
 
 // A server of other people's making, with a login over TLS from the first byte.

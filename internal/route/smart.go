@@ -26,7 +26,9 @@ type SmartHost struct {
 // ParseSmartHost reads smtp://[user:password@]host:port, or smtps:// for TLS
 // from the first byte. With smtps, or where a password is sent to another
 // machine, TLS is required and the certificate checked; else TLS is used if it
-// is offered. Errors do not repeat the URL, which may hold a password.
+// is offered. The parameter verify=no, as in smtps://host:465?verify=no, takes
+// any certificate; verify=yes requires TLS and a good one. Errors do not repeat
+// the URL, which may hold a password.
 func ParseSmartHost(u *url.URL) (*SmartHost, error) {
 	port, err := strconv.ParseUint(u.Port(), 10, 16)
 	if err != nil || port == 0 {
@@ -46,6 +48,10 @@ func ParseSmartHost(u *url.URL) (*SmartHost, error) {
 		}
 		s.Auth = &smtpclient.Auth{User: u.User.Username(), Password: password}
 	}
+	verify, err := verifyOf(u)
+	if err != nil {
+		return nil, err
+	}
 	here := s.Host == "localhost" || ipErr == nil && ip.IsLoopback()
 	switch {
 	case u.Scheme == "smtps":
@@ -55,7 +61,35 @@ func ParseSmartHost(u *url.URL) (*SmartHost, error) {
 	case s.Auth != nil && !here:
 		s.TLS, s.Verify = smtpclient.Required, true
 	}
+	switch verify {
+	case "no":
+		s.Verify = false
+	case "yes":
+		s.Verify = true
+		if s.TLS == smtpclient.Opportunistic {
+			s.TLS = smtpclient.Required
+		}
+	}
 	return s, nil
+}
+
+// verifyOf reads the only parameter that there is.
+func verifyOf(u *url.URL) (string, error) {
+	bad := errors.New("the relay's URL has a parameter other than verify=yes or verify=no")
+	if u.Path != "" && u.Path != "/" || u.Fragment != "" {
+		return "", errors.New("the relay's URL must end with the port, or with ?verify=yes or ?verify=no")
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil || len(q) > 1 || len(q["verify"]) > 1 {
+		return "", bad
+	}
+	if len(q) == 0 {
+		return "", nil
+	}
+	if v := q.Get("verify"); v == "yes" || v == "no" {
+		return v, nil
+	}
+	return "", bad
 }
 
 // smart plans the way to the smart host.

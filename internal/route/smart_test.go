@@ -29,6 +29,10 @@ func TestParseSmartHost(t *testing.T) {
 		{"smtp://u:p@127.0.0.1:2525", "127.0.0.1", 2525, smtpclient.Opportunistic, false, "u", "p"},
 		{"smtp://u:p@localhost:2525", "localhost", 2525, smtpclient.Opportunistic, false, "u", "p"},
 		{"smtp://u:p@[2606:4700::1]:25", "2606:4700::1", 25, smtpclient.Required, true, "u", "p"},
+		{"smtps://relay.test:465?verify=no", "relay.test", 465, smtpclient.Implicit, false, "", ""},
+		{"smtp://u:p@relay.test:587/?verify=no", "relay.test", 587, smtpclient.Required, false, "u", "p"},
+		{"smtp://relay.test:25?verify=yes", "relay.test", 25, smtpclient.Required, true, "", ""},
+		{"smtp://u:p@localhost:2525?verify=yes", "localhost", 2525, smtpclient.Required, true, "u", "p"},
 		{"smtp://relay:25", "relay", 25, smtpclient.Opportunistic, false, "", ""},
 	}
 	for _, c := range cases {
@@ -46,7 +50,9 @@ func TestParseSmartHost(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"smtp://relay.test", "smtp://relay.test:0", "smtp://relay.test:70000", "http://relay.test:25",
-		"smtp://sesame@relay.test:25", "smtp://:sesame@relay.test:25", "smtp://sesame:sesame@:25", "smtp://u:sesame@a_b:25"} {
+		"smtp://sesame@relay.test:25", "smtp://:sesame@relay.test:25", "smtp://sesame:sesame@:25", "smtp://u:sesame@a_b:25",
+		"smtp://u:sesame@relay.test:25?verify=maybe", "smtp://u:sesame@relay.test:25?tls=no", "smtp://u:sesame@relay.test:25?verify=no&verify=no",
+		"smtp://u:sesame@relay.test:25/sesame", "smtp://u:sesame@relay.test:25?verify=no#sesame", "smtp://u:sesame@relay.test:25?%zz"} {
 		if s, err := route.ParseSmartHost(parse(t, bad)); err == nil || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: %+v, %v", bad, s, err)
 		}

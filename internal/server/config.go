@@ -35,7 +35,7 @@ type Config struct {
 
 	Resolver       string   `help:"DNS server to ask, instead of the system's." placeholder:"HOST:PORT"`
 	TrustResolver  bool     `help:"Believe the resolver's DNSSEC verdict; only for one on this machine that validates."`
-	Relay          string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps://." placeholder:"URL"`
+	Relay          string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps:// for TLS from the start. Its certificate is checked with smtps, or where a password is sent; ?verify=no takes any, ?verify=yes always checks." placeholder:"URL"`
 	SMTPPort       int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
 	AllowPrivate   []string `help:"Private networks that mail may be sent to, separated by commas." placeholder:"PREFIX"`
 	TrustRoots     string   `help:"PEM file of certificates to trust, beside the system's, where the certificate of another mail host or of its MTA-STS policy is checked." placeholder:"FILE"`

@@ -19,6 +19,9 @@ func (c *Conn) login() error {
 	if strings.ContainsRune(a.User+a.Password, 0) {
 		return c.refuse(NextHost, StageAuth, errors.New("user name or password has a zero byte in it"))
 	}
+	// Should the host repeat what it was told, nobody is to read that.
+	c.mask = strings.NewReplacer(a.Password, "***", b64(a.Password), "***", b64("\x00"+a.User+"\x00"+a.Password), "***")
+	defer func() { c.mask = nil }()
 	var r Reply
 	var err error
 	switch {

@@ -5,6 +5,7 @@ package smtpclient
 import (
 	"crypto/tls"
 	"fmt"
+	"strings"
 )
 
 // Conn is one connection, greeted and ready for messages. It serves one
@@ -17,10 +18,11 @@ type Conn struct {
 	facts Facts
 	log   *transcript // of the transaction in hand; while dialling, of that
 
-	preamble string // transcript up to the first message
-	begun    int    // transactions begun
-	reset    bool   // the host may hold half a transaction: RSET goes first
-	closing  bool   // the host said 421, or we do not understand it
+	mask     *strings.Replacer // hides secrets in replies; nil: there are none
+	preamble string            // transcript up to the first message
+	begun    int               // transactions begun
+	reset    bool              // the host may hold half a transaction: RSET goes first
+	closing  bool              // the host said 421, or we do not understand it
 	closed   bool
 }
 
@@ -86,6 +88,11 @@ func (c *Conn) command(line, shown string) (Reply, error) {
 func (c *Conn) heard(r Reply, err error) (Reply, error) {
 	if err != nil {
 		return r, err
+	}
+	if c.mask != nil {
+		for i, line := range r.Lines {
+			r.Lines[i] = c.mask.Replace(line)
+		}
 	}
 	c.log.server(r)
 	if r.Code == 421 {
