@@ -22,11 +22,13 @@ import (
 
 // Submission is the envelope of a message that a mailbox hands in by SMTP.
 type Submission struct {
-	From     *address.Address // nil is the null sender
-	To       []Rcpt
-	Ret      string           // RET of RFC 3461: "FULL", "HDRS" or ""
-	EnvID    string           // ENVID, decoded
-	Received message.Received // what our own Received field says; its ID is filled in
+	From  *address.Address // nil is the null sender
+	To    []Rcpt
+	Ret   string // RET of RFC 3461: "FULL", "HDRS" or ""
+	EnvID string // ENVID, decoded
+	// RequireTLS is the REQUIRETLS parameter (RFC 8689).
+	RequireTLS bool
+	Received   message.Received // what our own Received field says; its ID is filled in
 }
 
 // Rcpt is a recipient of a submission, with the reports that are wanted about
@@ -90,7 +92,7 @@ func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own f
 	defer o.pace.accepting(o.Now)()
 	defer raw.Discard(ctx)
 	now := o.Now().UTC()
-	r := &row{id: o.DB.NewID(), created: now, ret: s.Ret, envid: s.EnvID}
+	r := &row{id: o.DB.NewID(), created: now, ret: s.Ret, envid: s.EnvID, requireTLS: s.wishOfTLS(header)}
 	to, err := own(r, header)
 	if err != nil {
 		return 0, err

@@ -43,6 +43,9 @@ type Mail struct {
 	UTF8       bool // the headers need SMTPUTF8
 	EightBit   bool // the body has octets above 127
 	RequireTLS bool // RFC 8689
+	// OptionalTLS: no policy of the recipient's domain is to keep the message
+	// from it ("TLS-Required: No", RFC 8689 §3).
+	OptionalTLS bool
 	// Notify, if not 0, is NOTIFY for every recipient, whatever was asked.
 	Notify smtpclient.Notify
 	Ret    string // RET of RFC 3461: "HDRS", "FULL" or ""

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/queue"
@@ -54,6 +55,10 @@ type shift struct {
 	fallen  *job   // the last of too many such; all its outcomes are deferred
 	buf     []byte // for reading messages
 
+	needs     *needs // of the only job, if it can't go with others
+	aside     []*job // those that can't, to be sent last
+	demanding bool   // the destination has a policy of its own
+
 	visit   *visit
 	dry     bool    // the queue has no more
 	company bool    // a host refused us while it talks with other runs
@@ -66,17 +71,32 @@ func (c *Courier) Carry(ctx context.Context, r *queue.Run) {
 	plan, err := c.o.Router.Hosts(ctx, r.Destination())
 	if err != nil {
 		s.unroutable(err)
-		return
+	} else {
+		s.demanding = demanding(plan)
+		s.follow(plan)
 	}
+	s.sendAside()
+}
+
+// follow sends what waits by a plan.
+func (s *shift) follow(plan route.Plan) {
 	s.via = plan.Via
 	s.tell(plan.Notes)
+	for _, h := range plan.Hosts {
+		if note := "* TLS is demanded: " + h.Demand + "\n"; h.Demand != "" && !strings.Contains(s.notes, note) {
+			s.notes += note
+		}
+	}
+	if s.needs != nil {
+		s.needs.j.trail.WriteString(s.notes)
+	}
 	for _, h := range plan.Hosts {
 		for _, a := range h.Addrs {
 			s.ways = append(s.ways, way{host: h, addr: a})
 		}
 	}
 	slices.SortStableFunc(s.ways, func(a, b way) int {
-		return bit(c.hosts.avoided(a.terms())) - bit(c.hosts.avoided(b.terms()))
+		return bit(s.c.hosts.avoided(a.terms())) - bit(s.c.hosts.avoided(b.terms()))
 	})
 	s.work()
 }
@@ -96,24 +116,6 @@ func bit(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// unroutable reports what waits for a destination that has no way.
-func (s *shift) unroutable(err error) {
-	var why *route.Error
-	if !errors.As(err, &why) { // ctx has ended
-		return
-	}
-	o := queue.Outcome{State: queue.Bounced, Code: why.Code, Enhanced: why.Enhanced, Reply: why.Reason, Stage: why.Stage}
-	s.tell(why.Notes)
-	if !why.Permanent {
-		s.c.o.Log.Info("a destination has no way", "destination", s.run.Destination(), "error", err)
-		s.giveUp(o)
-		return
-	}
-	for c := s.run.Next(); c != nil; c = s.run.Next() {
-		s.run.Done(c, o)
-	}
 }
 
 // work tries one way after the other until nothing waits.
@@ -138,6 +140,7 @@ func (s *shift) work() {
 		case errors.As(err, &dial):
 			last = dialOutcome(dial, s.via)
 			s.alarm(dial)
+			s.needs.failed(dial, last)
 			if dial.Class == smtpclient.InClear && !w.clear {
 				w.clear = true
 				continue
@@ -228,40 +231,6 @@ func (s *shift) sleep(wait time.Duration, v *visit) error {
 	}
 }
 
-// yield is for a host that takes no more connections while it talks with other
-// runs: those send what this one had, and this one tries again, for a place
-// among them. It reports whether to.
-func (s *shift) yield(o queue.Outcome) bool {
-	if !s.company {
-		return false
-	}
-	s.company = false
-	o.State = queue.Queued
-	s.pending = slices.DeleteFunc(s.pending, func(j *job) bool {
-		if j.partial() {
-			return false
-		}
-		o.Transcript = j.trail.String()
-		s.run.Done(j.c, o)
-		return true
-	})
-	return true
-}
-
-// pause tells the queue that the destination's hosts take nothing now.
-func (s *shift) pause() {
-	o := queue.Outcome{Code: 451, Enhanced: "4.4.5", Stage: "pace", Reply: "slowed: " + s.rests.why, Via: s.via}
-	for _, j := range s.pending {
-		if j.partial() {
-			o := o
-			o.State, o.Retry = queue.Deferred, s.rests.until.Sub(s.c.o.Now())
-			j.rest(o)
-			s.run.Done(j.c, j.outcomes...)
-		}
-	}
-	s.run.Pause(s.rests.until, o)
-}
-
 // more reports whether there is anything to send.
 func (s *shift) more() bool {
 	if len(s.pending) > 0 {
@@ -276,14 +245,21 @@ func (s *shift) more() bool {
 
 // take gets the next job from the queue.
 func (s *shift) take() *job {
-	c := s.run.Next()
-	s.dry = c == nil
-	if s.dry {
-		return nil
+	for s.needs == nil {
+		c := s.run.Next()
+		if c == nil {
+			break
+		}
+		j := newJob(c)
+		if s.special(j) {
+			s.aside = append(s.aside, j)
+			continue
+		}
+		j.trail.WriteString(s.notes)
+		return j
 	}
-	j := newJob(c)
-	j.trail.WriteString(s.notes)
-	return j
+	s.dry = true
+	return nil
 }
 
 // send sends what waits over connections to one way. An error says why no
@@ -349,6 +325,13 @@ func (s *shift) report(j *job, r *smtpclient.Result) {
 		s.again(j, r)
 		return
 	}
+	if s.needs.unwilling(r) {
+		j.trail.WriteString(r.Transcript)
+		j.last = outcome(r.Outcomes[0], r, s.via)
+		s.needs.refused(j.last)
+		s.pending, s.leave = append(s.pending, j), true
+		return
+	}
 	s.visit.heard(r.Outcomes)
 	j.settle(r, s.via)
 	s.count(r)
@@ -386,6 +369,7 @@ func (s *shift) again(j *job, r *smtpclient.Result) {
 	s.leave = j.breaks > 1 || s.c.o.Now().Sub(j.began) >= patience
 	if s.leave {
 		j.breaks = 0
+		s.needs.broke()
 	}
 }
 
@@ -403,35 +387,6 @@ func (s *shift) note(transcript string) {
 	for _, j := range s.pending {
 		j.trail.WriteString(transcript)
 	}
-}
-
-// giveUp tells the queue that the destination can't be reached. Of what a host
-// has taken a part, the rest is deferred.
-func (s *shift) giveUp(o queue.Outcome) {
-	o.State = queue.Deferred
-	first := s.fallen
-	for _, j := range s.pending {
-		switch {
-		case j.partial():
-			j.rest(o)
-			s.run.Done(j.c, j.outcomes...)
-		case first == nil:
-			first = j
-		default:
-			back := o
-			back.State, back.Transcript = queue.Queued, j.trail.String()
-			s.run.Done(j.c, back)
-		}
-	}
-	if first == nil {
-		if first = s.take(); first == nil {
-			return
-		}
-	}
-	if first != s.fallen {
-		o.Transcript = first.trail.String()
-	}
-	s.run.Trouble(first.c, o)
 }
 
 // dialOutcome is what a failure to connect means for a delivery.

@@ -330,7 +330,7 @@ func TestWhatTheHostLacks(t *testing.T) {
 		{"SMTPUTF8", "bob@d.test", func(m *queue.Mail) { m.UTF8 = true }, "bounced 5.6.7"},
 		{"SMTPUTF8 for the address", "bøb@d.test", nil, "bounced 5.6.7"},
 		{"SIZE", "bob@d.test", func(m *queue.Mail) { m.Size = 1001 }, "bounced 5.3.4"},
-		{"REQUIRETLS", "bob@d.test", func(m *queue.Mail) { m.RequireTLS = true }, "bounced 5.7.30"},
+		{"REQUIRETLS", "bob@d.test", func(m *queue.Mail) { m.RequireTLS = true }, "bounced 5.7.10"},
 	}
 	s := &sink{ext: []string{"PIPELINING", "SIZE 1000"}}
 	h := oneHost(t, s)
@@ -340,7 +340,7 @@ func TestWhatTheHostLacks(t *testing.T) {
 			t.Errorf("%s: states %s, want %s", c.name, got, c.want)
 		}
 	}
-	if got := h.states(h.send("bob@d.test")); got != "delivered 2.0.0" || s.connections() != 1 {
+	if got := h.states(h.send("bob@d.test")); got != "delivered 2.0.0" || s.connections() != 2 { // one is for REQUIRETLS
 		t.Errorf("after that: %s, %d connections", got, s.connections())
 	}
 }

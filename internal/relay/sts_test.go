@@ -43,7 +43,7 @@ func stsCases(key string) []stsCase {
 	const full = "delivered 2.0.0"
 	return []stsCase{
 		{name: "good", policy: "enforce mx.good.test", hosts: []string{"mx " + goodHost}, want: full, stage: "final",
-			tls: ", verified: MTA-STS policy of good.test"},
+			tls: ", verified: PKIX", story: "* TLS is demanded: MTA-STS policy of good.test"},
 		{name: "wildcard", policy: "enforce *.wildcard.test", hosts: []string{"mx " + goodHost}, want: full, stage: "final", tls: "verified"},
 		{name: "bad-cert", policy: "enforce mx.bad-cert.test", hosts: []string{"mx " + badHost}, want: "deferred 4.7.5", stage: "handshake",
 			reply: "MTA-STS policy of bad-cert.test: TLS handshake: tls: failed to verify certificate"},
@@ -52,9 +52,9 @@ func stsCases(key string) []stsCase {
 		{name: "unnamed", policy: "enforce other.unnamed.test", hosts: []string{"mx " + goodHost}, want: "deferred 4.7.0", stage: "policy",
 			reply: "MTA-STS policy of unnamed.test: it does not name the host mx.unnamed.test", story: "does not name the host mx.unnamed.test"},
 		{name: "second", policy: "enforce *.second.test", hosts: []string{"a " + badHost, "b " + goodHost}, want: full, stage: "final",
-			tls: "verified: MTA-STS", story: "MTA-STS policy of second.test: TLS handshake"},
+			tls: "verified: PKIX", story: "MTA-STS policy of second.test: TLS handshake"},
 		{name: "third", policy: "enforce c.third.test", hosts: []string{"a " + goodHost, "b " + goodHost, "c " + goodHost}, want: full,
-			stage: "final", tls: "verified: MTA-STS", story: "MTA-STS policy of third.test: it does not name the host b.third.test"},
+			stage: "final", tls: "verified: PKIX", story: "MTA-STS policy of third.test: it does not name the host b.third.test"},
 		{name: "trial", policy: "testing mx.trial.test", hosts: []string{"mx " + goodHost}, want: full, stage: "final", tls: "TLS 1.3",
 			story: "MTA-STS policy of trial.test (testing): the certificate is good"},
 		{name: "trial-bad", policy: "testing mx.trial-bad.test", hosts: []string{"mx " + badHost}, want: full, stage: "final", tls: "TLS 1.3",

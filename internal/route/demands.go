@@ -52,8 +52,23 @@ func (d *demands) demand(r *Router, h *Host, c *candidate) bool {
 			d.notes = append(d.notes, h.Audit+": it does not name the host "+h.Name)
 		}
 		r.trust(h)
+		h.Policy += " " + h.Audit
 	}
 	return true
+}
+
+// Proven is the host with a certificate that must be good, whatever the
+// domain's policies say, because who demands it (RFC 8689 §4.2.1).
+func (r *Router) Proven(h Host, who string) Host {
+	if h.TLS != smtpclient.Implicit {
+		h.TLS = smtpclient.Required
+	}
+	if h.Verify || h.TLSConfig != nil && h.TLSConfig.VerifyConnection != nil {
+		return h
+	}
+	h.Verify, h.Demand, h.Audit = true, who, ""
+	r.trust(&h)
+	return h
 }
 
 // trust gives a host the authorities that its certificate may be from.

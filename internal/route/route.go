@@ -53,6 +53,8 @@ type Router struct {
 	// Roots are the authorities for certificates that must be valid; nil: the
 	// system's.
 	Roots *x509.CertPool
+
+	lax bool // DANE does not matter
 }
 
 // Plan is where a destination's mail goes.
@@ -134,6 +136,14 @@ func (r *Router) Hosts(ctx context.Context, domain string) (Plan, error) {
 		return Plan{}, context.Cause(ctx)
 	}
 	return plan, err
+}
+
+// HostsAnyhow is Hosts without DANE and MTA-STS, for a message that says that
+// it does not need them (RFC 8689 §3).
+func (r *Router) HostsAnyhow(ctx context.Context, domain string) (Plan, error) {
+	lax := *r
+	lax.STS, lax.lax = nil, true
+	return lax.Hosts(ctx, domain)
 }
 
 func (r *Router) plan(ctx context.Context, domain string) (Plan, error) {
@@ -256,7 +266,7 @@ func (r *Router) lookUp(ctx context.Context, t target) []candidate {
 			c := &found[i]
 			res, err := r.DNS.Addrs(ctx, m.Host)
 			c.addrs, c.err = res.Records, err
-			if err == nil && t.signed {
+			if err == nil && t.signed && !r.lax {
 				c.pins, c.pinsErr = r.lookUpPins(ctx, m.Host, res, t.next)
 			}
 		})

@@ -91,9 +91,6 @@ func (c *Conn) refused(stage Stage, r Reply, err error) error {
 
 func (c *Conn) open() error {
 	c.log.note("connected to %s [%s]:%d", c.opts.Host, c.opts.Addr.Addr(), c.opts.Addr.Port())
-	if c.opts.Demand != "" {
-		c.log.note("TLS is demanded: %s", c.opts.Demand)
-	}
 	if c.opts.TLS == Implicit {
 		if err := c.handshake(); err != nil {
 			return err
@@ -202,9 +199,9 @@ func (c *Conn) handshake() error {
 		c.audit(st, cfg)
 		return nil
 	}
-	by := c.opts.Demand
-	if by == "" {
-		by = "PKIX"
+	by := "PKIX"
+	if !c.opts.Verify {
+		by = "DANE"
 	}
 	c.facts.TLS += ", verified: " + by
 	c.log.note("%s", c.facts.TLS)

@@ -67,17 +67,17 @@ type Options struct {
 	TLS TLSMode
 	// Verify checks the certificate against Host and the roots. Without it
 	// any certificate is taken (RFC 7435), unless TLSConfig has its own
-	// VerifyConnection, as for DANE.
+	// VerifyConnection, for DANE.
 	Verify bool
 	// TLSConfig is the base for our configuration; nil is fine. Whoever sets
 	// it also sets Policy.
 	TLSConfig *tls.Config
 	// Policy tells apart Options whose TLSConfig differ, for Pool.
 	Policy string
-	// Demand names who demands TLS, and the certificate if it is checked, such
-	// as "DANE"; refusals and transcripts say so. Audit names who would like
-	// it: a certificate is then checked against Host and the roots of
-	// TLSConfig, and a bad one, or the lack of TLS, goes into the transcript.
+	// Demand names who demands TLS, such as "DANE"; refusals say so. Audit
+	// names who would like it: a certificate is then checked against Host and
+	// the roots of TLSConfig, and what comes of that, or the lack of TLS, goes
+	// into the transcript; Policy must tell it apart.
 	Demand, Audit string
 
 	Auth     *Auth

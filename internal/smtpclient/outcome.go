@@ -61,7 +61,7 @@ type Outcome struct {
 type Facts struct {
 	Host     string         // name as dialled
 	Addr     netip.AddrPort // address as dialled
-	TLS      string         // "TLS 1.3, TLS_AES_128_GCM_SHA256", and ", verified: DANE" or the like; empty: in clear
+	TLS      string         // "TLS 1.3, TLS_AES_128_GCM_SHA256", and ", verified: PKIX" or DANE; empty: in clear
 	Verified bool           // the certificate was checked and fits the policy
 }
 

@@ -50,7 +50,7 @@ func FuzzCommand(f *testing.F) {
 			return
 		}
 		l := &letter{}
-		if r := l.readParams(rest, 1<<20, true); r.code == 0 && (l.envelope.Size < 0 || l.envelope.Size > 1<<20) {
+		if r := l.readParams(rest, offers{1 << 20, true, true}); r.code == 0 && (l.envelope.Size < 0 || l.envelope.Size > 1<<20) {
 			t.Errorf("size %d", l.envelope.Size)
 		}
 		a, r := l.address(path)

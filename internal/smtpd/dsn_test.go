@@ -94,7 +94,7 @@ func FuzzDSN(f *testing.F) {
 			}
 		}
 		l := &letter{}
-		if r := l.readParams(s, 1<<20, true); r.code == 0 && !printable(l.envelope.EnvID, false) {
+		if r := l.readParams(s, offers{1 << 20, true, true}); r.code == 0 && !printable(l.envelope.EnvID, false) {
 			t.Errorf("%+v", l.envelope)
 		}
 	})

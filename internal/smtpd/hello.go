@@ -29,6 +29,9 @@ func (c *conn) hello(name string, extended bool) reply {
 	if c.dsn() {
 		b.WriteString("\nDSN")
 	}
+	if c.mayRequireTLS() {
+		b.WriteString("\nREQUIRETLS")
+	}
 	if c.tls == nil && c.srv.TLS != nil {
 		b.WriteString("\nSTARTTLS")
 	}

@@ -26,7 +26,7 @@ func (c *conn) mail(ctx context.Context, arg string) reply {
 		return reply{501, "5.5.2", "The syntax is MAIL FROM:<address>"}
 	}
 	l := &letter{envelope: Envelope{Client: c.ip, Helo: c.helo, TLS: c.tls != nil}}
-	if r := l.readParams(rest, c.srv.maxSize(), c.dsn()); r.code != 0 {
+	if r := l.readParams(rest, offers{c.srv.maxSize(), c.dsn(), c.mayRequireTLS()}); r.code != 0 {
 		return r
 	}
 	if path != "" {
@@ -50,9 +50,15 @@ func (c *conn) mail(ctx context.Context, arg string) reply {
 	return reply{250, "2.1.0", "Sender OK"}
 }
 
+// offers are what a session takes of the parameters of MAIL.
+type offers struct {
+	size            int64 // octets at the most
+	dsn, requireTLS bool
+}
+
 // readParams reads the parameters of MAIL; the zero reply means that they are
 // good.
-func (l *letter) readParams(s string, maxSize int64, dsn bool) reply {
+func (l *letter) readParams(s string, o offers) reply {
 	params, good := readParams(s)
 	if !good {
 		return reply{501, "5.5.4", "A parameter is given twice"}
@@ -64,7 +70,7 @@ func (l *letter) readParams(s string, maxSize int64, dsn bool) reply {
 			if err != nil || n < 0 {
 				return reply{501, "5.5.4", "SIZE needs a number"}
 			}
-			if n > maxSize {
+			if n > o.size {
 				return reply{552, "5.3.4", "The message is too large"}
 			}
 			l.envelope.Size = n
@@ -84,8 +90,11 @@ func (l *letter) readParams(s string, maxSize int64, dsn bool) reply {
 		case "AUTH": // RFC 4954 §5: who vouches for whom does not matter here
 		default:
 			r, known := reply{}, false
-			if dsn {
+			if o.dsn {
 				r, known = l.envelope.readDSN(p)
+			}
+			if !known && o.requireTLS {
+				r, known = l.envelope.readRequireTLS(p)
 			}
 			if !known {
 				return reply{555, "5.5.4", "There is no such parameter"}

@@ -20,7 +20,7 @@ type Outgoing struct{ Outbox *outbound.Outbox }
 // Begin refuses a MAIL FROM that is not the mailbox's own, or not on a domain
 // that the key may send from.
 func (r *Outgoing) Begin(ctx context.Context, e Envelope) (Transaction, error) {
-	s := &submission{outbox: r.Outbox, mailbox: e.Mailbox, key: e.Key, Submission: outbound.Submission{From: e.From, Ret: e.Ret, EnvID: e.EnvID}}
+	s := &submission{outbox: r.Outbox, mailbox: e.Mailbox, key: e.Key, Submission: outbound.Submission{From: e.From, Ret: e.Ret, EnvID: e.EnvID, RequireTLS: e.RequireTLS}}
 	if e.Key.Key != 0 {
 		return s, r.Outbox.MaySend(ctx, e.Key, e.From)
 	}

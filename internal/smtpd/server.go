@@ -71,6 +71,9 @@ type Envelope struct {
 	Key     account.Principal
 	Ret     string // RET of RFC 3461: "FULL", "HDRS" or ""
 	EnvID   string // ENVID, decoded; "" for none
+	// RequireTLS: the message goes only to hosts that prove who they are and
+	// promise the same (RFC 8689).
+	RequireTLS bool
 }
 
 // Server is one door. Fields are set before Serve.

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd
+
+// mayRequireTLS reports whether REQUIRETLS is offered (RFC 8689 §2): to those
+// who submit, under TLS.
+func (c *conn) mayRequireTLS() bool { return c.srv.Mode != MX && c.tls != nil }
+
+// readRequireTLS reads the REQUIRETLS parameter of MAIL; known is false for
+// another one.
+func (e *Envelope) readRequireTLS(p param) (r reply, known bool) {
+	if p.name != "REQUIRETLS" {
+		return reply{}, false
+	}
+	if p.value != "" {
+		return reply{501, "5.5.4", "REQUIRETLS has no value"}, true
+	}
+	e.RequireTLS = true
+	return reply{}, true
+}
