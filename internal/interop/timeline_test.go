@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/cert/certtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // What a hostile mail host does at a step beside giving a reply.
@@ -267,7 +268,7 @@ func tells(t *testing.T, c customer, id string, i int, want hostileCase) {
 			}
 		}
 	}
-	eventually(t, func() string {
+	servertest.Eventually(t, func() string {
 		answer := c.call(t, "GET", "/outbound/messages/"+id, nil)
 		answer.Into(t, &m)
 		if len(m.Recipients) != 1 || len(m.Recipients[0].Timeline) == 0 {
