@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
 )
 
 var (
@@ -54,9 +55,23 @@ func (x *search) query(older, newer *db.Query, args ...any) source {
 	}
 }
 
+// these is a source of known ids.
+func (x *search) these(ids []db.ID) source {
+	slices.SortFunc(ids, x.compare)
+	return func(_ context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
+		var some []db.ID
+		for _, id := range ids {
+			if id > lo && id < hi && len(some) < limit {
+				some = append(some, id)
+			}
+		}
+		return some, nil
+	}
+}
+
 // current are the sources that know every message, and derived those that know
 // what the first pass has seen.
-func (x *search) current() (sources []source) {
+func (x *search) current(ctx context.Context) (sources []source, err error) {
 	if x.Thread != "" {
 		sources = append(sources, x.query(threadOlder, threadNewer, x.Thread))
 	}
@@ -65,7 +80,16 @@ func (x *search) current() (sources []source) {
 			return x.outbox.Queue.InState(ctx, x.account, x.Status, lo, hi, x.up, limit)
 		})
 	}
-	return sources
+	if x.Status == queue.Queued || x.Status == queue.Sending {
+		open, few, err := x.outbox.Queue.Open(ctx, x.account)
+		if err != nil {
+			return nil, err
+		}
+		if few {
+			sources = append(sources, x.these(open))
+		}
+	}
+	return sources, nil
 }
 
 func (x *search) derived() (sources []source) {
@@ -85,7 +109,11 @@ func (x *search) run(ctx context.Context) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	all, current, derived := x.query(allOlder, allNewer), x.current(), x.derived()
+	all, derived := x.query(allOlder, allNewer), x.derived()
+	current, err := x.current(ctx)
+	if err != nil {
+		return Found{}, err
+	}
 	type region struct {
 		sources []source
 		lo, hi  db.ID

@@ -22,6 +22,19 @@ var (
 	inStateNewer = db.SQL(`SELECT DISTINCT message FROM delivery WHERE account = $1 AND state = $5 AND message > $2 AND message < $3
 			AND state IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'cancelled')
 		ORDER BY message LIMIT $4`)
+	// openOf counts all open deliveries, and names those of one account.
+	openOf = db.SQL(`WITH waiting AS (SELECT message, account FROM delivery
+			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT 5000),
+		held AS (SELECT message, account FROM delivery WHERE tenure IS NOT NULL ORDER BY tenure, message, n LIMIT 5000),
+		found AS (SELECT message, account FROM waiting UNION ALL SELECT message, account FROM held)
+		SELECT CAST(0 AS BIGINT), COUNT(*) FROM found
+		UNION ALL SELECT message, CAST(0 AS BIGINT) FROM (SELECT DISTINCT message FROM found WHERE account = $1 LIMIT 1000) AS own`)
+)
+
+// Bounds of what openOf finds.
+const (
+	maxOpen    = 5000
+	maxOpenOwn = 1000
 )
 
 // DeliveriesOf is Deliveries for at most MaxDeliveriesOf messages at once.
@@ -47,6 +60,24 @@ func (s State) Listed() bool {
 		return true
 	}
 	return false
+}
+
+// Open returns the messages of an account that have an open delivery, in no
+// order, if there are few open ones in all; otherwise it is false.
+func (q *Queue) Open(ctx context.Context, account db.ID) (messages []db.ID, ok bool, err error) {
+	count := 0
+	err = q.o.DB.Each(ctx, openOf.With(account), func(r db.Row) error {
+		var id db.ID
+		var n int
+		if err := r.Scan(&id, &n); err != nil {
+			return err
+		}
+		if count += n; id != 0 {
+			messages = append(messages, id)
+		}
+		return nil
+	})
+	return messages, err == nil && count < maxOpen && len(messages) < maxOpenOwn, err
 }
 
 // InState returns at most limit messages of an account that have a delivery in
