@@ -174,7 +174,7 @@ func (d *document) parameters(op *huma.Operation, in reflect.Type) {
 			schema := huma.SchemaFromField(d.schemas, f, "")
 			p := &huma.Param{Name: name, In: place, Required: place == "path", Description: schema.Description, Schema: schema}
 			if f.Type.Kind() == reflect.Map {
-				p.Style = "deepObject"
+				p.Style, p.Explode = "deepObject", new(true)
 			}
 			if schema.Type == "array" {
 				schema.Nullable, p.Explode = false, new(bool)

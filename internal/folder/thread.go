@@ -46,8 +46,9 @@ var (
 			ORDER BY id DESC LIMIT 20) AS newest
 		ORDER BY id`)
 	// arrivedThread leaves out what no folder shows any more, and of several
-	// copies all but the first that is still there.
-	arrivedThread = db.SQL(`SELECT id, mailbox, outbound, message_id, envelope, size FROM message m
+	// copies all but the first that is still there. Of what anybody may have
+	// written into a header it reads as much as an honest one needs.
+	arrivedThread = db.SQL(`SELECT id, mailbox, outbound, message_id, SUBSTR(envelope, 1, 32768), size FROM message m
 		WHERE account = $1 AND thread = $2 AND thread <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id > $4
 			AND EXISTS (SELECT 1 FROM folder_message WHERE message = m.id)
 			AND NOT EXISTS (SELECT 1 FROM message c WHERE c.account = $1 AND c.reference = m.reference AND c.reference <> 0
@@ -93,7 +94,7 @@ type Arrived struct {
 	Outbound  db.ID // the outbound_message that it is a delivery of; 0 for none
 	MessageID string
 	From      string   // as its header says it: Name <a@b>; "" for nobody
-	To, Cc    []string // likewise
+	To, Cc    []string // likewise; the first 50 each
 	Subject   string
 	Size      int64
 }
@@ -105,7 +106,14 @@ func (s *Store) Arrivals(ctx context.Context, account, domain db.ID, name string
 	return db.All(ctx, s.DB, arrivedThread.With(account, name, domain, after, limit), func(r db.Row) (a Arrived, err error) {
 		var envelope []byte
 		err = r.Scan(&a.ID, &a.Mailbox, &a.Outbound, &a.MessageID, &envelope, &a.Size)
-		a.Subject, a.From, a.To, a.Cc = envelopeText(envelope, 1), envelopeText(envelope, 2), envelopePeople(envelope, 5), envelopePeople(envelope, 6)
+		a.Subject, a.From, a.To, a.Cc = envelopeText(envelope, 1), envelopeText(envelope, 2), someOf(envelope, 5), someOf(envelope, 6)
 		return a, err
 	})
+}
+
+// someOf returns the first addresses of a field.
+func someOf(envelope []byte, place int) []string {
+	const most = 50
+	people := envelopePeople(envelope, place)
+	return people[:min(len(people), most)]
 }

@@ -68,7 +68,12 @@ func (o *Outbox) RunIndex(ctx context.Context, log *slog.Logger) error {
 			for more := true; more && ctx.Err() == nil; {
 				begin := o.Now()
 				var err error
-				if more, err = o.IndexSome(ctx, pass); err != nil && ctx.Err() == nil {
+				more, err = o.indexSome(ctx, pass)
+				if errors.Is(err, errNotMine) {
+					next[pass] = now.Add(max(passes[pass].every, db.Lease)) // nor is it soon
+					break
+				}
+				if err != nil && ctx.Err() == nil {
 					log.Error("sent messages could not be made findable", "pass", pass, "error", err)
 					break
 				}
@@ -89,6 +94,13 @@ var errNotMine = errors.New("another node does it")
 // IndexSome lets a pass (0, 1 or 2) do a piece of its work, in one commit that
 // only the holder of the duty can make. It returns whether there is more to do.
 func (o *Outbox) IndexSome(ctx context.Context, pass int) (more bool, err error) {
+	if more, err = o.indexSome(ctx, pass); errors.Is(err, errNotMine) {
+		err = nil
+	}
+	return more, err
+}
+
+func (o *Outbox) indexSome(ctx context.Context, pass int) (more bool, err error) {
 	from, err := o.upTo(ctx, pass)
 	if err != nil {
 		return false, err
@@ -139,9 +151,6 @@ func (o *Outbox) IndexSome(ctx context.Context, pass int) (more bool, err error)
 			}
 		},
 	})
-	if errors.Is(err, errNotMine) {
-		return false, nil
-	}
 	return err == nil && (len(seen) == chunk || len(missing) == findChunk), err
 }
 
