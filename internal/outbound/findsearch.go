@@ -81,7 +81,7 @@ func (x *search) current(ctx context.Context) (sources []source, err error) {
 		})
 	}
 	if x.Status == queue.Queued || x.Status == queue.Sending {
-		open, few, err := x.outbox.Queue.Open(ctx, x.account)
+		open, few, err := x.outbox.Queue.Open(ctx, x.account, x.Status)
 		if err != nil {
 			return nil, err
 		}

@@ -22,13 +22,15 @@ var (
 	inStateNewer = db.SQL(`SELECT DISTINCT message FROM delivery WHERE account = $1 AND state = $5 AND message > $2 AND message < $3
 			AND state IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'cancelled')
 		ORDER BY message LIMIT $4`)
-	// openOf counts all open deliveries, and names those of one account.
-	openOf = db.SQL(`WITH waiting AS (SELECT message, account FROM delivery
+	// openOf counts all open deliveries, and names those of one account that
+	// are queued or, for $2, being sent.
+	openOf = db.SQL(`WITH waiting AS (SELECT message, account, state, FALSE AS sent FROM delivery
 			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT 5000),
-		held AS (SELECT message, account FROM delivery WHERE tenure IS NOT NULL ORDER BY tenure, message, n LIMIT 5000),
-		found AS (SELECT message, account FROM waiting UNION ALL SELECT message, account FROM held)
+		held AS (SELECT message, account, state, TRUE AS sent FROM delivery WHERE tenure IS NOT NULL ORDER BY tenure, message, n LIMIT 5000),
+		found AS (SELECT message, account, state, sent FROM waiting UNION ALL SELECT message, account, state, sent FROM held)
 		SELECT CAST(0 AS BIGINT), COUNT(*) FROM found
-		UNION ALL SELECT message, CAST(0 AS BIGINT) FROM (SELECT DISTINCT message FROM found WHERE account = $1 LIMIT 1000) AS own`)
+		UNION ALL SELECT message, CAST(0 AS BIGINT) FROM (SELECT DISTINCT message FROM found
+			WHERE account = $1 AND (sent OR NOT $2 AND state = 'queued') LIMIT 1000) AS own`)
 )
 
 // Bounds of what openOf finds.
@@ -62,11 +64,11 @@ func (s State) Listed() bool {
 	return false
 }
 
-// Open returns the messages of an account that have an open delivery, in no
-// order, if there are few open ones in all; otherwise it is false.
-func (q *Queue) Open(ctx context.Context, account db.ID) (messages []db.ID, ok bool, err error) {
+// Open returns, in no order, the messages of an account that may be Queued, or
+// Sending, if few deliveries are open in all; otherwise it is false.
+func (q *Queue) Open(ctx context.Context, account db.ID, state State) (messages []db.ID, ok bool, err error) {
 	count := 0
-	err = q.o.DB.Each(ctx, openOf.With(account), func(r db.Row) error {
+	err = q.o.DB.Each(ctx, openOf.With(account, state == Sending), func(r db.Row) error {
 		var id db.ID
 		var n int
 		if err := r.Scan(&id, &n); err != nil {
