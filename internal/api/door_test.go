@@ -30,7 +30,7 @@ func TestNoSuchEndpoint(t *testing.T) {
 func TestMethods(t *testing.T) {
 	s := servertest.Start(t)
 	for path, allow := range map[string]string{
-		"/domains": "GET, HEAD, POST", "/domains/x": "GET, HEAD, DELETE", "/domains/x/verify": "GET, HEAD, POST", "/domains/x/verify-dns": "POST",
+		"/domains": "GET, HEAD, POST", "/domains/x": "GET, HEAD, PATCH, DELETE", "/domains/x/verify": "GET, HEAD, POST", "/domains/x/verify-dns": "POST",
 		"/mailboxes/x": "GET, HEAD, PATCH, DELETE", "/outbound/send": "POST", "/events": "GET, HEAD", "/openapi.json": "GET, HEAD",
 	} {
 		for _, method := range []string{"PUT", "OPTIONS", "BREW"} {

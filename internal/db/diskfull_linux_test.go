@@ -28,8 +28,8 @@ var blobSize = db.SQL(`SELECT size FROM blob WHERE id = $1`)
 // all goes on once there is room.
 func TestDiskFullSQLite(t *testing.T) {
 	dir := t.TempDir()
-	smallDisk(t, dir, 8<<20, "")
-	free := ballast(t, dir, 2<<20)
+	smallDisk(t, dir, 12<<20, "")
+	free := ballast(t, dir, 6<<20)
 	d, _ := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "mailstead.db"))
 	fillDisk(t, d, free)
 }
@@ -46,8 +46,8 @@ func TestDiskFullPostgres(t *testing.T) {
 	if err := syscall.Stat(filepath.Join(server, "data"), &owner); err != nil {
 		t.Fatal(err)
 	}
-	smallDisk(t, dir, 8<<20, fmt.Sprintf(",mode=0700,uid=%d,gid=%d", owner.Uid, owner.Gid))
-	free := ballast(t, dir, 2<<20)
+	smallDisk(t, dir, 12<<20, fmt.Sprintf(",mode=0700,uid=%d,gid=%d", owner.Uid, owner.Gid))
+	free := ballast(t, dir, 6<<20)
 	space := "small_" + strings.ToLower(rand.Text())
 	admin := connect(t, os.Getenv("MAILSTEAD_TEST_POSTGRES"))
 	exec(t, admin, fmt.Sprintf("CREATE TABLESPACE %s LOCATION '%s'", space, dir))
@@ -62,6 +62,7 @@ func fillDisk(t *testing.T, d *db.DB, free func()) {
 	const callers = 40
 	bytes := make([]byte, 65<<10)
 	_, _ = rand.Read(bytes) // never fails; PostgreSQL would compress zeros
+	var last error // that a caller was told
 	round := func() (stored, refused int) {
 		var wg sync.WaitGroup
 		ids, told := make([]db.ID, callers), make([]error, callers)
@@ -98,6 +99,7 @@ func fillDisk(t *testing.T, d *db.DB, free func()) {
 			if told[i] != nil {
 				want, once = db.ErrNoRow, 0
 				refused++
+				last = told[i]
 			} else {
 				stored++
 			}
@@ -123,7 +125,7 @@ func fillDisk(t *testing.T, d *db.DB, free func()) {
 	}
 	free()
 	if stored, refused := round(); refused > 0 {
-		t.Errorf("with room again %d were stored and %d refused", stored, refused)
+		t.Errorf("with room again %d were stored and %d refused: %v", stored, refused, last)
 	}
 }
 

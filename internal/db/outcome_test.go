@@ -291,7 +291,7 @@ func (p *passed) answers() {
 // A session that the server ends before COMMIT is repeated.
 func TestSessionKilled(t *testing.T) {
 	u := dbtest.Postgres(t)
-	d, _ := dbtest.Open(t, u)
+	d, _ := dbtest.Open(t, u+"&application_name=session-killed") // other tests have sessions, too
 	admin := connect(t, u)
 	var pid int
 	killed := 0
@@ -319,7 +319,7 @@ func TestSessionKilled(t *testing.T) {
 		t.Errorf("tx: %v after %d tries", err, killed)
 	}
 	// All sessions at once, as when the server restarts.
-	exec(t, admin, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	exec(t, admin, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'session-killed'`)
 	if !stored(t, d, id) {
 		t.Error("the row is gone")
 	}
