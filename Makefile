@@ -70,12 +70,15 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s) each
 bench: build ## Measure the binary, and Postfix and Dovecot beside it: one table
 	script/bench $(ARGS)
 
-# How often `make soak` kills the service on each engine.
-CRASHES ?= 200
+# How often `make soak` kills the service on each engine, and in how many
+# messages it looks for some.
+CRASHES  ?= 200
+MESSAGES ?= 1000000
 
 .PHONY: soak
-soak: test-packages ## Kill the service under load, CRASHES (200) times on each engine
+soak: test-packages ## Kill the service under load, CRASHES (200) times on each engine; find among MESSAGES (1,000,000)
 	MAILSTEAD_CRASH_ROUNDS=$(CRASHES) script/with-postgres script/go-test -count=1 -v -timeout 6h -run '^TestKill$$' ./internal/crash
+	MAILSTEAD_FIND_MESSAGES=$(MESSAGES) script/with-postgres script/go-test -count=1 -v -timeout 3h -run '^TestFindMany$$' ./internal/outbound
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -73,10 +73,10 @@ func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEvent
 	if err != nil {
 		return list[eventAnswer]{}, err
 	}
+	if p.Domain != "" && f.Message == 0 {
+		return a.listOwnEvents(ctx, p, in, f)
+	}
 	if p.Domain != "" {
-		if f.Message == 0 {
-			return list[eventAnswer]{}, errOneDomain
-		}
 		if _, err := a.message(ctx, p, f.Message); err != nil {
 			return list[eventAnswer]{}, fieldFault(err, "message", "There is no sent message with this id.")
 		}
@@ -90,5 +90,28 @@ func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEvent
 	if f.Before == 0 { // in order of position
 		slices.Reverse(events)
 	}
-	return answer(in.page, events, more, showEvent, func(e event.Event) string { return strconv.FormatInt(e.Position, 10) }), nil
+	return answer(in.page, events, more, showEvent, positionOf), nil
+}
+
+func positionOf(e event.Event) string { return strconv.FormatInt(e.Position, 10) }
+
+// listOwnEvents lists events for a key of one domain.
+func (a *API) listOwnEvents(ctx context.Context, p account.Principal, in *listEventsInput, f event.Filter) (list[eventAnswer], error) {
+	only, ok, err := a.onlyDomain(ctx, p)
+	if err != nil || !ok {
+		return list[eventAnswer]{Data: []eventAnswer{}}, err
+	}
+	events, more, last, err := a.ownEvents(ctx, p, only, f)
+	if err != nil {
+		return list[eventAnswer]{}, err
+	}
+	if f.Before == 0 {
+		slices.Reverse(events)
+	}
+	out := answer(in.page, events, more, showEvent, positionOf)
+	if more {
+		next := strconv.FormatInt(last, 10)
+		out.NextCursor = &next
+	}
+	return out, nil
 }
