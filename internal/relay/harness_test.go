@@ -40,6 +40,7 @@ type house struct {
 	mu    sync.Mutex
 	now   time.Time
 	mails map[db.ID]*queue.Mail
+	loads map[string]int // how often mail of a sender was loaded
 }
 
 // newHouse makes a house, not yet running. Its MX hosts are dialled on port.
@@ -60,7 +61,7 @@ func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver strin
 		t.Fatal(err)
 	}
 	h := &house{
-		t: t, db: d, hub: &signal.Hub{}, mails: map[db.ID]*queue.Mail{},
+		t: t, db: d, hub: &signal.Hub{}, mails: map[db.ID]*queue.Mail{}, loads: map[string]int{},
 		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		router: &route.Router{
 			DNS: dnstest.Resolver(t, resolver), Name: "mail.ours.test", Port: port,
@@ -126,6 +127,7 @@ func (h *house) later(d time.Duration) {
 func (h *house) prepare(_ context.Context, id db.ID) (*queue.Mail, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.loads[h.mails[id].Sender]++
 	return h.mails[id], nil
 }
 

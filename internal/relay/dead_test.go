@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// silentHost takes connections and says nothing, until it is told to hang up.
+type silentHost struct {
+	dialled chan net.Conn // every connection
+	mu      sync.Mutex
+	n       int
+}
+
+func silence(t *testing.T, l net.Listener) *silentHost {
+	s := &silentHost{dialled: make(chan net.Conn, 1000)}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.n++
+			s.mu.Unlock()
+			s.dialled <- nc
+		}
+	}()
+	return s
+}
+
+func (s *silentHost) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
+}
+
+// TestDeadDestination: a destination that does not answer, with a great deal
+// of mail waiting for it, takes one connection, one run and a few places, loads
+// next to nothing, and holds up nobody: other mail that is accepted meanwhile
+// is delivered as it is without, and what is due again is found among it all.
+func TestDeadDestination(t *testing.T) {
+	waiting, others := 1000, 50
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		waiting, others = 100_000, 1000
+	}
+	l := bind(t, "127.0.0.1", "127.0.0.2")
+	dead := silence(t, l[0])
+	var mu sync.Mutex
+	grey := true
+	live := start(t, l[1], &sink{answer: func(_ int, line string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		if grey && strings.HasPrefix(line, "RCPT TO:<grey@") {
+			return "451 4.7.1 greylisted"
+		}
+		return ""
+	}})
+	h := newHouse(t, live.addr.Port(), nil, "dead.test. MX 10 mx.dead.test.", "mx.dead.test. A 127.0.0.1",
+		"live.test. MX 10 mx.live.test.", "mx.live.test. A 127.0.0.2")
+	h.run()
+	// deliver sends mail one by one, and returns how long each took.
+	deliver := func() (took []time.Duration) {
+		for range others {
+			begun := time.Now()
+			if a := h.attempt(h.send("bob@live.test")); a.Outcome != queue.Delivered || a.Attempt != 1 {
+				t.Fatalf("attempt %+v", a)
+			}
+			took = append(took, time.Since(begun))
+		}
+		slices.Sort(took)
+		return took
+	}
+	before := deliver()
+	h.pile(waiting)
+	held := <-dead.dialled
+	during := deliver()
+	if s := h.queue.Stats(); dead.connections() != 1 || s.Runs > 2 || s.InHand > 201 {
+		t.Errorf("%d connections, %+v", dead.connections(), s)
+	}
+	deferred := h.send("grey@live.test")
+	if got := h.states(deferred); got != "deferred 4.7.1" {
+		t.Fatalf("states %s", got)
+	}
+	mu.Lock()
+	grey = false
+	mu.Unlock()
+	for round := range 3 {
+		_ = held.Close()
+		h.idle()
+		h.later(20 * time.Minute) // all of it is due again
+		held = <-dead.dialled
+		deliver()
+		if s := h.queue.Stats(); dead.connections() != round+2 || s.Runs > 2 || s.InHand > 6 {
+			t.Errorf("round %d: %d connections, %+v", round, dead.connections(), s)
+		}
+		for h.states(deferred) != "delivered 2.0.0" {
+			<-h.events.C
+		}
+	}
+	h.mu.Lock()
+	if n := h.loads["dead@from.test"]; n > 8 {
+		t.Errorf("%d messages were loaded in vain", n)
+	}
+	h.mu.Unlock()
+	_ = held.Close()
+	t.Logf("%d wait; without them %d messages took %v at the median and %v at most, with them %v and %v", waiting, others,
+		before[others/2], before[others-1], during[others/2], during[others-1])
+}
+
+// pile queues so many messages for the dead destination, many at a time.
+func (h *house) pile(n int) {
+	h.t.Helper()
+	var work sync.WaitGroup
+	for range 50 {
+		work.Go(func() {
+			for range n / 50 {
+				h.accept(h.newMail(func(m *queue.Mail) { m.Sender = "dead@from.test" }), "bob@dead.test")
+			}
+		})
+	}
+	work.Wait()
+}
+
+// idle waits until the queue has nothing in hand and everything is written.
+func (h *house) idle() {
+	h.t.Helper()
+	tick := time.NewTicker(time.Millisecond) // rows are given back without an event
+	defer tick.Stop()
+	for {
+		if s := h.queue.Stats(); s.InHand == 0 && s.Runs == 0 {
+			return
+		}
+		<-tick.C
+	}
+}
