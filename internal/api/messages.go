@@ -50,7 +50,7 @@ type attemptAnswer struct {
 	Outcome      queue.State `json:"outcome" doc:"What it came to."`
 	Host         string      `json:"host,omitempty" doc:"The host that was talked to." example:"mx.example.org"`
 	IP           string      `json:"ip,omitempty" doc:"Its address." example:"192.0.2.25"`
-	TLS          string      `json:"tls,omitempty" doc:"The version and cipher of the encryption, if any."`
+	TLS          string      `json:"tls,omitempty" doc:"The version and cipher of the encryption, if any, and how the host's certificate was verified, if it was." example:"TLS 1.3, TLS_AES_128_GCM_SHA256, verified: DANE"`
 	Stage        string      `json:"stage,omitempty" doc:"Where in the conversation it was decided." example:"data"`
 	SMTPCode     int         `json:"smtp_code,omitempty" doc:"Of the reply." example:"250"`
 	EnhancedCode string      `json:"enhanced_code,omitempty" doc:"Of the reply (RFC 3463)." example:"2.0.0"`

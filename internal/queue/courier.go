@@ -32,6 +32,8 @@ const (
 	share = 100
 	// maxAgain is how often a delivery is put back as untried in a row.
 	maxAgain = 3
+	// maxAside is how many runs wait aside for each that may work.
+	maxAside = 4
 )
 
 // Consignment is what one SMTP transaction carries: a message to one recipient,
@@ -119,6 +121,27 @@ func (r *Run) Trouble(c *Consignment, o Outcome) {
 		r.q.report(c, d, o)
 	}
 	q.release(ready, until, &o)
+}
+
+// Aside says that the run begins to wait for something that may take long: its
+// place among the runs is for others until back is called. It is not ok when
+// too many wait like that, or too much is in hand: then Pause is better.
+func (r *Run) Aside() (back func(), ok bool) {
+	q := r.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.aside >= maxAside*q.o.Runs || q.held > q.o.Places/2 {
+		return nil, false
+	}
+	q.aside++
+	q.runs--
+	q.startLine()
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.aside--
+		q.runs++
+	}, true
 }
 
 // Pause reports that the destination's hosts take nothing before until, without

@@ -90,6 +90,7 @@ type Queue struct {
 	line       []*destination // that wait for a run
 	held       int            // places taken
 	runs       int
+	aside      int // runs that wait for something, and don't count
 	carried    int
 	fills      int
 	unwritten  int // outcomes whose commit failed so far

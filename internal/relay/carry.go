@@ -181,7 +181,7 @@ func (s *shift) alarm(err *smtpclient.DialError) {
 // try sends what waits to one way, unless that failed a moment ago or takes
 // nothing now.
 func (s *shift) try(w *way) error {
-	v, err := s.c.hosts.enter(s.ctx, w.terms())
+	v, err := s.c.hosts.enter(s.ctx, w.terms(), s.run.Aside)
 	var dial *smtpclient.DialError
 	if errors.As(err, &dial) {
 		s.note("* not tried again so soon; a moment ago:\n" + dial.Transcript)

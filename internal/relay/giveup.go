@@ -74,6 +74,7 @@ func (s *shift) pause() {
 		}
 	}
 	s.run.Pause(s.rests.until, o)
+	s.aside = nil // they are put off with the rest
 }
 
 // giveUp tells the queue that the destination can't be reached. Of what a host

@@ -22,11 +22,14 @@ const (
 	shun = 30 * time.Second
 	// maxKnown bounds the memory of failures, and that of paces.
 	maxKnown = 10_000
-	// maxWaiters bounds the runs that wait at one address. Others come again
-	// after a rest, so that a host that is slow, and a provider's is for
-	// thousands of domains, never takes all runs of the queue.
-	maxWaiters = 16
-	rest       = 10 * time.Second
+	// maxWaiters is how many runs wait at one address as runs, unless Options
+	// say otherwise. Further ones give their place in the queue to others
+	// meanwhile, or come again after a rest, about as long as those before them
+	// take: so a host that is slow, and a provider's is for thousands of
+	// domains, never takes all runs of the queue.
+	maxWaiters = 64
+	leastRest  = 200 * time.Millisecond
+	mostRest   = 10 * time.Second
 	// turn is how many messages a run sends while others wait for its place.
 	turn = 100
 )
@@ -35,9 +38,10 @@ const (
 // whichever destination led them there: whether it is down, how fast mail may
 // go there, and who is at it.
 type hosts struct {
-	now  func() time.Time
-	most int     // connections to an address
-	top  float64 // messages per second; 0: no limit
+	now     func() time.Time
+	most    int     // connections to an address
+	top     float64 // messages per second; 0: no limit
+	waiters int     // runs that wait at an address as such
 
 	mu     sync.Mutex
 	failed map[terms]failure
@@ -81,9 +85,9 @@ type slowed struct {
 
 func (s *slowed) Error() string { return s.why }
 
-func newHosts(now func() time.Time, most int, top float64) *hosts {
+func newHosts(now func() time.Time, most int, top float64, waiters int) *hosts {
 	return &hosts{
-		now: now, most: most, top: top,
+		now: now, most: most, top: top, waiters: waiters,
 		failed: map[terms]failure{}, live: map[netip.AddrPort]*live{}, paces: map[netip.AddrPort]*pace{},
 	}
 }
@@ -95,6 +99,7 @@ type visit struct {
 	first   bool // this run is the one that finds out
 	talking bool
 	leaving bool
+	begun   time.Time
 	sent    int
 	next    time.Time // when the next message may go; zero: at once
 }
@@ -103,8 +108,9 @@ type visit struct {
 // tries and the others wait for what it finds: a dead host is dialled once, and
 // not by all. Then it waits for a place among those that the pace allows. It
 // returns why the address is not to be dialled now (*smtpclient.DialError), or
-// not yet (*slowed), or the context's error.
-func (h *hosts) enter(ctx context.Context, t terms) (*visit, error) {
+// not yet (*slowed), or the context's error. When many wait, aside is asked
+// whether one more may; it gets another call when that has ended.
+func (h *hosts) enter(ctx context.Context, t terms, aside func() (back func(), ok bool)) (*visit, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for {
@@ -118,15 +124,22 @@ func (h *hosts) enter(ctx context.Context, t terms) (*visit, error) {
 		}
 		if first, ok := h.place(t.addr, l); ok && len(l.waiting) == 0 {
 			h.take(l, first)
-			return &visit{h: h, terms: t, first: first}, nil
+			return &visit{h: h, terms: t, first: first, begun: h.now()}, nil
 		}
-		if len(l.waiting) >= maxWaiters {
-			why := fmt.Sprintf("much mail waits for %s, which takes %d connections from us", t.addr.Addr(), h.pace(t.addr).connections())
-			return nil, &slowed{h.now().Add(rest), why}
+		back, ok := func() {}, true
+		if len(l.waiting) >= h.waiters {
+			back, ok = aside()
+		}
+		if !ok {
+			p := h.pace(t.addr)
+			why := fmt.Sprintf("much mail waits for %s, which takes %d connections from us", t.addr.Addr(), p.connections())
+			return nil, &slowed{h.now().Add(p.rest(len(l.waiting))), why}
 		}
 		w := &waiter{turn: make(chan struct{})}
 		l.waiting = append(l.waiting, w)
-		if err := h.await(ctx, w); err != nil {
+		err := h.await(ctx, w)
+		back()
+		if err != nil {
 			h.quit(t.addr, l, w)
 			return nil, err
 		}
@@ -137,7 +150,7 @@ func (h *hosts) enter(ctx context.Context, t terms) (*visit, error) {
 			h.quit(t.addr, l, w)
 			return nil, err
 		}
-		return &visit{h: h, terms: t, first: w.first}, nil
+		return &visit{h: h, terms: t, first: w.first, begun: h.now()}, nil
 	}
 }
 
@@ -181,10 +194,11 @@ func (h *hosts) closed(t terms) error {
 // place reports whether one more run may be at an address, and whether it is
 // the one that finds out.
 func (h *hosts) place(a netip.AddrPort, l *live) (first, ok bool) {
+	room := l.visits < h.pace(a).connections()
 	if l.talking == 0 {
-		return true, !l.trying
+		return true, room && !l.trying
 	}
-	return false, l.visits < h.pace(a).connections()
+	return false, room
 }
 
 func (h *hosts) take(l *live, first bool) {
@@ -252,6 +266,7 @@ func (v *visit) leave(err *smtpclient.DialError) (company bool) {
 		l.leaving--
 	}
 	company = l.talking > 0
+	h.pace(a).stayed(h.now().Sub(v.begun))
 	switch {
 	case err == nil:
 	case company && general(err):

@@ -16,12 +16,15 @@ import (
 
 func someHosts() (*hosts, terms) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return newHosts(func() time.Time { return now }, 10, 0), terms{addr: netip.MustParseAddrPort("192.0.2.1:25")}
+	return newHosts(func() time.Time { return now }, 10, 0, 16), terms{addr: netip.MustParseAddrPort("192.0.2.1:25")}
 }
+
+// full lets no more runs wait.
+func full() (func(), bool) { return nil, false }
 
 func enter(t *testing.T, h *hosts, a terms) *visit {
 	t.Helper()
-	v, err := h.enter(t.Context(), a)
+	v, err := h.enter(t.Context(), a, full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +45,7 @@ func line(h *hosts, a terms, n int) <-chan *visit {
 	for range n {
 		before := waiting()
 		go func() {
-			v, _ := h.enter(context.Background(), a)
+			v, _ := h.enter(context.Background(), a, full)
 			got <- v
 		}()
 		for waiting() == before {
@@ -78,7 +81,7 @@ func TestFirstFindsOut(t *testing.T) {
 	var work sync.WaitGroup
 	for range 5 {
 		work.Go(func() {
-			if v, err := h.enter(context.Background(), a); v != nil || !errors.Is(err, why) {
+			if v, err := h.enter(context.Background(), a, full); v != nil || !errors.Is(err, why) {
 				t.Errorf("got %v, %v", v, err)
 			}
 		})
@@ -151,12 +154,13 @@ func TestLineIsBounded(t *testing.T) {
 	h.most = 1
 	v := enter(t, h, a)
 	v.talk()
-	got := line(h, a, maxWaiters)
+	got := line(h, a, h.waiters)
+	h.pace(a.addr).stay = time.Second / 8
 	var not *slowed
-	if _, err := h.enter(t.Context(), a); !errors.As(err, &not) || !not.until.Equal(h.now().Add(rest)) {
+	if _, err := h.enter(t.Context(), a, full); !errors.As(err, &not) || not.until.Sub(h.now()) != 2*time.Second {
 		t.Errorf("got %v", err)
 	}
-	for range maxWaiters {
+	for range h.waiters {
 		v.leave(nil)
 		v = <-got
 		v.talk()
@@ -177,7 +181,7 @@ func TestTermsApart(t *testing.T) {
 	}
 	enter(t, h, a).leave(nil)
 	enter(t, h, a).leave(&smtpclient.DialError{Outcome: smtpclient.Outcome{Stage: smtpclient.StageGreeting}})
-	if _, err := h.enter(t.Context(), terms{a.addr, "other"}); err == nil {
+	if _, err := h.enter(t.Context(), terms{a.addr, "other"}, full); err == nil {
 		t.Error("a dead host is dialled again")
 	}
 }
@@ -204,7 +208,7 @@ func TestComplaintEndsVisits(t *testing.T) {
 	}
 	v.leave(nil)
 	var not *slowed
-	if _, err := h.enter(t.Context(), a); !errors.As(err, &not) || not.until.Sub(h.now()) != coolFirst {
+	if _, err := h.enter(t.Context(), a, full); !errors.As(err, &not) || not.until.Sub(h.now()) != coolFirst {
 		t.Errorf("got %v", err)
 	}
 }
@@ -214,7 +218,7 @@ func TestEnterEndsWithItsContext(t *testing.T) {
 	enter(t, h, a)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := h.enter(ctx, a); !errors.Is(err, context.Canceled) {
+	if _, err := h.enter(ctx, a, full); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -44,6 +44,8 @@ type pace struct {
 	since   time.Time // when sent began to be counted
 	sent    int
 	because string // the last complaint's text
+
+	stay time.Duration // of a run, about
 }
 
 func newPace(most int, top float64) *pace {
@@ -94,6 +96,14 @@ func (p *pace) complaint(now time.Time, all bool, text string) {
 		p.cool = now.Add(min(coolFirst<<min(p.cooled, 10), coolMost))
 		p.cooled++
 	}
+}
+
+// stayed notes how long a run was there.
+func (p *pace) stayed(d time.Duration) { p.stay += (d - p.stay) / 8 }
+
+// rest is how long those take who wait, so many, about.
+func (p *pace) rest(waiting int) time.Duration {
+	return min(max(p.stay*time.Duration(waiting)/time.Duration(p.connections()), leastRest), mostRest)
 }
 
 // refused notes that the host takes no further connection beside so many.

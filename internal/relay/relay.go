@@ -40,6 +40,9 @@ type Options struct {
 	// (0: no limit). A host that complains gets it more slowly for a while.
 	PerHost int
 	Rate    float64
+	// Waiters is how many runs of the queue wait for a place at one address; 0:
+	// 64. Further ones wait as none.
+	Waiters int
 }
 
 // Courier carries mail over SMTP. It is a queue.Courier for any destination.
@@ -59,7 +62,10 @@ func New(o Options) *Courier {
 	if o.PerHost <= 0 {
 		o.PerHost = 10
 	}
-	return &Courier{o: o, hosts: newHosts(o.Now, o.PerHost, o.Rate)}
+	if o.Waiters <= 0 {
+		o.Waiters = maxWaiters
+	}
+	return &Courier{o: o, hosts: newHosts(o.Now, o.PerHost, o.Rate, o.Waiters)}
 }
 
 var _ queue.Courier = (*Courier)(nil)

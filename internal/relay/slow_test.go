@@ -138,7 +138,7 @@ func TestManyDomainsAtOneHost(t *testing.T) {
 	}
 	records = append(records, "other.test. MX 10 mx.other.test.", "mx.other.test. A 127.0.0.2")
 	addr, _ := dnstest.Start(t, records...)
-	h := houseOn(t, provider.addr.Port(), func(o *relay.Options) { o.PerHost = 3 }, addr, func(o *queue.Options) { o.Runs = 30 })
+	h := houseOn(t, provider.addr.Port(), func(o *relay.Options) { o.PerHost, o.Waiters = 3, 16 }, addr, func(o *queue.Options) { o.Runs = 30 })
 	h.run()
 	var ids []db.ID
 	for i := range 200 {

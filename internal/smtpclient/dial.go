@@ -211,7 +211,7 @@ func (c *Conn) handshake() error {
 // audit notes whether the certificate would do for a policy that is only
 // being tried out.
 func (c *Conn) audit(st tls.ConnectionState, cfg *tls.Config) {
-	if c.opts.Audit == "" {
+	if c.opts.Audit == "" || len(st.PeerCertificates) == 0 {
 		return
 	}
 	o := x509.VerifyOptions{DNSName: cfg.ServerName, Roots: cfg.RootCAs, Intermediates: x509.NewCertPool()}

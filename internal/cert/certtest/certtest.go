@@ -32,6 +32,16 @@ func New(t testing.TB, name string) *Authority {
 	return a
 }
 
+// Below makes an authority that this one vouches for.
+func (a *Authority) Below(name string) *Authority {
+	a.t.Helper()
+	b := &Authority{t: a.t}
+	b.Cert, b.key = a.Issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	return b
+}
+
 // Issue signs a certificate; the first one itself.
 func (a *Authority) Issue(tmpl *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/cert/certtest"
+	"github.com/mailstead/mailstead/internal/dns"
+)
+
+func digest(b []byte) []byte {
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// Of several digests of a kind the strongest counts, beside full data; what is
+// not understood does not count.
+func TestUsable(t *testing.T) {
+	short, long := make([]byte, 32), make([]byte, 64)
+	cert := certtest.New(t, "root").Cert
+	good := []dns.TLSA{
+		{Usage: 3, Selector: 1, Matching: 2, Data: long}, {Usage: 3, Selector: 0, Matching: 1, Data: short},
+		{Usage: 2, Selector: 1, Matching: 1, Data: short}, {Usage: 3, Selector: 1, Data: cert.RawSubjectPublicKeyInfo}, {Usage: 2, Data: cert.Raw},
+	}
+	bad := []dns.TLSA{
+		{Usage: 3, Selector: 1, Matching: 1, Data: short}, // there is a stronger one
+		{Usage: 0, Matching: 1, Data: short}, {Usage: 1, Matching: 1, Data: short}, {Usage: 4, Matching: 1, Data: short}, {Usage: 255},
+		{Usage: 3, Selector: 2, Matching: 1, Data: short}, {Usage: 3, Matching: 3, Data: short}, {Usage: 3, Matching: 1, Data: long},
+		{Usage: 3, Matching: 2, Data: short}, {Usage: 3}, {Usage: 3, Data: cert.RawSubjectPublicKeyInfo}, {Usage: 3, Selector: 1, Data: cert.Raw},
+		{Usage: 3, Selector: 1, Data: cert.RawSubjectPublicKeyInfo[1:]},
+	}
+	if got := usable(append(append([]dns.TLSA(nil), bad...), good...)); fmt.Sprint(got) != fmt.Sprint(good) {
+		t.Errorf("usable are %v", got)
+	}
+}
+
+// Dates and names don't matter where the host's own certificate is pinned, and
+// do where its authority is.
+func TestCheckDates(t *testing.T) {
+	ca := certtest.New(t, "root")
+	old, _ := ca.Issue(&x509.Certificate{DNSNames: []string{"mx.test"}, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1, 0)})
+	st := tls.ConnectionState{PeerCertificates: []*x509.Certificate{old, ca.Cert}}
+	ee := &pins{names: []string{"other.test"}, records: []dns.TLSA{{Usage: 3, Matching: 1, Data: digest(old.Raw)}}}
+	ta := &pins{names: []string{"mx.test"}, records: []dns.TLSA{{Usage: 2, Matching: 1, Data: digest(ca.Cert.Raw)}}}
+	if err := ee.check(st); err != nil {
+		t.Error(err)
+	}
+	if err := ta.check(st); err == nil {
+		t.Error("an expired certificate passed")
+	}
+	if err := ee.check(tls.ConnectionState{}); err == nil {
+		t.Error("no certificate passed")
+	}
+}
+
+// A chain through an intermediate authority, pinned at either.
+func TestCheckChains(t *testing.T) {
+	root := certtest.New(t, "root")
+	middle := root.Below("middle")
+	leaf := middle.Server("mx.test").Certificates[0].Leaf
+	stranger := certtest.New(t, "root") // the same name, another key
+	for _, c := range []struct {
+		name  string
+		chain []*x509.Certificate
+		pin   dns.TLSA
+		good  bool
+	}{
+		{"root, sent", []*x509.Certificate{leaf, middle.Cert, root.Cert}, dns.TLSA{Usage: 2, Matching: 1, Data: digest(root.Cert.Raw)}, true},
+		{"middle", []*x509.Certificate{leaf, middle.Cert}, dns.TLSA{Usage: 2, Matching: 1, Data: digest(middle.Cert.Raw)}, true},
+		{"root, whole", []*x509.Certificate{leaf, middle.Cert}, dns.TLSA{Usage: 2, Data: root.Cert.Raw}, true},
+		{"root's key, whole", []*x509.Certificate{leaf, middle.Cert}, dns.TLSA{Usage: 2, Selector: 1, Data: root.Cert.RawSubjectPublicKeyInfo}, true},
+		{"middle's key, whole", []*x509.Certificate{leaf}, dns.TLSA{Usage: 2, Selector: 1, Data: middle.Cert.RawSubjectPublicKeyInfo}, true},
+		{"root, middle missing", []*x509.Certificate{leaf, root.Cert}, dns.TLSA{Usage: 2, Matching: 1, Data: digest(root.Cert.Raw)}, false},
+		{"a stranger's root", []*x509.Certificate{leaf, middle.Cert, stranger.Cert}, dns.TLSA{Usage: 2, Matching: 1, Data: digest(stranger.Cert.Raw)}, false},
+		{"a stranger's key", []*x509.Certificate{leaf, middle.Cert}, dns.TLSA{Usage: 2, Selector: 1, Data: stranger.Cert.RawSubjectPublicKeyInfo}, false},
+		{"a root that signed nothing", []*x509.Certificate{stranger.Server("mx.test").Certificates[0].Leaf, root.Cert},
+			dns.TLSA{Usage: 2, Matching: 1, Data: digest(root.Cert.Raw)}, false},
+	} {
+		p := &pins{names: []string{"mx.test"}, records: usable([]dns.TLSA{c.pin})}
+		if err := p.check(tls.ConnectionState{PeerCertificates: c.chain}); (err == nil) != c.good {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// Whatever a zone holds, only what names this chain's keys is taken for proof.
+func FuzzTLSA(f *testing.F) {
+	ca := certtest.New(f, "root")
+	leaf := ca.Server("mx.test").Certificates[0].Leaf
+	st := tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf, ca.Cert}}
+	f.Add(uint8(3), uint8(1), uint8(1), make([]byte, 32))
+	f.Add(uint8(2), uint8(0), uint8(2), make([]byte, 64))
+	f.Add(uint8(2), uint8(1), uint8(0), certtest.New(f, "other").Cert.RawSubjectPublicKeyInfo)
+	f.Add(uint8(2), uint8(0), uint8(0), certtest.New(f, "other").Cert.Raw)
+	f.Fuzz(func(t *testing.T, usage, selector, matching uint8, data []byte) {
+		p := &pins{names: []string{"mx.test"}, records: usable([]dns.TLSA{{Usage: usage, Selector: selector, Matching: matching, Data: data}})}
+		if err := p.check(st); err == nil {
+			t.Errorf("%d %d %d %x proves something", usage, selector, matching, data)
+		}
+		_ = p.key()
+	})
+}
