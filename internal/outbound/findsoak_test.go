@@ -85,7 +85,7 @@ func TestFindMany(t *testing.T) {
 		id, at := g.sow(n)
 		t.Logf("%d messages planted in %s", n, time.Since(begin).Round(time.Second))
 		begin = time.Now()
-		g.index(0, id(n))
+		g.index(0, id(n), 0)
 		t.Logf("made findable in %s", time.Since(begin).Round(time.Second))
 
 		x := n / 2
