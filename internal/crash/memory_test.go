@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// BenchmarkLargeSends has sixteen clients send 25 MiB of attachments each, at
+// the same time, and tells the memory of the process: resident before, and the
+// most that it ever had until all was delivered. Run it with -benchtime 1x, or 5x to see that it stays.
+func BenchmarkLargeSends(b *testing.B) {
+	for _, engine := range []struct {
+		name string
+		url  func(testing.TB) string
+	}{{"sqlite", dbtest.SQLite}, {"postgres", dbtest.Postgres}} {
+		b.Run(engine.name, func(b *testing.B) {
+			s := newService(b, b.TempDir(), engine.url(b))
+			s.Start()
+			c := s.Client()
+			idle := s.memory("VmRSS:")
+			var mu sync.Mutex
+			var sent []string
+			for b.Loop() {
+				var all sync.WaitGroup
+				for i := range 16 {
+					all.Go(func() {
+						a, err := c.Send(b.Context(), &client.Send{
+							FromEmail: s.Dev.Mailboxes[0].Address, To: []string{fmt.Sprintf("r%d@elsewhere.example.net", i)}, Subject: "large", Text: "See the files.",
+							Attachments: []client.Attachment{large("a.bin", 20<<20), large("b.bin", 5<<20)},
+						})
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						sent = append(sent, a.ID)
+					})
+				}
+				all.Wait()
+			}
+			took := b.Elapsed()
+			b.ReportMetric(float64(16*b.N)/took.Seconds(), "sends/s")
+			b.ReportMetric(float64(idle)/(1<<20), "idle-MiB")
+			for _, id := range sent { // signing and handing over are in it, too
+				servertest.Eventually(b, func() string {
+					m, err := c.GetMessage(b.Context(), id)
+					if err != nil || m.Status != client.Delivered {
+						return fmt.Sprintf("%+v, %v", m, err)
+					}
+					return ""
+				})
+			}
+			b.ReportMetric(float64(s.memory("VmHWM:"))/(1<<20), "peak-MiB")
+			s.Stop()
+		})
+	}
+}
+
+// large is a file that is made up as it is read.
+func large(name string, size int64) client.Attachment {
+	return client.Attachment{Filename: name, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.LimitReader(pattern{}, size)), nil
+	}}
+}
+
+type pattern struct{}
+
+func (pattern) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(i * i)
+	}
+	return len(p), nil
+}
+
+// memory reads a figure of the process (proc(5)), in bytes.
+func (s *service) memory(name string) int64 {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == name {
+			kb, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return kb << 10
+		}
+	}
+	s.t.Fatalf("there is no %s", name)
+	return 0
+}
