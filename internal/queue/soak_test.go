@@ -24,6 +24,7 @@ type scale struct {
 	rows    int // that wait
 	sends   int // of a round of traffic
 	drain   int // of what waits, delivered in a round
+	ahead   int // what a queue takes in hand beyond that, so that both do
 	rounds  int
 	callers int
 	judge   bool // whether the rates are compared: of few they say nothing
@@ -31,9 +32,9 @@ type scale struct {
 
 func soakScale() scale {
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
-		return scale{rows: 1_000_000, sends: 10_000, drain: 50_000, rounds: 7, callers: 64, judge: true}
+		return scale{rows: 1_000_000, sends: 10_000, drain: 50_000, ahead: 20_000, rounds: 7, callers: 64, judge: true}
 	}
-	return scale{rows: 2_000, sends: 200, drain: 400, rounds: 2, callers: 8}
+	return scale{rows: 2_000, sends: 200, drain: 400, ahead: 400, rounds: 2, callers: 8}
 }
 
 const (
@@ -59,7 +60,7 @@ func TestMillionWaiting(t *testing.T) {
 		if n := full.rows(); n != size.rows {
 			t.Errorf("%d rows wait, not %d", n, size.rows)
 		}
-		empty.pile(size.drain, size.callers)
+		empty.pile(size.drain+size.ahead, size.callers)
 		compare(t, size, []string{"delivered of what waited"}, size.drain, empty, full, func(y *yard) []time.Duration {
 			took := y.deliver(size.drain)
 			y.pile(size.drain, size.callers) // for the next time
