@@ -70,15 +70,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s) each
 bench: build ## Measure the binary, and Postfix and Dovecot beside it: one table
 	script/bench $(ARGS)
 
-# How often `make soak` kills the service on each engine, and in how many
-# messages it looks for some.
-CRASHES  ?= 200
-MESSAGES ?= 1000000
+# The tests that do more when they may take hours (servertest.Soak).
+SOAKS ?= TestKill|TestFindMany|TestMillionWaiting
 
 .PHONY: soak
-soak: test-packages ## Kill the service under load, CRASHES (200) times on each engine; find among MESSAGES (1,000,000)
-	MAILSTEAD_CRASH_ROUNDS=$(CRASHES) script/with-postgres script/go-test -count=1 -v -timeout 6h -run '^TestKill$$' ./internal/crash
-	MAILSTEAD_FIND_MESSAGES=$(MESSAGES) script/with-postgres script/go-test -count=1 -v -timeout 3h -run '^TestFindMany$$' ./internal/outbound
+soak: test-packages ## Run the long forms: 200 kills under load, a million messages and a million rows that wait, on each engine
+	MAILSTEAD_SOAK=1 script/with-postgres script/go-test -count=1 -v -timeout 8h -p 1 $(ARGS) -run '^($(SOAKS))$$' ./internal/crash ./internal/outbound ./internal/queue
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -21,17 +21,16 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-// setting reads a number from the environment: MAILSTEAD_CRASH_ROUNDS for long
-// runs (make soak), MAILSTEAD_CRASH_SEED to repeat one.
-func setting(t *testing.T, name string, otherwise uint64) uint64 {
+// seed is a new one, or that of a run to be repeated: MAILSTEAD_CRASH_SEED.
+func seed(t *testing.T) uint64 {
 	t.Helper()
-	text := os.Getenv(name)
+	text := os.Getenv("MAILSTEAD_CRASH_SEED")
 	if text == "" {
-		return otherwise
+		return rand.Uint64()
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("MAILSTEAD_CRASH_SEED: %v", err)
 	}
 	return n
 }
@@ -40,7 +39,7 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 // message that was acknowledged is then exactly once where it belongs; one
 // that was not is there once or not at all.
 func TestKill(t *testing.T) {
-	rounds, seed := setting(t, "MAILSTEAD_CRASH_ROUNDS", 5), setting(t, "MAILSTEAD_CRASH_SEED", rand.Uint64())
+	rounds, seed := servertest.Soak(5, 200), seed(t)
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		t.Logf("MAILSTEAD_CRASH_SEED=%d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -55,7 +54,7 @@ func TestKill(t *testing.T) {
 	})
 }
 
-func campaign(t *testing.T, s *service, rounds uint64, r *rand.Rand) {
+func campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
 	l := newLedger()
 	s.Start()
 	for round := range rounds {

@@ -5,9 +5,7 @@ package outbound_test
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,20 +14,6 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
-
-// manyMessages is how many messages TestFindMany looks through. `make soak`
-// gives a million.
-func manyMessages(t *testing.T) int64 {
-	text := os.Getenv("MAILSTEAD_FIND_MESSAGES")
-	if text == "" {
-		return 6000
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 var (
 	sowMessages = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
@@ -80,7 +64,7 @@ func TestFindMany(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &garden{t: t, s: s, account: acc.ID}
-		n := manyMessages(t)
+		n := int64(servertest.Soak(6000, 1_000_000))
 		begin := time.Now()
 		id, at := g.sow(n)
 		t.Logf("%d messages planted in %s", n, time.Since(begin).Round(time.Second))

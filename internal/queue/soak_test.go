@@ -5,7 +5,6 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 // scale is how much a soak test does: little in an ordinary run, and what its
@@ -31,7 +31,7 @@ type scale struct {
 }
 
 func soakScale() scale {
-	if os.Getenv("MAILSTEAD_SOAK") != "" {
+	if servertest.Soak(0, 1) == 1 {
 		return scale{rows: 1_000_000, sends: 10_000, drain: 50_000, ahead: 20_000, rounds: 7, callers: 64, judge: true}
 	}
 	return scale{rows: 2_000, sends: 200, drain: 400, ahead: 400, rounds: 2, callers: 8}

@@ -112,6 +112,15 @@ func trusting(t testing.TB, authority string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
 }
 
+// Soak is how much a test does: ordinary, or long when MAILSTEAD_SOAK is set,
+// as by `make soak`, where it may take hours.
+func Soak(ordinary, long int) int {
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		return long
+	}
+	return ordinary
+}
+
 // Answer is what the API said.
 type Answer struct {
 	Status int
