@@ -25,7 +25,7 @@ type Principal struct {
 
 // Can reports whether the principal has a scope. Whoever may write may read.
 func (p Principal) Can(scope string) bool {
-	if slices.Contains(p.Scopes, All) || slices.Contains(p.Scopes, scope) {
+	if slices.Contains(p.Scopes, scope) || slices.Contains(p.Scopes, All) && scope != Operator {
 		return true
 	}
 	resource, reads := strings.CutSuffix(scope, ".read")

@@ -41,13 +41,19 @@ type NewKey struct {
 	ExpiresAt time.Time
 }
 
-// All is the scope that allows everything.
-const All = "*"
+const (
+	// All is the scope that allows everything that an account can do.
+	All = "*"
+	// Operator is the scope of those who run the service: it reaches the mail
+	// of every account. All does not hold it, and no key can give it on: only
+	// CreateKey makes one that has it, at the operator's command line.
+	Operator = "operator"
+)
 
 // resources have a scope NAME.read and NAME.write each.
 var resources = [...]string{"api_keys", "domains", "mailboxes", "messages", "events", "webhooks", "templates", "suppressions", "migrations"}
 
-// Scopes lists every scope that a key can have.
+// Scopes lists every scope that an account can give to a key.
 func Scopes() []string {
 	all := []string{All, "outbound.send"}
 	for _, r := range resources {
@@ -70,7 +76,7 @@ func (n NewKey) check(now time.Time) (Key, error) {
 	}
 	known := Scopes()
 	for i, s := range n.Scopes {
-		if !slices.Contains(known, s) {
+		if !slices.Contains(known, s) && s != Operator {
 			bad.Add(fmt.Sprintf("scopes[%d]", i), "unknown_scope", "The scopes are %s.", strings.Join(known, ", "))
 		}
 	}
@@ -83,6 +89,9 @@ func (n NewKey) check(now time.Time) (Key, error) {
 			bad.Add("domain", "invalid_domain", "This is not a domain name.")
 		}
 		k.Domain = name
+		if slices.Contains(n.Scopes, Operator) {
+			bad.Add("domain", "not_for_operators", "An operator's key can't be restricted to one domain.")
+		}
 	}
 	if len(n.Networks) > maxNetworks {
 		bad.Add("allowed_ips", "too_many", "A key can have %d networks at most.", maxNetworks)
@@ -119,7 +128,7 @@ var (
 )
 
 // CreateKey makes a key and returns it with its token, which can't be had
-// again.
+// again. It asks nobody for permission.
 func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key, string, error) {
 	k, err := n.check(a.now())
 	if err != nil {
@@ -144,10 +153,13 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key,
 // doesn't have.
 func (a *Accounts) Delegate(ctx context.Context, p Principal, n NewKey) (Key, string, error) {
 	if len(n.Scopes) == 0 {
-		n.Scopes = p.Scopes
+		n.Scopes = slices.DeleteFunc(slices.Clone(p.Scopes), func(s string) bool { return s == Operator })
+		if len(n.Scopes) == 0 {
+			return Key{}, "", fault.New(fault.Denied, "scope_exceeded", "This API key has no scope that it could give.")
+		}
 	}
 	for _, s := range n.Scopes {
-		if slices.Contains(Scopes(), s) && !p.Can(s) {
+		if s == Operator || slices.Contains(Scopes(), s) && !p.Can(s) {
 			return Key{}, "", fault.New(fault.Denied, "scope_exceeded", "This API key can't give a scope that it lacks itself.")
 		}
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 // small are tables with a handful of rows, which may be read whole.
-var small = []string{"node", "tenure", "duty"}
+var small = []string{"node", "tenure", "duty", "queue_hold"}
 
 // scans are queries that may read a growing table whole, with the reason.
 var scans = map[string]string{}

@@ -59,8 +59,13 @@ func (q *Queue) look(ctx context.Context) error {
 			q.fill(d)
 		}
 	}
+	attend := q.attended.IsZero() || now.Sub(q.attended) >= lookEvery
 	q.mu.Unlock()
-	return errors.Join(q.takeOver(ctx, now), q.reconcile(ctx, now), q.discover(ctx, now))
+	var attended error
+	if attend {
+		attended = q.attend(ctx, now)
+	}
+	return errors.Join(attended, q.takeOver(ctx, now), q.reconcile(ctx, now), q.discover(ctx, now))
 }
 
 // waiting is a destination for which rows wait, and when the first is due.
@@ -151,8 +156,13 @@ func (q *Queue) fill(d *destination) {
 		return
 	}
 	room := q.room(d)
-	if room <= 0 || q.fills >= maxFills {
+	hold := q.standing.destination(d.name)
+	if room <= 0 && hold == 0 || q.fills >= maxFills {
 		q.crowded = true
+		return
+	}
+	if hold != 0 {
+		q.parkRows(d, hold)
 		return
 	}
 	d.filling = true
@@ -218,17 +228,22 @@ func (q *Queue) claimed(f *filling, got []*Delivery, err error) (scheduled []*De
 	case len(got) < f.room && f.d.arrived == f.arrived:
 		f.d.waits = false
 	}
+	var parked []*Delivery
 	for _, d := range got {
 		if q.overruled != f.overruled || len(q.overruling) > 0 {
 			d.seen = time.Time{}
 		}
 		q.admit(d)
-		if d.state == Scheduled {
+		switch {
+		case q.standing.holds(d.Destination, d.Account) != 0:
+			parked = append(parked, d)
+		case d.state == Scheduled:
 			scheduled = append(scheduled, d)
-		} else {
+		default:
 			q.push(d)
 		}
 	}
+	q.letGo(parked, nil)
 	q.hold(f.d, -f.room)
 	q.start(f.d)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 const MaxDeliveriesOf = 20
 
 var (
-	recordsOf = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), attempts,
+	recordsOf = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 		ORDER BY message, n`)

@@ -20,10 +20,10 @@ type Report struct {
 }
 
 var (
-	lateBounce = db.SQL(`UPDATE delivery SET state = 'bounced', tenure = NULL, sequence = sequence + 2,
+	lateBounce = db.SQL(`UPDATE delivery SET state = 'bounced', tenure = NULL, hold = 0, sequence = sequence + 2,
 			code = $3, enhanced = $4, reply = $5, remote = $6, updated_at = $7
 		WHERE message = $1 AND n = $2
-			AND (state IN ('deferred', 'delivered') OR state = 'queued' AND tenure IS NOT NULL)
+			AND (state IN ('deferred', 'delivered') OR state = 'queued' AND tenure > 0)
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
 	complain = db.SQL(`UPDATE delivery SET state = 'complained', sequence = sequence + 2, updated_at = $3
 		WHERE message = $1 AND n = $2 AND state = 'delivered'
@@ -76,7 +76,7 @@ func (q *Queue) late(ctx context.Context, message db.ID, n int, update db.Statem
 	}
 	done := false
 	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		c, err := q.read(ctx, tx, update)
+		c, err := readChanged(ctx, tx, update)
 		if done = c != nil; err != nil || !done {
 			return err
 		}

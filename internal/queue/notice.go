@@ -105,7 +105,7 @@ var (
 	dueNotices    = db.SQL(`SELECT message FROM notice WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
 	messageNotice = db.SQL(`SELECT id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at
 		FROM notice WHERE message = $1 ORDER BY n, id`)
-	othersInHand = db.SQL(`SELECT COUNT(*) FROM delivery WHERE message = $1 AND tenure IS NOT NULL
+	othersInHand = db.SQL(`SELECT COUNT(*) FROM delivery WHERE message = $1 AND tenure > 0
 		AND state IN ('scheduled', 'queued', 'deferred')`)
 	anyLate = db.SQL(`SELECT late_at FROM delivery
 		WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1 LIMIT 1`)

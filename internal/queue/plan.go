@@ -53,11 +53,12 @@ type planned struct {
 	state State
 	due   time.Time
 	hand  *Delivery // nil if it found no place
+	hold  db.ID     // that it waits under; 0 for none
 }
 
 var insertDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
-		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, notify, orcpt, late_at, offers)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12, $14, $15, $16, $17)`)
+		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, notify, orcpt, late_at, offers, hold, held_at)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12, $14, $15, $16, $17, $18, $12)`)
 
 // Plan reserves places for a message's deliveries. It does no I/O.
 func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
@@ -76,6 +77,8 @@ func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
 			continue
 		case scheduled:
 			row.state, row.due = Scheduled, m.DueAt
+		}
+		if row.hold = q.standing.holds(r.Destination, m.Account); row.hold != 0 || scheduled {
 			continue
 		}
 		d := q.dest(r.Destination)
@@ -124,7 +127,10 @@ func (p *Plan) Queue(b *db.Batch) {
 	for n := range p.rows {
 		row := &p.rows[n]
 		var owner any
-		if row.hand != nil && p.tenure != 0 {
+		switch {
+		case row.hold != 0:
+			owner = 0
+		case row.hand != nil && p.tenure != 0:
 			owner = p.tenure
 		}
 		sequence, reply := 0, ""
@@ -137,7 +143,7 @@ func (p *Plan) Queue(b *db.Batch) {
 		}
 		b.Queue(insertDelivery.With(p.m.ID, n, p.m.Account, row.Address, row.Kind, row.Destination, string(row.state),
 			db.Micros(row.due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at), reply,
-			int(row.Notify)|int(p.tells(row.Recipient))<<tellsShift, row.Original, db.Micros(p.lateAt(row.Recipient)), p.m.Offers))
+			int(row.Notify)|int(p.tells(row.Recipient))<<tellsShift, row.Original, db.Micros(p.lateAt(row.Recipient)), p.m.Offers, row.hold))
 	}
 }
 
@@ -152,6 +158,7 @@ func (p *Plan) Committed() {
 		switch {
 		case row.state == Suppressed:
 			tell = true
+		case row.hold != 0:
 		case row.state == Scheduled:
 			q.wakeAt(row.due)
 		case row.hand != nil && p.tenure != 0:

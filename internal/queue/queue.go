@@ -103,6 +103,9 @@ type Queue struct {
 	cursor     string        // where the search over destinations goes on
 	overruling map[db.ID]int // messages whose deliveries are being ended by a verb
 	overruled  int           // how often that happened
+	standing   *standing     // what operators hold; nil for nothing
+	nudged     map[string]int64
+	attended   time.Time // when that was learned
 }
 
 // place names a delivery.
@@ -148,6 +151,8 @@ func New(o Options) *Queue {
 func (q *Queue) Run(ctx context.Context) error {
 	sub := q.o.Hub.Subscribe(signal.Key{Kind: signal.Queue})
 	defer sub.Close()
+	orders := q.o.Hub.Subscribe(signal.Key{Kind: signal.Hold})
+	defer orders.Close()
 	q.mu.Lock()
 	q.begun = true
 	q.startAll()
@@ -172,6 +177,11 @@ func (q *Queue) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return q.drain()
 		case <-sub.C:
+			woken = true
+		case <-orders.C:
+			q.mu.Lock()
+			q.attended = time.Time{}
+			q.mu.Unlock()
 			woken = true
 		case <-timer.C:
 			woken = true

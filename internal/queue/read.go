@@ -16,6 +16,7 @@ type Record struct {
 	Recipient string
 	Kind      string
 	State     State // Sending while a node has it in hand
+	Held      bool  // by an operator: it stays where it is until it is released
 	DueAt     time.Time
 	ExpiresAt time.Time
 	Attempts  int
@@ -44,7 +45,7 @@ type Attempt struct {
 }
 
 var (
-	records = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), attempts,
+	records = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
 	attempts = db.SQL(`SELECT n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript
@@ -69,10 +70,9 @@ type stored struct {
 
 func scanRecord(row db.Row) (r stored, err error) {
 	var due, expires, updated int64
-	var state string
-	err = row.Scan(&r.N, &r.Recipient, &r.Kind, &state, &due, &expires, &r.tenure, &r.Attempts,
+	err = row.Scan(&r.N, &r.Recipient, &r.Kind, (*string)(&r.State), &due, &expires, &r.tenure, &r.Held, &r.Attempts,
 		&r.Code, &r.Enhanced, &r.Reply, &r.Remote, &updated, &r.message)
-	r.State, r.DueAt, r.ExpiresAt, r.UpdatedAt = State(state), db.Time(due), db.Time(expires), db.Time(updated)
+	r.DueAt, r.ExpiresAt, r.UpdatedAt = db.Time(due), db.Time(expires), db.Time(updated)
 	return r, err
 }
 
@@ -96,12 +96,15 @@ func (q *Queue) inHand(rows []stored) map[db.ID][]Record {
 
 // Attempts returns all attempts of a message, by delivery and time.
 func (q *Queue) Attempts(ctx context.Context, message db.ID) ([]Attempt, error) {
-	return db.All(ctx, q.o.DB, attempts.With(message), func(r db.Row) (a Attempt, err error) {
+	return readAttempts(ctx, q.o.DB, message)
+}
+
+func readAttempts(ctx context.Context, d *db.DB, message db.ID) ([]Attempt, error) {
+	return db.All(ctx, d, attempts.With(message), func(r db.Row) (a Attempt, err error) {
 		var started, micros int64
-		var outcome string
-		err = r.Scan(&a.N, &a.Attempt, &started, &micros, &outcome, &a.Host, &a.IP, &a.TLS, &a.Stage,
+		err = r.Scan(&a.N, &a.Attempt, &started, &micros, (*string)(&a.Outcome), &a.Host, &a.IP, &a.TLS, &a.Stage,
 			&a.Code, &a.Enhanced, &a.Reply, &a.Transcript)
-		a.StartedAt, a.Took, a.Outcome = db.Time(started), time.Duration(micros)*time.Microsecond, State(outcome)
+		a.StartedAt, a.Took = db.Time(started), time.Duration(micros)*time.Microsecond
 		return a, err
 	})
 }

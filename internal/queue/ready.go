@@ -46,10 +46,14 @@ func (q *Queue) ready(ctx context.Context, c *Consignment) bool {
 // forgets it.
 func (q *Queue) current(ctx context.Context, d *Delivery, now time.Time) bool {
 	if now.Sub(d.seen) >= fresh {
-		there, err := q.stillOurs(ctx, d)
+		there, held, err := q.stillOurs(ctx, d)
 		if err != nil {
 			q.o.Log.Error("a delivery could not be looked at", "message", d.Message, "n", d.N, "error", err)
 			q.release([]*Delivery{d}, now.Add(jitter(troubleWait)), nil)
+			return false
+		}
+		if held {
+			q.release([]*Delivery{d}, time.Time{}, nil)
 			return false
 		}
 		if !there {
@@ -67,16 +71,17 @@ func (q *Queue) current(ctx context.Context, d *Delivery, now time.Time) bool {
 	return true
 }
 
-var stillThere = db.SQL(`SELECT state FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
+var stillThere = db.SQL(`SELECT state, hold > 0 FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
 	AND state IN ('scheduled', 'queued', 'deferred')`)
 
-// stillOurs reports whether a delivery's row is still ours and open.
-func (q *Queue) stillOurs(ctx context.Context, d *Delivery) (bool, error) {
-	err := q.o.DB.One(ctx, stillThere.With(d.Message, d.N, d.tenure), &d.state)
+// stillOurs reports whether a delivery's row is still ours and open, and
+// whether it is to be held.
+func (q *Queue) stillOurs(ctx context.Context, d *Delivery) (there, held bool, err error) {
+	err = q.o.DB.One(ctx, stillThere.With(d.Message, d.N, d.tenure), &d.state, &held)
 	if errors.Is(err, db.ErrNoRow) {
-		return false, nil
+		return false, false, nil
 	}
-	return err == nil, err
+	return err == nil, held, err
 }
 
 // unprepared ends or puts off the deliveries of a message that can't be loaded.

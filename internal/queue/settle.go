@@ -35,7 +35,8 @@ const (
 var errLost = errors.New("the delivery is no longer in hand")
 
 var (
-	settle = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, tenure = NULL, attempts = $6, sequence = $7,
+	settle = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, tenure = CASE WHEN hold > 0 AND $4 = 'deferred' THEN 0 ELSE NULL END,
+			hold = CASE WHEN $4 = 'deferred' THEN hold ELSE 0 END, attempts = $6, sequence = $7,
 			code = $8, enhanced = $9, reply = $10, remote = $11, updated_at = $12
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $13 AND state IN ('scheduled', 'queued', 'deferred')`)
 	insertAttempt = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage,

@@ -17,7 +17,7 @@ const retryLife = 72 * time.Hour
 
 var (
 	numbers = db.SQL(`SELECT n FROM delivery WHERE message = $1 ORDER BY n`)
-	finish  = db.SQL(`UPDATE delivery SET state = $3, tenure = NULL, sequence = sequence + 1,
+	finish  = db.SQL(`UPDATE delivery SET state = $3, tenure = NULL, hold = 0, sequence = sequence + 1,
 			reply = CASE WHEN $4 = '' THEN reply ELSE $4 END, updated_at = $5
 		WHERE message = $1 AND n = $2 AND state IN ('scheduled', 'queued', 'deferred')
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
@@ -26,11 +26,11 @@ var (
 		WHERE message = $1 AND n = $2 AND state = 'failed'
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
 	hasten = db.SQL(`UPDATE delivery SET due_at = $3
-		WHERE message = $1 AND n = $2 AND state = 'deferred' AND tenure IS NULL
+		WHERE message = $1 AND n = $2 AND state = 'deferred' AND (tenure IS NULL OR tenure = 0)
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
 	move = db.SQL(`UPDATE delivery SET due_at = $2, expires_at = $3, updated_at = $4,
 			late_at = CASE WHEN late_at > 0 THEN $2 + (late_at - due_at) ELSE 0 END
-		WHERE message = $1 AND state = 'scheduled' AND tenure IS NULL`)
+		WHERE message = $1 AND state = 'scheduled' AND (tenure IS NULL OR tenure = 0)`)
 )
 
 // Cancel ends the deliveries of a message that are scheduled, queued or
@@ -69,7 +69,7 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	n, err := q.overrule(ctx, message, func(tx *db.Tx, about About, n int) (bool, error) {
 		s, err := q.change(ctx, tx, about, revive.With(message, n, db.Micros(now), db.Micros(now.Add(retryLife))), message, Queued)
 		if s == nil && err == nil {
-			s, err = q.read(ctx, tx, hasten.With(message, n, db.Micros(now)))
+			s, err = readChanged(ctx, tx, hasten.With(message, n, db.Micros(now)))
 		}
 		if s != nil {
 			to = append(to, s.destination)
@@ -180,8 +180,8 @@ type changed struct {
 	destination string
 }
 
-// read runs a conditional update; nil says that it changed nothing.
-func (q *Queue) read(ctx context.Context, tx *db.Tx, s db.Statement) (*changed, error) {
+// readChanged runs a conditional update; nil says that it changed nothing.
+func readChanged(ctx context.Context, tx *db.Tx, s db.Statement) (*changed, error) {
 	var c changed
 	err := tx.One(ctx, s, &c.Account, &c.Recipient, &c.destination, &c.Attempts, &c.Sequence,
 		&c.Code, &c.Enhanced, &c.Reply, &c.Remote)
@@ -193,7 +193,7 @@ func (q *Queue) read(ctx context.Context, tx *db.Tx, s db.Statement) (*changed, 
 
 // change runs a conditional update that fires one delivery_status.
 func (q *Queue) change(ctx context.Context, tx *db.Tx, about About, s db.Statement, message db.ID, state State) (*changed, error) {
-	c, err := q.read(ctx, tx, s)
+	c, err := readChanged(ctx, tx, s)
 	if err != nil || c == nil {
 		return nil, err
 	}

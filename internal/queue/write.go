@@ -55,14 +55,15 @@ func (q *Queue) persist(try func(ctx context.Context) error) error {
 }
 
 var (
-	letGo = db.SQL(`UPDATE delivery SET tenure = NULL, due_at = $4 WHERE message = $1 AND n = $2 AND tenure = $3
-		AND state IN ('scheduled', 'queued', 'deferred')`)
-	letGoWhy = db.SQL(`UPDATE delivery SET tenure = NULL, due_at = $4, code = $5, enhanced = $6, reply = $7, remote = $8
+	letGo = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4
+		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
+	letGoWhy = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4, code = $5, enhanced = $6, reply = $7, remote = $8
 		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
 )
 
 // release gives deliveries that were not tried back to their rows, due at a
-// time; why, if not nil, becomes their last answer.
+// time, or as before if that is zero; why, if not nil, becomes their last
+// answer.
 func (q *Queue) release(ds []*Delivery, due time.Time, why *Outcome) {
 	for len(ds) > 0 {
 		n := min(len(ds), 100)
@@ -76,6 +77,9 @@ func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
 	err := q.write(ds[0].Message, &db.Job{Guard: func(b *db.Batch) {
 		for _, d := range ds {
 			at := due
+			if at.IsZero() {
+				at = d.due
+			}
 			if at.After(d.ExpiresAt) {
 				at = d.ExpiresAt
 			}
@@ -96,7 +100,9 @@ func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.wakeAt(due)
+	if !due.IsZero() {
+		q.wakeAt(due)
+	}
 	for _, d := range ds {
 		d.dest.waits = true
 		d.dest.arrived++

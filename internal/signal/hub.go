@@ -24,6 +24,7 @@ const (
 	Account    Kind = 'a' // an account, its keys or limits changed; account id
 	Domain     Kind = 'd' // a domain changed; domain id
 	Queue      Kind = 'q' // deliveries are waiting; 0, or a shard
+	Hold       Kind = 'h' // operators hold deliveries, release them, or want them tried; 0
 	Notice     Kind = 'n' // senders are to be told of deliveries; 0
 	Event      Kind = 'e' // events wait to be numbered; 0
 	Webhook    Kind = 'w' // webhook deliveries are due; 0

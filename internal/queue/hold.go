@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// What operators hold. A held delivery waits with tenure 0: no node takes it in
+// hand, its time does not run out, and cancelling it works as ever. What a node
+// has in hand is only marked (hold > 0): the node alone knows whether a courier
+// has it, so it is the node that lets go; what a courier brings meanwhile
+// counts. So an attempt is never lost, and none begins for what is held but
+// within the second after.
+
+// HoldKind is what a standing hold is for.
+type HoldKind string
+
+// The kinds.
+const (
+	HoldDestination HoldKind = "destination" // a domain that mail goes to
+	HoldAccount     HoldKind = "account"     // whose mail it is
+)
+
+// StandingHold holds all mail to a destination or of an account, also what is
+// still to come.
+type StandingHold struct {
+	ID        db.ID
+	Kind      HoldKind
+	Target    string // the destination in A-labels, or the account's id as a number
+	Reason    string
+	CreatedAt time.Time
+}
+
+// heldItself is the hold of a delivery that is held without a standing one.
+const heldItself db.ID = 1
+
+// maxHolds bounds the standing holds, which every node keeps in memory.
+const maxHolds = 1000
+
+var standingHolds = db.SQL(`SELECT id, kind, target, reason, created_at FROM queue_hold ORDER BY id`)
+
+func readHolds(ctx context.Context, r db.Reader) ([]StandingHold, error) {
+	return db.All(ctx, r, standingHolds.With(), func(r db.Row) (h StandingHold, err error) {
+		var created int64
+		err = r.Scan(&h.ID, (*string)(&h.Kind), &h.Target, &h.Reason, &created)
+		h.CreatedAt = db.Time(created)
+		return h, err
+	})
+}
+
+// standing are the holds as this node knows them.
+type standing struct {
+	destinations map[string]db.ID
+	accounts     map[db.ID]db.ID
+	ids          map[db.ID]bool
+}
+
+func newStanding(all []StandingHold) (*standing, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	s := &standing{destinations: map[string]db.ID{}, accounts: map[db.ID]db.ID{}, ids: map[db.ID]bool{}}
+	for _, h := range all {
+		s.ids[h.ID] = true
+		if h.Kind == HoldDestination {
+			s.destinations[h.Target] = h.ID
+			continue
+		}
+		id, err := strconv.ParseInt(h.Target, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("a standing hold is for no account: %w", err)
+		}
+		s.accounts[db.ID(id)] = h.ID
+	}
+	return s, nil
+}
+
+// destination returns the hold that a destination is under, 0 for none.
+func (s *standing) destination(name string) db.ID {
+	if s == nil {
+		return 0
+	}
+	return s.destinations[name]
+}
+
+// holds returns the hold that a delivery is under, 0 for none.
+func (s *standing) holds(destination string, account db.ID) db.ID {
+	if id := s.destination(destination); id != 0 || s == nil {
+		return id
+	}
+	return s.accounts[account]
+}
+
+var (
+	marked = db.SQL(`SELECT message, n FROM delivery WHERE tenure > 0 AND hold > 0 AND tenure = $1 ORDER BY message, n LIMIT $2`)
+	park   = db.SQL(`UPDATE delivery SET tenure = 0, hold = $4, held_at = $5 WHERE message = $1 AND n = $2 AND tenure = $3
+		AND state IN ('scheduled', 'queued', 'deferred')`)
+	parkWaiting = db.SQL(`WITH due AS MATERIALIZED (SELECT message, n FROM delivery
+			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1
+			ORDER BY due_at LIMIT $2 {skip_locked})
+		UPDATE delivery SET tenure = 0, hold = $3, held_at = $4 WHERE (message, n) IN (SELECT message, n FROM due)
+			AND tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')`)
+	nextHold       = db.SQL(`SELECT hold FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold > $1 ORDER BY hold LIMIT 1`)
+	releaseChunkOf = db.SQL(`UPDATE delivery SET tenure = NULL, hold = 0, expires_at = expires_at + CASE
+			WHEN state <> 'scheduled' OR due_at <= held_at THEN CASE WHEN held_at < $2 THEN $2 - held_at ELSE 0 END
+			WHEN due_at < $2 THEN $2 - due_at ELSE 0 END
+		WHERE (message, n) IN (SELECT message, n FROM delivery
+			WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold = $1 ORDER BY message, n LIMIT $3)
+		AND tenure = 0 AND hold = $1`)
+	nudges = db.SQL(`SELECT destination, at FROM queue_nudge WHERE at > $1 ORDER BY at DESC LIMIT $2`)
+)
+
+// nudgeLife is for how long a nudge is remembered.
+const nudgeLife = time.Hour
+
+// attend does what operators asked for, at other nodes and at the command line
+// too: it learns the standing holds, lets go of what is held, and begins again
+// where it is told to.
+func (q *Queue) attend(ctx context.Context, now time.Time) error {
+	list, err := readHolds(ctx, q.o.DB)
+	if err != nil {
+		return err
+	}
+	holds, err := newStanding(list)
+	if err != nil {
+		return err
+	}
+	tenure, _ := q.o.Node.Tenure()
+	mine, err := db.All(ctx, q.o.DB, marked.With(tenure, chunk), func(r db.Row) (p place, err error) {
+		return p, r.Scan(&p.message, &p.n)
+	})
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	q.standing, q.attended = holds, now
+	q.enforce(mine)
+	q.mu.Unlock()
+	return errors.Join(q.releaseOrphans(ctx, holds, now), q.heed(ctx, now))
+}
+
+// enforce lets go of what is in hand, not with a courier, and held. q.mu is
+// held.
+func (q *Queue) enforce(mine []place) {
+	if q.standing == nil && len(mine) == 0 {
+		return
+	}
+	isMarked := make(map[place]bool, len(mine))
+	for _, p := range mine {
+		isMarked[p] = true
+	}
+	for _, d := range q.dests {
+		var parked, back []*Delivery
+		d.ready = slices.DeleteFunc(d.ready, func(x *Delivery) bool {
+			switch {
+			case isMarked[x.place()]:
+				back = append(back, x)
+			case q.standing.holds(d.name, x.Account) != 0:
+				parked = append(parked, x)
+			default:
+				return false
+			}
+			return true
+		})
+		q.letGo(parked, back)
+	}
+}
+
+// letGo gives deliveries in hand back to their rows: parked ones held for what
+// is standing, the others as their rows say. q.mu is held, and does not wait.
+func (q *Queue) letGo(parked, back []*Delivery) {
+	if len(parked)+len(back) == 0 {
+		return
+	}
+	holds := q.standing
+	q.work.Add(1)
+	go func() {
+		defer q.work.Done()
+		for some := range slices.Chunk(parked, 100) {
+			q.background(func() { q.parkSome(some, holds) })
+		}
+		for some := range slices.Chunk(back, 100) {
+			q.background(func() { q.releaseSome(some, time.Time{}, nil) })
+		}
+	}()
+}
+
+func (q *Queue) parkSome(ds []*Delivery, holds *standing) {
+	now := db.Micros(q.o.Now())
+	err := q.write(ds[0].Message, &db.Job{Guard: func(b *db.Batch) {
+		for _, d := range ds {
+			b.Queue(park.With(d.Message, d.N, d.tenure, holds.holds(d.Destination, d.Account), now))
+		}
+	}})
+	if err != nil {
+		q.o.Log.Error("deliveries could not be held", "count", len(ds), "error", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range ds {
+		q.forget(d)
+	}
+}
+
+// parkRows holds what waits in rows for a destination under a standing hold,
+// such as what came before this node knew of it. q.mu is held.
+func (q *Queue) parkRows(d *destination, hold db.ID) {
+	d.filling = true
+	q.fills++
+	q.work.Add(1)
+	arrived, now := d.arrived, db.Micros(q.o.Now())
+	go func() {
+		defer q.work.Done()
+		var n int64
+		err := q.o.DB.Tx(q.last, func(tx *db.Tx) (err error) {
+			n, err = tx.Exec(q.last, parkWaiting.With(d.name, chunk, hold, now))
+			return err
+		})
+		if err != nil {
+			q.o.Log.Error("what waits for a destination could not be held", "destination", d.name, "error", err)
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.fills--
+		d.filling = false
+		if err == nil && n < chunk && d.arrived == arrived {
+			d.waits = false
+		}
+		if err == nil {
+			q.fill(d)
+		}
+		q.tidy(d)
+	}()
+}
+
+// releaseOrphans releases what is held for a standing hold that is gone: what
+// a node put there that had not heard of its end.
+func (q *Queue) releaseOrphans(ctx context.Context, holds *standing, now time.Time) error {
+	for hold := heldItself; ; {
+		err := q.o.DB.One(ctx, nextHold.With(hold), &hold)
+		if errors.Is(err, db.ErrNoRow) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if holds != nil && holds.ids[hold] {
+			continue
+		}
+		// It may have been set after the holds were read.
+		if list, err := readHolds(ctx, q.o.DB); err != nil {
+			return err
+		} else if slices.ContainsFunc(list, func(h StandingHold) bool { return h.ID == hold }) {
+			continue
+		}
+		if err := releaseHold(ctx, q.o.DB, hold, now); err != nil {
+			return err
+		}
+	}
+}
+
+// releaseHold releases all that is held for one hold.
+func releaseHold(ctx context.Context, d *db.DB, hold db.ID, now time.Time) error {
+	for {
+		var n int64
+		err := d.Tx(ctx, func(tx *db.Tx) (err error) {
+			n, err = tx.Exec(ctx, releaseChunkOf.With(hold, db.Micros(now), chunk))
+			return err
+		})
+		if err != nil || n < chunk {
+			return err
+		}
+	}
+}
+
+// heed begins again with destinations that an operator wants tried now.
+func (q *Queue) heed(ctx context.Context, now time.Time) error {
+	heard := map[string]int64{}
+	err := q.o.DB.Each(ctx, nudges.With(db.Micros(now.Add(-nudgeLife)), chunk), func(r db.Row) error {
+		var name string
+		var at int64
+		err := r.Scan(&name, &at)
+		heard[name] = at
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name, at := range heard {
+		if q.nudged[name] == at {
+			continue
+		}
+		d := q.dest(name)
+		d.until, d.rest = time.Time{}, time.Time{}
+		d.waits = true
+		d.arrived++
+		q.fill(d)
+		q.start(d)
+		q.tidy(d)
+	}
+	q.nudged = heard
+	return nil
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+)
+
+var (
+	drop = db.SQL(`UPDATE delivery SET state = 'failed', tenure = NULL, hold = 0, sequence = sequence + 1,
+			code = 0, enhanced = '5.3.0', reply = $3, remote = '', updated_at = $4
+		WHERE message = $1 AND n = $2 AND (tenure IS NULL OR tenure = 0) AND state IN ('scheduled', 'queued', 'deferred')
+		RETURNING attempts, sequence, notify, orcpt`)
+	mark = db.SQL(`UPDATE delivery SET hold = $3, held_at = $4
+		WHERE message = $1 AND n = $2 AND tenure > 0 AND hold = 0 AND state IN ('scheduled', 'queued', 'deferred')`)
+)
+
+// dropping is a drop at work.
+type dropping struct {
+	*Operator
+	or    *Order
+	reply string
+	now   time.Time
+	res   *Result
+	about map[db.ID]About
+}
+
+// Drop ends what the order chooses as failed, for the order's reason. What a
+// node has in hand it must let go first: what a courier has keeps its outcome,
+// and is dropped if that is a deferral, should it come within the order's Wait;
+// otherwise it stays held. So nothing that was dropped is on its way.
+func (o *Operator) Drop(ctx context.Context, or Order) (res Result, err error) {
+	if err := or.check(); err != nil {
+		return res, err
+	}
+	d := &dropping{Operator: o, or: &or, now: o.Now(), res: &res, about: map[db.ID]About{}, reply: "Dropped by the operator of the service."}
+	if or.Reason != "" {
+		d.reply = "Dropped by the operator of the service: " + or.Reason
+	}
+	var open []Entry
+	err = o.each(ctx, &or, everywhere, &res, func(list []Entry) error {
+		res.Matched += len(list)
+		if or.DryRun {
+			return nil
+		}
+		left, err := d.some(ctx, list)
+		open = append(open, left...)
+		return err
+	})
+	if len(open) > 0 {
+		o.wake(signal.Hold)
+	}
+	for end := time.Now().Add(or.Wait); err == nil && len(open) > 0; {
+		var left []Entry
+		if left, err = d.settled(ctx, open); err != nil {
+			break
+		}
+		if open = left; len(open) == 0 || time.Now().After(end) {
+			break
+		}
+		res.InHand = len(open)
+		if or.Progress != nil {
+			or.Progress(res)
+		}
+		if err = rest(ctx, 200*time.Millisecond); err != nil {
+			break
+		}
+		left = nil
+		for some := range slices.Chunk(open, changeRows) {
+			var still []Entry
+			if still, err = d.some(ctx, slices.Clone(some)); err != nil {
+				break
+			}
+			left = append(left, still...)
+		}
+		if err == nil {
+			open = left
+		}
+	}
+	res.InHand = len(open)
+	if res.Changed > 0 {
+		o.Events.Wake()
+		o.wake(signal.Notice)
+	}
+	return res, err
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settled leaves out what has reached an end meanwhile.
+func (d *dropping) settled(ctx context.Context, open []Entry) (left []Entry, err error) {
+	for _, e := range open {
+		found := false
+		err := d.DB.Each(ctx, openRows.With(e.Message, e.N-1, 1), func(r db.Row) error {
+			now, err := scanEntry(r)
+			found = now.N == e.N
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			left = append(left, e)
+		}
+	}
+	return left, nil
+}
+
+// dropped is what the update of a dropped delivery returns.
+type dropped struct {
+	attempts, sequence, notify int
+	original                   string
+}
+
+// some drops deliveries in one commit, with their events and notices; those
+// that a node has in hand are marked instead, and returned.
+func (d *dropping) some(ctx context.Context, list []Entry) (left []Entry, err error) {
+	clear(d.about)
+	for _, e := range list {
+		if _, known := d.about[e.Message]; known {
+			continue
+		}
+		if d.about[e.Message], err = d.Operator.about(ctx, e.Message, e.Account); err != nil {
+			return nil, err
+		}
+	}
+	done := map[int]dropped{}
+	now := db.Micros(d.now)
+	err = d.DB.Write(ctx, list[0].Message, &db.Job{
+		Guard: func(b *db.Batch) {
+			clear(done)
+			for i, e := range list {
+				b.Queue(drop.With(e.Message, e.N, d.reply, now)).Each(func(r db.Row) error {
+					var x dropped
+					err := r.Scan(&x.attempts, &x.sequence, &x.notify, &x.original)
+					done[i] = x
+					return err
+				})
+				b.Queue(mark.With(e.Message, e.N, heldItself, now))
+			}
+		},
+		Apply: func(b *db.Batch) {
+			for i, x := range done {
+				d.tell(b, &list[i], x)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.res.Changed += len(done)
+	for i, e := range list {
+		if _, ok := done[i]; !ok {
+			left = append(left, e)
+		}
+	}
+	return left, nil
+}
+
+// tell adds the events of a dropped delivery, and the notice for its sender.
+func (d *dropping) tell(b *db.Batch, e *Entry, x dropped) {
+	s := statusData{
+		About: d.about[e.Message], ID: e.Message, Recipient: e.Recipient, Status: Failed, Sequence: x.sequence - 1,
+		Attempts: x.attempts, Enhanced: "5.3.0", Reply: d.reply,
+	}
+	for _, event := range s.events(nil) {
+		if statement, err := d.Events.Prepare(event); err == nil { // its data is plain text
+			b.Queue(statement)
+		}
+	}
+	if d.or.Silent || smtpclient.Notify(x.notify>>tellsShift&notifyBits)&smtpclient.NotifyFailure == 0 {
+		return
+	}
+	n := Notice{
+		ID: d.DB.NewID(), Message: e.Message, N: e.N, Action: ActionFailed, Recipient: e.Recipient, Original: x.original,
+		Enhanced: "5.3.0", Reply: d.reply, At: d.now,
+	}
+	b.Queue(n.insert())
+}

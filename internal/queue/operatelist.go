@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Outlook is what waits for a destination.
+type Outlook struct {
+	Destination string
+	Waiting     int  // in rows, due or not
+	MoreWaiting bool // more than was counted
+	Held        int
+	MoreHeld    bool
+	InHand      int       // of nodes, at this moment
+	Oldest      time.Time // when the oldest was accepted, of those that were counted
+	NextTry     time.Time // of what waits; zero if nothing does, in the past if it is due
+	// Slowed says that all that waits was tried, or put off, and waits for a
+	// later time.
+	Slowed bool
+	// The last answer that made something wait; zero for none.
+	Code     int
+	Enhanced string
+	Reply    string
+	Remote   string
+	AnswerAt time.Time
+	Hold     *StandingHold // that the destination is under; nil for none
+}
+
+const (
+	// countUpTo is how far the deliveries of a destination are counted: it
+	// keeps each statement short, however much waits.
+	countUpTo = 10_000
+	// lastOf is how many of the latest deliveries are looked at for the last
+	// answer.
+	lastOf = 20
+	// handUpTo bounds what is read of what nodes have in hand.
+	handUpTo = 200_000
+)
+
+var (
+	seekHeld = db.SQL(`SELECT destination FROM delivery
+		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination > $1
+		ORDER BY destination, message, n LIMIT 1`)
+	countWaiting = db.SQL(`SELECT COUNT(*), COALESCE(MIN(message), 0), COALESCE(MIN(due_at), 0) FROM (SELECT message, due_at FROM delivery
+		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 ORDER BY due_at LIMIT $2) AS counted`)
+	countHeld = db.SQL(`SELECT COUNT(*), COALESCE(MIN(message), 0) FROM (SELECT message FROM delivery
+		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 ORDER BY message LIMIT $2) AS counted`)
+	lastWaiting = db.SQL(`SELECT attempts, code, enhanced, reply, remote, updated_at FROM delivery
+		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1
+		ORDER BY due_at DESC, message DESC, n DESC LIMIT $2`)
+)
+
+// Destinations returns what waits for the destinations after one, in the order
+// of their names, at most limit; next goes on from there, "" at the end. only,
+// if not "", is the one destination that is wanted. Each statement reads a
+// bounded number of rows by an index and locks nothing.
+func (o *Operator) Destinations(ctx context.Context, only, after string, limit int) (list []Outlook, next string, err error) {
+	hand, err := o.inHand(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	holds, err := readHolds(ctx, o.DB)
+	if err != nil {
+		return nil, "", err
+	}
+	names := []string{only}
+	if only == "" {
+		if names, next, err = o.names(ctx, after, limit, hand, holds); err != nil {
+			return nil, "", err
+		}
+	}
+	for _, name := range names {
+		out, err := o.outlook(ctx, name)
+		if err != nil {
+			return nil, "", err
+		}
+		if h := hand[name]; h != nil {
+			out.InHand = h.count
+			if out.Oldest.IsZero() || h.oldest.Before(out.Oldest) {
+				out.Oldest = h.oldest
+			}
+		}
+		for i := range holds {
+			if holds[i].Kind == HoldDestination && holds[i].Target == name {
+				out.Hold = &holds[i]
+			}
+		}
+		if out.Waiting+out.Held+out.InHand > 0 || out.Hold != nil {
+			list = append(list, out)
+		}
+	}
+	return list, next, nil
+}
+
+type handful struct {
+	count  int
+	oldest time.Time
+}
+
+// inHand counts what nodes have in hand, by destination.
+func (o *Operator) inHand(ctx context.Context) (map[string]*handful, error) {
+	all := map[string]*handful{}
+	at := spot{Place: ofHand}
+	for rows := 0; at.Place == ofHand && rows < handUpTo; rows += readRows {
+		some, next, err := o.read(ctx, &Filter{}, at, readRows)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range some {
+			h := all[e.Destination]
+			if h == nil {
+				h = &handful{oldest: e.AcceptedAt}
+				all[e.Destination] = h
+			}
+			h.count++
+			if e.AcceptedAt.Before(h.oldest) {
+				h.oldest = e.AcceptedAt
+			}
+		}
+		at = next
+	}
+	return all, nil
+}
+
+// names finds the next destinations for which there is something.
+func (o *Operator) names(ctx context.Context, after string, limit int, hand map[string]*handful, holds []StandingHold) (names []string, next string, err error) {
+	waiting, held := after, after
+	ask := true
+	for {
+		if ask || waiting == after {
+			err := o.DB.One(ctx, seek.With(after), &waiting, new(int64))
+			if errors.Is(err, db.ErrNoRow) {
+				waiting = ""
+			} else if err != nil {
+				return nil, "", err
+			}
+		}
+		if ask || held == after {
+			err := o.DB.One(ctx, seekHeld.With(after), &held)
+			if errors.Is(err, db.ErrNoRow) {
+				held = ""
+			} else if err != nil {
+				return nil, "", err
+			}
+		}
+		ask = false
+		name := ""
+		take := func(candidate string) {
+			if candidate > after && (name == "" || candidate < name) {
+				name = candidate
+			}
+		}
+		take(waiting)
+		take(held)
+		for candidate := range hand {
+			take(candidate)
+		}
+		for _, h := range holds {
+			if h.Kind == HoldDestination {
+				take(h.Target)
+			}
+		}
+		switch {
+		case name == "":
+			return names, "", nil
+		case len(names) == limit:
+			return names, after, nil
+		}
+		names = append(names, name)
+		after = name
+	}
+}
+
+// outlook counts what waits for a destination.
+func (o *Operator) outlook(ctx context.Context, name string) (Outlook, error) {
+	out := Outlook{Destination: name}
+	var waiting, held db.ID
+	var due int64
+	if err := o.DB.One(ctx, countWaiting.With(name, countUpTo+1), &out.Waiting, &waiting, &due); err != nil {
+		return out, err
+	}
+	if err := o.DB.One(ctx, countHeld.With(name, countUpTo+1), &out.Held, &held); err != nil {
+		return out, err
+	}
+	out.Waiting, out.MoreWaiting = min(out.Waiting, countUpTo), out.Waiting > countUpTo
+	out.Held, out.MoreHeld = min(out.Held, countUpTo), out.Held > countUpTo
+	for _, id := range []db.ID{waiting, held} {
+		if id != 0 && (out.Oldest.IsZero() || id.Time().Before(out.Oldest)) {
+			out.Oldest = id.Time()
+		}
+	}
+	if out.Waiting == 0 {
+		return out, nil
+	}
+	out.NextTry = db.Time(due)
+	tried := false
+	err := o.DB.Each(ctx, lastWaiting.With(name, lastOf), func(r db.Row) error {
+		var code, attempts int
+		var enhanced, reply, remote string
+		var updated int64
+		if err := r.Scan(&attempts, &code, &enhanced, &reply, &remote, &updated); err != nil {
+			return err
+		}
+		if at := db.Time(updated); reply != "" && at.After(out.AnswerAt) {
+			out.Code, out.Enhanced, out.Reply, out.Remote, out.AnswerAt = code, enhanced, reply, remote, at
+		}
+		tried = tried || attempts > 0 || reply != ""
+		return nil
+	})
+	out.Slowed = tried && out.NextTry.After(o.Now())
+	return out, err
+}
