@@ -62,7 +62,7 @@ func fillDisk(t *testing.T, d *db.DB, free func()) {
 	const callers = 40
 	bytes := make([]byte, 65<<10)
 	_, _ = rand.Read(bytes) // never fails; PostgreSQL would compress zeros
-	var last error // that a caller was told
+	var last error          // that a caller was told
 	round := func() (stored, refused int) {
 		var wg sync.WaitGroup
 		ids, told := make([]db.ID, callers), make([]error, callers)

@@ -427,7 +427,7 @@ func TestDeleteKey(t *testing.T) {
 		if err := del(made[0]); err != nil {
 			t.Errorf("a pending one: %v", err)
 		}
-		if made, err = w.Rotate(ctx, w.ann, dom.ID, "rsa"); err != nil {
+		if _, err = w.Rotate(ctx, w.ann, dom.ID, "rsa"); err != nil {
 			t.Fatal(err)
 		}
 		w.publish(dom)

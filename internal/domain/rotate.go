@@ -117,17 +117,20 @@ func (d *Domains) rotateWhenDue(ctx context.Context, c *claim) error {
 	if err != nil {
 		return err
 	}
-	due := func(keys []key) error {
-		if at := c.rotateAt(keys); at.IsZero() || d.Now().Before(at) {
-			return errNotDue
-		}
-		return nil
+	due := func(keys []key) bool {
+		at := c.rotateAt(keys)
+		return !at.IsZero() && !d.Now().Before(at)
 	}
-	if due(keys) != nil {
+	if !due(keys) {
 		return nil
 	}
 	made := slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return k.given })
-	_, err = d.replace(ctx, c, inUse(made), due)
+	_, err = d.replace(ctx, c, inUse(made), func(keys []key) error {
+		if !due(keys) {
+			return errNotDue
+		}
+		return nil
+	})
 	if fault.Is(err, fault.Conflict) {
 		return nil // somebody was quicker, or the customer's keys are too many
 	}
