@@ -42,6 +42,9 @@ type New struct {
 	Kind    string
 	Message db.ID // the outbound message it is about; 0 for none
 	Data    any   // becomes the JSON object `data`
+	// Content is the message that arrived from which Log.Content completes Data
+	// when the event is first read; 0 if Data is complete.
+	Content db.ID
 }
 
 // Event is a recorded event.
@@ -53,6 +56,8 @@ type Event struct {
 	Account   db.ID           `json:"account_id"`
 	Data      json.RawMessage `json:"data"`
 	Position  int64           `json:"-"`
+
+	content db.ID // as New.Content
 }
 
 // Log records and lists events. It wakes signal.Stream of an account when its
@@ -62,20 +67,32 @@ type Log struct {
 	Node *db.Node
 	Hub  *signal.Hub
 	Now  func() time.Time
+	// Content completes the data of an event with the content of the message
+	// that it is about (New.Content). It must return the same for the same
+	// message, and something also for one that is gone.
+	Content func(ctx context.Context, message db.ID, data json.RawMessage) (any, error)
 }
 
-var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, created_at) VALUES ($1, $2, $3, $4, $5, $6)`)
+var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
 
 func (l *Log) statement(e New) (db.Statement, error) {
-	// Metadata comes back as it was given, so nothing is escaped for HTML.
+	data, err := encode(e.Kind, e.Data)
+	if err != nil {
+		return db.Statement{}, err
+	}
+	return insert.With(l.DB.NewID(), e.Account, e.Kind, e.Message, data, e.Content, db.Micros(l.Now())), nil
+}
+
+// encode makes the text of an event's data. Metadata comes back as it was
+// given, so nothing is escaped for HTML.
+func encode(kind string, v any) (string, error) {
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(e.Data)
-	if err != nil {
-		return db.Statement{}, fmt.Errorf("writing the data of a %s event: %w", e.Kind, err)
+	if err := encoder.Encode(v); err != nil {
+		return "", fmt.Errorf("writing the data of a %s event: %w", kind, err)
 	}
-	return insert.With(l.DB.NewID(), e.Account, e.Kind, e.Message, strings.TrimSuffix(data.String(), "\n"), db.Micros(l.Now())), nil
+	return strings.TrimSuffix(data.String(), "\n"), nil
 }
 
 // Prepare makes the statement that records e, for a job of a write lane: the
@@ -110,23 +127,23 @@ type Filter struct {
 // The message's own events are few and found by its index; a filter by kind
 // alone reads on until it has enough.
 var (
-	listAfter = db.SQL(`SELECT position, id, kind, data, created_at FROM event
+	listAfter = db.SQL(`SELECT position, id, kind, data, content, created_at FROM event
 		WHERE account = $1 AND position IS NOT NULL AND position > $2
 			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
 		ORDER BY position LIMIT $4`)
-	listBefore = db.SQL(`SELECT position, id, kind, data, created_at FROM event
+	listBefore = db.SQL(`SELECT position, id, kind, data, content, created_at FROM event
 		WHERE account = $1 AND position IS NOT NULL AND position < $2
 			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
 		ORDER BY position DESC LIMIT $4`)
-	messageAfter = db.SQL(`SELECT position, id, kind, data, created_at FROM event
+	messageAfter = db.SQL(`SELECT position, id, kind, data, content, created_at FROM event
 		WHERE message = $5 AND message > 0 AND account = $1 AND position > $2
 			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
 		ORDER BY position LIMIT $4`)
-	messageBefore = db.SQL(`SELECT position, id, kind, data, created_at FROM event
+	messageBefore = db.SQL(`SELECT position, id, kind, data, content, created_at FROM event
 		WHERE message = $5 AND message > 0 AND account = $1 AND position < $2
 			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
 		ORDER BY position DESC LIMIT $4`)
-	one = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, created_at FROM event WHERE id = $1 AND account = $2`)
+	one = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, content, created_at FROM event WHERE id = $1 AND account = $2`)
 )
 
 // List returns an account's numbered events: in order after a position, or
@@ -148,7 +165,11 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) ([]Event, error
 	if f.Message != 0 {
 		s = q[1].With(account, from, kinds, limit, f.Message)
 	}
-	return db.All(ctx, l.DB, s, scan(account))
+	found, err := db.All(ctx, l.DB, s, scan(account))
+	if err != nil {
+		return nil, err
+	}
+	return found, l.fill(ctx, found)
 }
 
 // Get returns one event of an account, or fault.NotFound. An event that has
@@ -161,7 +182,8 @@ func (l *Log) Get(ctx context.Context, account, id db.ID) (Event, error) {
 	if len(found) == 0 {
 		return Event{}, fault.New(fault.NotFound, "not_found", "There is no event with this id.")
 	}
-	return found[0], nil
+	err = l.fill(ctx, found)
+	return found[0], err
 }
 
 func scan(account db.ID) func(db.Row) (Event, error) {
@@ -169,7 +191,7 @@ func scan(account db.ID) func(db.Row) (Event, error) {
 		e := Event{Account: account, Version: 1}
 		var data string
 		var at int64
-		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &at)
+		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.content, &at)
 		e.Data, e.Timestamp = json.RawMessage(data), db.Time(at)
 		return e, err
 	}

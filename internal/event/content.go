@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package event
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// The content of a message that arrived is not written with its event: most
+// events are read by nobody, and it would double what the arrival of a message
+// costs. It is read from the message when the event is first read, and kept in
+// the event before anybody gets it: from then on the event never changes,
+// whatever becomes of the message, and every delivery of it has the same bytes.
+
+// keepAtOnce bounds how many events get their content in one commit.
+const keepAtOnce = 16
+
+// A second reader that comes at the same moment keeps nothing: the first one's
+// content counts.
+var keepContent = db.SQL(`UPDATE event SET data = $2, content = 0 WHERE id = $1 AND content <> 0 RETURNING id`)
+
+// fill gives the events that lack their content theirs. Every reader of data
+// passes through here.
+func (l *Log) fill(ctx context.Context, events []Event) error {
+	var lacking []*Event
+	for i := range events {
+		if events[i].content == 0 {
+			continue
+		}
+		if lacking = append(lacking, &events[i]); len(lacking) == keepAtOnce {
+			if err := l.fillSome(ctx, lacking); err != nil {
+				return err
+			}
+			lacking = lacking[:0]
+		}
+	}
+	return l.fillSome(ctx, lacking)
+}
+
+func (l *Log) fillSome(ctx context.Context, events []*Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	if l.Content == nil {
+		return errors.New("an event lacks its content, and nobody is there to read it")
+	}
+	for _, e := range events {
+		full, err := l.Content(ctx, e.content, e.Data)
+		if err != nil {
+			return err
+		}
+		text, err := encode(e.Type, full)
+		if err != nil {
+			return err
+		}
+		e.Data = json.RawMessage(text)
+	}
+	kept := map[db.ID]bool{}
+	err := l.DB.Write(ctx, 0, &db.Job{Guard: func(b *db.Batch) {
+		clear(kept)
+		for _, e := range events {
+			b.Queue(keepContent.With(e.ID, string(e.Data))).Each(func(r db.Row) error {
+				kept[e.ID] = true
+				return nil
+			})
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		e.content = 0
+		if kept[e.ID] {
+			continue
+		}
+		found, err := db.All(ctx, l.DB, one.With(e.ID, e.Account), scan(e.Account))
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 { // else it was pruned just now
+			e.Data = found[0].Data
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package event_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+)
+
+// Whoever reads an event first settles its content, for everyone and for ever:
+// here each reading would give another one.
+func TestContentIsKept(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		var read atomic.Int64
+		l.Content = func(_ context.Context, message db.ID, small json.RawMessage) (any, error) {
+			return map[string]any{"of": message, "small": small, "text": fmt.Sprintf("<%d>", read.Add(1))}, nil
+		}
+		account := d.NewID()
+		const events = 40
+		for i := range events {
+			e := event.New{Account: account, Kind: event.InboundEmail, Data: data{i}, Content: d.NewID()}
+			if i%4 == 0 {
+				e.Content = 0
+			}
+			record(t, l, e)
+		}
+		numberAll(t, l)
+		if read.Load() != 0 {
+			t.Error("content was read before anybody asked for it")
+		}
+		var readers sync.WaitGroup
+		lists := make([][]event.Event, 6)
+		for i := range lists {
+			readers.Go(func() {
+				var err error
+				if lists[i], err = l.List(t.Context(), account, event.Filter{}); err != nil || len(lists[i]) != events {
+					t.Error(len(lists[i]), err)
+				}
+			})
+		}
+		readers.Wait()
+		before := read.Load()
+		for _, list := range lists {
+			for i, e := range list {
+				one, err := l.Get(t.Context(), account, e.ID)
+				if err != nil || string(one.Data) != string(e.Data) {
+					t.Fatalf("%s was %s and is %s, %v", e.ID, e.Data, one.Data, err)
+				}
+				var full struct {
+					Text  string
+					Small data
+				}
+				if err := json.Unmarshal(e.Data, &full); err != nil || (i%4 != 0) != (full.Text != "") || i%4 != 0 && full.Small.N != i {
+					t.Errorf("%d is %s, %v", i, e.Data, err)
+				}
+			}
+		}
+		if read.Load() != before {
+			t.Error("content was read again")
+		}
+	})
+}
+
+// What can't be read now is nothing that anybody gets, and is read later.
+func TestContentUnreadable(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		broken := errors.New("the store is away")
+		l.Content = func(context.Context, db.ID, json.RawMessage) (any, error) { return nil, broken }
+		account := d.NewID()
+		record(t, l, event.New{Account: account, Kind: event.InboundEmail, Data: data{1}, Content: 7})
+		numberAll(t, l)
+		if _, err := l.List(t.Context(), account, event.Filter{}); !errors.Is(err, broken) {
+			t.Errorf("listed with %v", err)
+		}
+		l.Content = func(context.Context, db.ID, json.RawMessage) (any, error) { return data{2}, nil }
+		all, err := l.List(t.Context(), account, event.Filter{})
+		if err != nil || len(all) != 1 || string(all[0].Data) != `{"n":2}` {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
