@@ -193,6 +193,8 @@ func TestWrongSettings(t *testing.T) {
 		{"--max-quota-mb", nil, []string{"--max-quota-mb", "0"}},
 		{"--drain", nil, []string{"--drain", "soon"}},
 		{"--drain", nil, []string{"--drain", "0s"}},
+		{"--lease", nil, []string{"--lease", "1s"}},
+		{"--lease", nil, []string{"--lease", "1h"}},
 		{"--log-level", nil, []string{"--log-level", "loud"}},
 		{"--no-such", nil, []string{"--no-such"}},
 		{"--smtp-port", []string{"MAILSTEAD_SMTP_PORT=0"}, nil},

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/emersion/go-imap/v2"
-	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -30,14 +29,8 @@ func (s *service) read() copies {
 func (s *service) readOne(i int) map[string]int {
 	s.t.Helper()
 	box := s.Dev.Mailboxes[i]
-	c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := s.imap(i, nil)
 	defer c.Close() //nolint:errcheck // only read
-	if err := c.Login(box.Address, box.Password).Wait(); err != nil {
-		s.t.Fatal(err)
-	}
 	in, err := c.Select("INBOX", &imap.SelectOptions{ReadOnly: true}).Wait()
 	if err != nil {
 		s.t.Fatal(err)

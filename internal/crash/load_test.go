@@ -214,6 +214,10 @@ func (d *loader) refused(door string, err error) {
 
 // dial opens a session at a door; for submission, as alice.
 func (s *service) dial(door string) (net.Conn, *smtp.Client, error) {
+	return s.dialAs(door, s.Dev.Mailboxes[0].Address, s.Dev.Mailboxes[0].Password)
+}
+
+func (s *service) dialAs(door, user, password string) (net.Conn, *smtp.Client, error) {
 	conn, err := net.Dial("tcp", s.Addr(door))
 	if err != nil {
 		return nil, nil, err
@@ -224,10 +228,9 @@ func (s *service) dial(door string) (net.Conn, *smtp.Client, error) {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
 	if door == "submission" {
-		alice := s.Dev.Mailboxes[0]
 		err = c.StartTLS(s.TLS())
 		if err == nil {
-			err = c.Auth(smtp.PlainAuth("", alice.Address, alice.Password, "localhost"))
+			err = c.Auth(smtp.PlainAuth("", user, password, "localhost"))
 		}
 	}
 	if err != nil {

@@ -72,6 +72,8 @@ type DB struct {
 	lane []*lane
 	log  *slog.Logger
 	now  func() time.Time
+
+	lease time.Duration
 }
 
 // Options are what Open needs to know.
@@ -86,6 +88,8 @@ type Options struct {
 	// Now is the clock for ids and, with its monotonic reading, for how
 	// long the node's lease is safe.
 	Now func() time.Time
+	// Lease is how long a node's tenure lasts when it can't renew it; 0: Lease.
+	Lease time.Duration
 
 	wal walLimits // of SQLite; zero for the default
 }
@@ -104,7 +108,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 			os.Exit(1)
 		}
 	}
-	d := &DB{log: o.Log, now: o.Now}
+	if o.Lease <= 0 {
+		o.Lease = Lease
+	}
+	d := &DB{log: o.Log, now: o.Now, lease: o.Lease}
 	d.ids.now = o.Now
 	var err error
 	switch path, isFile := strings.CutPrefix(o.URL, "sqlite:"); {

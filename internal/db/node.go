@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Lease is how long a tenure lasts when its node can't renew it; it renews
-// every third of that.
+// Lease is how long a tenure lasts when its node can't renew it, unless
+// Options say otherwise; it renews every third of that.
 const Lease = 15 * time.Second
 
 // Node is this process as the database knows it. What a node has in hand
@@ -29,10 +29,21 @@ type Node struct {
 
 type tenure struct {
 	id ID
-	// safe is until when, on this machine's monotonic clock, the node may
-	// start something: two thirds of the lease, so that it has ended
-	// before others take over.
-	safe time.Time
+	// safe is until when, on this machine's clock, the node may start
+	// something: two thirds of the lease, so that it has ended before others
+	// take over. ends is when they may.
+	safe, ends time.Time
+}
+
+func (n *Node) newTenure(id ID, asked time.Time) *tenure {
+	return &tenure{id: id, safe: asked.Add(n.db.lease * 2 / 3), ends: asked.Add(n.db.lease)}
+}
+
+// before reports whether a moment has not come yet, by the monotonic clock and
+// by the other: the first stands still while a machine sleeps, the second may
+// be set back.
+func before(now, moment time.Time) bool {
+	return now.Before(moment) && now.Round(0).Before(moment.Round(0))
 }
 
 var (
@@ -81,11 +92,11 @@ func (n *Node) begin(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, tenureEnd.With(number, n.holder)); err != nil {
 			return err
 		}
-		t = &tenure{id: n.db.NewID(), safe: n.db.now().Add(Lease * 2 / 3)}
-		added, err := tx.Exec(ctx, tenureAdd.With(t.id, number, n.holder, Lease.Microseconds()))
+		t = n.newTenure(n.db.NewID(), n.db.now())
+		added, err := tx.Exec(ctx, tenureAdd.With(t.id, number, n.holder, n.db.lease.Microseconds()))
 		if err == nil && added == 0 {
 			err = fault.New(fault.Conflict, "node_in_use",
-				"Another process runs as node %q. Give this one another name (--node), or wait %s if that one has just ended.", n.Name, Lease)
+				"Another process runs as node %q. Give this one another name (--node), or wait %s if that one has just ended.", n.Name, n.db.lease)
 		}
 		return err
 	})
@@ -103,13 +114,23 @@ func (n *Node) begin(ctx context.Context) error {
 // may start something now.
 func (n *Node) Tenure() (ID, bool) {
 	t := n.current.Load()
-	return t.id, n.db.now().Before(t.safe)
+	return t.id, before(n.db.now(), t.safe)
+}
+
+// Holds reports whether what the node has in hand under a tenure is still its
+// own: nobody else may have taken it over yet. What can't be undone, and is not
+// done by a commit that depends on the tenure, is to be done only while it does.
+func (n *Node) Holds(id ID) bool {
+	t := n.current.Load()
+	return t.id == id && before(n.db.now(), t.ends)
 }
 
 // Keep renews the tenure until ctx ends, and then ends it, so that others
-// take over at once. A tenure that was lost is replaced by a new one.
+// take over at once. A tenure that was lost is replaced by a new one, unless
+// another process has taken the node's name meanwhile: that is returned, as a
+// fault.Conflict, and the process must end, for both would make the same ids.
 func (n *Node) Keep(ctx context.Context) error {
-	tick := time.NewTicker(Lease / 3)
+	tick := time.NewTicker(n.db.lease / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -119,6 +140,9 @@ func (n *Node) Keep(ctx context.Context) error {
 		}
 		if err := n.renew(ctx); err != nil && ctx.Err() == nil {
 			n.db.log.Error("the node's lease could not be renewed", "node", n.Name, "error", err)
+			if fault.Is(err, fault.Conflict) {
+				return err
+			}
 		}
 	}
 }
@@ -126,7 +150,7 @@ func (n *Node) Keep(ctx context.Context) error {
 // leave ends the tenure: first here, then for the others.
 func (n *Node) leave(ctx context.Context) error {
 	n.current.Store(&tenure{id: n.current.Load().id})
-	ctx, cancel := context.WithTimeout(ctx, Lease/3)
+	ctx, cancel := context.WithTimeout(ctx, n.db.lease/3)
 	defer cancel()
 	return n.db.Tx(ctx, func(tx *Tx) error {
 		_, err := tx.Exec(ctx, tenureEnd.With(n.Number, n.holder))
@@ -136,7 +160,7 @@ func (n *Node) leave(ctx context.Context) error {
 
 func (n *Node) renew(ctx context.Context) error {
 	t := n.current.Load()
-	ctx, cancel := context.WithTimeout(ctx, Lease/3)
+	ctx, cancel := context.WithTimeout(ctx, n.db.lease/3)
 	defer cancel()
 	var asked time.Time
 	lost := false
@@ -145,7 +169,7 @@ func (n *Node) renew(ctx context.Context) error {
 		if err := tx.One(ctx, nodeSeen.With(n.Name), new(int64), new(int64)); err != nil {
 			return err
 		}
-		renewed, err := tx.Exec(ctx, tenureRenew.With(t.id, Lease.Microseconds()))
+		renewed, err := tx.Exec(ctx, tenureRenew.With(t.id, n.db.lease.Microseconds()))
 		lost = renewed == 0
 		return err
 	})
@@ -157,7 +181,7 @@ func (n *Node) renew(ctx context.Context) error {
 		n.current.Store(&tenure{id: t.id})
 		return errors.Join(errors.New("it had run out"), n.begin(ctx))
 	}
-	n.current.Store(&tenure{id: t.id, safe: asked.Add(Lease * 2 / 3)})
+	n.current.Store(n.newTenure(t.id, asked))
 	return nil
 }
 
@@ -192,7 +216,7 @@ func (n *Node) Duty(ctx context.Context, tx *Tx, name string) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	taken, err := tx.Exec(ctx, dutyTake.With(name, id, Lease.Microseconds()))
+	taken, err := tx.Exec(ctx, dutyTake.With(name, id, n.db.lease.Microseconds()))
 	return taken == 1, err
 }
 
@@ -204,5 +228,5 @@ func (n *Node) HoldDuty(b *Batch, name string, other error) {
 		b.Queue(dutyNobody.With()).Else(other)
 		return
 	}
-	b.Queue(dutyTake.With(name, id, Lease.Microseconds())).Else(other)
+	b.Queue(dutyTake.With(name, id, n.db.lease.Microseconds())).Else(other)
 }

@@ -137,8 +137,8 @@ func TestTenureLost(t *testing.T) {
 			t.Error("stopped too early")
 		}
 		clock.both(t, d, time.Second)
-		if _, ok := n.Tenure(); ok {
-			t.Error("still starts things after two thirds of the lease")
+		if _, ok := n.Tenure(); ok || !n.Holds(was) {
+			t.Error("after two thirds of the lease it still starts things, or does not finish what it began")
 		}
 		if ids := ended(t, d); len(ids) != 0 {
 			t.Errorf("others may take over before the lease is over: %v", ids)
@@ -147,13 +147,13 @@ func TestTenureLost(t *testing.T) {
 			t.Errorf("another process took the name before the lease was over: %v", err)
 		}
 		clock.both(t, d, db.Lease/3+time.Second)
-		if ids := ended(t, d); len(ids) != 1 || ids[0] != was {
-			t.Errorf("nobody may take over: %v", ids)
+		if ids := ended(t, d); len(ids) != 1 || ids[0] != was || n.Holds(was) {
+			t.Errorf("nobody may take over: %v; and the node finishes things: %v", ids, n.Holds(was))
 		}
 		if err := n.Renew(t.Context()); err == nil {
 			t.Error("the loss of the lease was not told")
 		}
-		if now, ok := n.Tenure(); !ok || now == was {
+		if now, ok := n.Tenure(); !ok || now == was || n.Holds(was) || !n.Holds(now) {
 			t.Errorf("tenure %v, %v after %v was lost", now, ok, was)
 		}
 		if ids := ended(t, d); len(ids) != 1 || ids[0] != was {
@@ -176,6 +176,30 @@ func TestTenureReplaced(t *testing.T) {
 			t.Error("both run under one name")
 		}
 		if err := successor.Renew(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A process whose name another has taken meanwhile ends: both would make the
+// same ids.
+func TestKeepReplaced(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, err := db.Open(t.Context(), db.Options{URL: url, Lease: 300 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := join(t, d, "one", "folder")
+		passes(t, d, db.Lease) // it was held up
+		other, _ := openWithClock(t, url)
+		join(t, other, "one", "another folder")
+		if err := n.Keep(t.Context()); !fault.Is(err, fault.Conflict) {
+			t.Errorf("got %v", err)
+		}
+		if id, ok := n.Tenure(); ok || n.Holds(id) {
+			t.Error("both run under one name")
+		}
+		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	})

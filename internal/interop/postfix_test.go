@@ -411,20 +411,7 @@ func TestPostfixByMX(t *testing.T) {
 // publish puts the records that a domain asks for into the zone.
 func publish(zone *dnstest.Zone, d domainAnswer) {
 	for _, r := range d.Records {
-		switch {
-		case r.Type == "TXT":
-			var parts []string
-			for rest := r.Value; rest != ""; {
-				n := min(len(rest), 255)
-				parts = append(parts, strconv.Quote(rest[:n]))
-				rest = rest[n:]
-			}
-			zone.Add(r.Name + ". TXT " + strings.Join(parts, " "))
-		case r.Priority != nil:
-			zone.Add(fmt.Sprintf("%s. %s %d %s.", r.Name, r.Type, *r.Priority, r.Value))
-		default:
-			zone.Add(fmt.Sprintf("%s. %s %s.", r.Name, r.Type, r.Value))
-		}
+		zone.Publish(r.Type, r.Name, r.Value, r.Priority)
 	}
 }
 

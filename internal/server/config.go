@@ -48,6 +48,7 @@ type Config struct {
 	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
 
 	Node       string        `help:"This node's name; by default the machine's." placeholder:"NAME"`
+	Lease      time.Duration `help:"How long after a node fell silent the others take over what it had in hand, from 3s to 5m. A node that can't reach the database starts nothing after two thirds of it." default:"15s" placeholder:"TIME"`
 	SecretKey  string        `help:"Key that seals secrets at rest, 32 bytes in hex or base64; by default made once and kept in the data folder." placeholder:"KEY"`
 	MaxQuotaMB int64         `name:"max-quota-mb" help:"Largest mailbox quota that can be asked for, in megabytes." default:"102400" placeholder:"N"`
 	Drain      time.Duration `help:"How long sessions in hand may take to finish at the end." default:"30s" placeholder:"TIME"`
@@ -123,6 +124,9 @@ func (c *Config) check() error {
 	}
 	if c.Drain <= 0 {
 		return errors.New("--drain must be a time such as 30s")
+	}
+	if c.Lease < 3*time.Second || c.Lease > 5*time.Minute {
+		return errors.New("--lease must be from 3s to 5m")
 	}
 	if c.Node == "" {
 		if c.Node, err = os.Hostname(); err != nil {

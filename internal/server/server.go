@@ -124,7 +124,7 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if s.key, err = s.data.key(s.Config.SecretKey); err != nil {
 		return err
 	}
-	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log}); err != nil {
+	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, Lease: s.Config.Lease}); err != nil {
 		return err
 	}
 	if s.node, err = s.DB.Join(ctx, s.Config.Node, s.data.holder); err != nil {

@@ -7,6 +7,8 @@ package dnstest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +82,27 @@ func (z *Zone) Add(lines ...string) {
 	if err := z.zone.Add(lines...); err != nil {
 		z.t.Fatal(err)
 	}
+}
+
+// Publish adds a record as the service asks for it: a value without quotes or
+// final dots, and the priority that MX and SRV have.
+func (z *Zone) Publish(kind, name, value string, priority *int) {
+	z.t.Helper()
+	switch {
+	case kind == "TXT":
+		var parts []string
+		for rest := value; rest != ""; {
+			n := min(len(rest), 255)
+			parts = append(parts, strconv.Quote(rest[:n]))
+			rest = rest[n:]
+		}
+		value = strings.Join(parts, " ")
+	case priority != nil:
+		value = fmt.Sprintf("%d %s.", *priority, value)
+	default:
+		value += "."
+	}
+	z.Add(name + ". " + kind + " " + value)
 }
 
 // ServFail answers questions about a name with SERVFAIL.

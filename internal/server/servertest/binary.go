@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -38,14 +39,15 @@ func Build(dir string) (path string, err error) {
 	return path, nil
 }
 
-// Binary is the built program in its sandbox, as a process of its own: as it
-// runs now or will run again.
+// Binary is the built program as a process of its own, as it runs now or will
+// run again: in its sandbox, or, with settings, as the service.
 type Binary struct {
-	Path     string   // of the program
-	Data     string   // folder
-	Database string   // "sqlite", or a URL
-	Under    []string // a command that runs it, if any
-	Dev      server.Dev
+	Path     string        // of the program
+	Data     string        // folder
+	Database string        // "sqlite", or a URL
+	Serve    []string      // flags of `mailstead serve`; nil runs `mailstead dev`
+	Under    []string      // a command that runs it, if any
+	Dev      server.Dev    // of the sandbox; of the service the doors, and what a test puts in
 	Cmd      *exec.Cmd     // nil while it doesn't run
 	Ended    chan struct{} // closed when the process is gone
 
@@ -73,6 +75,11 @@ func NewBinary(t testing.TB, path, data, url string) *Binary {
 	return b
 }
 
+// doors are the ports of the service.
+var doors = map[string]int{
+	"smtp": 25, "dns": 53, "http": 80, "imap": 143, "https": 443, "submissions": 465, "submission": 587, "imaps": 993,
+}
+
 // FreeBase finds a port base with all ports of the service free, below those
 // that the system gives to clients.
 func FreeBase(t testing.TB) int {
@@ -80,7 +87,7 @@ func FreeBase(t testing.TB) int {
 next:
 	for range 200 {
 		base := 10000 + rand.IntN(20000)
-		for _, port := range []int{25, 53, 80, 143, 443, 465, 587, 993} {
+		for _, port := range doors {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+port))
 			if err != nil {
 				continue next
@@ -96,39 +103,91 @@ next:
 // Start starts the program and returns once it says that it runs.
 func (b *Binary) Start() {
 	b.t.Helper()
-	args := append([]string{}, b.Under...)
-	args = append(args, b.Path, "dev", "--data", b.Data, "--port-base", fmt.Sprint(b.base), "--database", b.Database)
-	b.Cmd = exec.Command(args[0], args[1:]...)
-	b.Cmd.Env = append(os.Environ(), "TMPDIR="+b.t.TempDir())
-	b.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	b.Cmd.Stderr = b.errors
-	out, err := b.Cmd.StdoutPipe()
+	if err := b.TryStart(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TryStart is Start for a program that may refuse to run: it returns that it
+// ended, and its last words.
+func (b *Binary) TryStart() error {
+	b.t.Helper()
+	b.Cmd = b.command()
+	out, ready, err := b.output()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	if err := b.Cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
-	ready, ended := make(chan bool, 1), make(chan struct{})
+	says, ended := make(chan struct{}), make(chan struct{})
 	b.Ended = ended
 	go func(cmd *exec.Cmd) {
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if strings.HasPrefix(lines.Text(), "Mailstead is running") {
-				ready <- true
+		told := false
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if b.Serve != nil {
+				_, _ = b.errors.Write(append(lines.Bytes(), '\n'))
+			}
+			if !told && strings.Contains(lines.Text(), ready) {
+				told = true
+				close(says)
 			}
 		}
-		_ = cmd.Wait() // ProcessState tells it all
+		_, _ = io.Copy(b.errors, out) // after a line without end
+		_ = cmd.Wait()                // ProcessState tells it all
 		close(ended)
 	}(b.Cmd)
 	select {
-	case <-ready:
+	case <-says:
 	case <-ended:
 		state := b.Cmd.ProcessState
 		b.Cmd = nil
-		b.t.Fatalf("the service ended instead of starting: %v\n%s", state, b.errors)
+		return fmt.Errorf("the service ended instead of starting: %v\n%s", state, b.errors)
 	case <-time.After(Patience):
 		b.t.Fatalf("the service did not start within %v", Patience)
+	}
+	b.learn()
+	return nil
+}
+
+func (b *Binary) command() *exec.Cmd {
+	args := append([]string{}, b.Under...)
+	args = append(args, b.Path)
+	if b.Serve == nil {
+		args = append(args, "dev")
+	} else {
+		args = append(args, "serve", "--bind", "127.0.0.1", "--tls", "self-signed")
+		args = append(args, b.Serve...)
+	}
+	args = append(args, "--data", b.Data, "--port-base", fmt.Sprint(b.base), "--database", b.Database)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+b.t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// output returns where the program says that it runs, and in what words.
+func (b *Binary) output() (out io.ReadCloser, ready string, err error) {
+	if b.Serve != nil {
+		out, err = b.Cmd.StderrPipe()
+		return out, "msg=ready", err
+	}
+	b.Cmd.Stderr = b.errors
+	out, err = b.Cmd.StdoutPipe()
+	return out, "Mailstead is running", err
+}
+
+// learn finds out what there is to know of the running program.
+func (b *Binary) learn() {
+	b.t.Helper()
+	if b.Serve != nil {
+		b.Dev.BaseURL = fmt.Sprintf("http://127.0.0.1:%d", b.base+80)
+		b.Dev.CACert = filepath.Join(b.Data, "ca.pem")
+		b.Dev.Ports = map[string]int{}
+		for door, port := range doors {
+			b.Dev.Ports[door] = b.base + port
+		}
+		return
 	}
 	text, err := os.ReadFile(filepath.Join(b.Data, "dev.json"))
 	if err != nil {
@@ -136,6 +195,22 @@ func (b *Binary) Start() {
 	}
 	if err := json.Unmarshal(text, &b.Dev); err != nil {
 		b.t.Fatal(err)
+	}
+}
+
+// Said is the end of what the program wrote to standard error, of all its runs.
+func (b *Binary) Said() string { return b.errors.String() }
+
+// Freeze stops the process where it stands, until Thaw.
+func (b *Binary) Freeze() { b.signal(syscall.SIGSTOP) }
+
+// Thaw lets the process go on, which has not noticed that time went by.
+func (b *Binary) Thaw() { b.signal(syscall.SIGCONT) }
+
+func (b *Binary) signal(s syscall.Signal) {
+	b.t.Helper()
+	if err := b.Cmd.Process.Signal(s); err != nil {
+		b.t.Fatalf("the service had ended by itself: %v", err)
 	}
 }
 
