@@ -22,6 +22,13 @@ func mayExpunge(cmd wire.Command) bool {
 	return true
 }
 
+// selects reports whether a command has just told all that the folder has: a
+// second EXISTS behind that would not go with its UIDNEXT.
+func selects(cmd wire.Command) bool {
+	_, ok := cmd.(*wire.Select)
+	return ok
+}
+
 // announce tells the client what has changed in the selected folder, by other
 // sessions or by its own command.
 func (s *session) announce(expunge bool) error {

@@ -181,7 +181,7 @@ func (s *session) command() error {
 		}
 		refused = s.translate(cmd, err)
 	}
-	if refused == nil || refused.Status == wire.No {
+	if refused == nil && !selects(cmd) || refused != nil && refused.Status == wire.No {
 		// Also after a NO: a command may fail because of what is announced.
 		if err := s.announce(mayExpunge(cmd)); err != nil {
 			s.farewell(cmd, err)

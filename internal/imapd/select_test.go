@@ -2,7 +2,13 @@
 
 package imapd_test
 
-import "testing"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
 
 func TestSelect(t *testing.T) {
 	each(t, func(h *house) {
@@ -45,5 +51,46 @@ func TestExamine(t *testing.T) {
 		c.has("* 1 EXISTS", "* 1 RECENT") // EXAMINE leaves \Recent to the next
 		c.ok("SELECT INBOX")
 		c.has("* 0 RECENT")
+	})
+}
+
+// While mail arrives, SELECT tells one number of messages, and the UIDNEXT that
+// goes with it.
+func TestSelectWhileMailArrives(t *testing.T) {
+	each(t, func(h *house) {
+		const messages = 150
+		c := h.login()
+		var writing sync.WaitGroup
+		for w := range 2 {
+			m := &mirror{client: h.login(), flags: map[uint32]string{}}
+			writing.Go(func() {
+				text := note(fmt.Sprint(w))
+				for range messages {
+					if err := m.do(fmt.Sprintf("APPEND INBOX {%d+}\r\n%s", len(text), text)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for exists := 0; exists < 2*messages && !t.Failed(); {
+			c.ok("SELECT INBOX")
+			exists = -1
+			for _, line := range c.untagged {
+				g := isExists.FindStringSubmatch(line)
+				if g == nil {
+					continue
+				}
+				if exists >= 0 {
+					t.Errorf("%d messages, and then %s", exists, g[1])
+				}
+				exists = number(g[1])
+			}
+			next := fmt.Sprintf("* OK [UIDNEXT %d]", exists+1)
+			if !slices.ContainsFunc(c.untagged, func(line string) bool { return strings.HasPrefix(line, next) }) {
+				t.Errorf("with %d messages: %q", exists, c.untagged)
+			}
+		}
+		writing.Wait()
 	})
 }
