@@ -69,6 +69,7 @@ var types = map[string]reflect.Type{
 	"Attempt":                  reflect.TypeFor[client.Attempt](),
 	"Batch":                    reflect.TypeFor[client.BatchAccepted](),
 	"BatchRequest":             nil, // written while it is sent
+	"ClientSetup":              reflect.TypeFor[client.ClientSetup](),
 	"CreateDomainRequest":      nil, // an argument
 	"CreateKeyRequest":         reflect.TypeFor[client.NewAPIKey](),
 	"CreateMailboxRequest":     reflect.TypeFor[client.NewMailbox](),
@@ -76,6 +77,7 @@ var types = map[string]reflect.Type{
 	"DkimKeyList":              reflect.TypeFor[client.Page[client.DKIMKey]](),
 	"Domain":                   reflect.TypeFor[client.Domain](),
 	"DomainList":               reflect.TypeFor[client.Page[client.Domain]](),
+	"Endpoint":                 reflect.TypeFor[client.Endpoint](),
 	"Event":                    reflect.TypeFor[client.Event](),
 	"EventList":                reflect.TypeFor[client.Page[client.Event]](),
 	"Field":                    reflect.TypeFor[client.FieldError](),

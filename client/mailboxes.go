@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"net/http"
@@ -114,4 +115,37 @@ func (c *Client) SetMailboxPassword(ctx context.Context, id, password string) (g
 		return "", err
 	}
 	return out.Password, nil
+}
+
+// Endpoint is a server that mail programs connect to.
+type Endpoint struct {
+	Host     string `json:"host"`
+	Port     int    `json:"port"`
+	Security string `json:"security"` // tls from the first byte, or starttls
+}
+
+// ClientSetup is how a mail program reaches a mailbox. Of the servers the first
+// is to be preferred.
+type ClientSetup struct {
+	Email           string     `json:"email"`
+	DisplayName     string     `json:"display_name"`
+	Username        string     `json:"username"`
+	IMAP            []Endpoint `json:"imap"`
+	SMTP            []Endpoint `json:"smtp"`
+	AutoconfigURL   string     `json:"autoconfig_url"`
+	AutodiscoverURL string     `json:"autodiscover_url"`
+	AppleProfileURL string     `json:"apple_profile_url"` // needs an API key
+}
+
+// GetClientSetup shows how a mail program reaches a mailbox.
+func (c *Client) GetClientSetup(ctx context.Context, id string) (*ClientSetup, error) {
+	return do[ClientSetup](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}/client-setup", id: id})
+}
+
+// GetAppleProfile returns a .mobileconfig, which sets up a mailbox on an iPhone,
+// iPad or Mac. The device asks for the password.
+func (c *Client) GetAppleProfile(ctx context.Context, id string) ([]byte, error) {
+	var profile bytes.Buffer
+	err := c.run(ctx, call{method: http.MethodGet, path: "/mailboxes/{id}/apple-profile", id: id, into: &profile})
+	return profile.Bytes(), err
 }

@@ -3,6 +3,7 @@
 package client_test
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -225,6 +226,12 @@ func (h *house) mailboxes() {
 	refused(h, "a weak password", err, 422, "validation_failed", "password too_short", "password missing_uppercase", "password missing_digit", "password missing_special")
 	if all := collect(h, h.c.Mailboxes(ctx, client.MailboxFilter{DomainID: h.domain})); len(all) != 3 || all[0].ID != m.ID {
 		h.Errorf("the mailboxes are %+v", all)
+	}
+	if setup, err := h.c.GetClientSetup(ctx, m.ID); err != nil || setup.Username != m.Address || len(setup.IMAP) != 2 || setup.IMAP[0].Security != "tls" || len(setup.SMTP) != 2 || setup.SMTP[1].Security != "starttls" {
+		h.Errorf("set up %+v, %v", setup, err)
+	}
+	if profile, err := h.c.GetAppleProfile(ctx, m.ID); err != nil || !bytes.Contains(profile, []byte(m.Address)) {
+		h.Errorf("a profile %s, %v", profile, err)
 	}
 	h.want("deleting", h.c.DeleteMailbox(ctx, m.ID))
 	page, err := h.c.ListMailboxes(ctx, client.MailboxFilter{Deleted: true}, client.Paging{})

@@ -9,6 +9,7 @@ package api
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -39,8 +41,12 @@ type API struct {
 	Templates    *template.Templates
 	Events       *event.Log
 	Keys         *idempotency.Keys
-	Version      string
-	Log          *slog.Logger
+	Setup        *clientsetup.Service
+	// Signer returns the certificate that profiles are signed with, nil for
+	// none; may be nil.
+	Signer  func(context.Context) (*tls.Certificate, error)
+	Version string
+	Log     *slog.Logger
 	// Friend reports whom limits per client network don't apply to; may be nil.
 	Friend func(netip.Addr) bool
 }
@@ -51,6 +57,7 @@ func (a *API) Handler() http.Handler {
 	r := &router{api: a, mux: http.NewServeMux(), doc: newDocument(a.Version)}
 	a.routes(r)
 	a.unsubscribeRoutes(r)
+	a.autoconfigRoutes(r)
 	text := r.doc.text()
 	r.mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

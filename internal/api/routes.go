@@ -41,6 +41,8 @@ func (a *API) routes(r *router) {
 	handle(r, operation{method: "POST", path: "/mailboxes/{id}/password", id: "setMailboxPassword", scope: "mailboxes.write",
 		summary: "Set or generate a mailbox's password", description: "Sessions with the old one end at once. Without a body a password is generated and shown in this answer only."}, a.setPassword)
 
+	a.setupRoutes(r)
+
 	a.sendRoutes(r)
 	a.templateRoutes(r)
 	a.sendTemplateRoutes(r)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/suppression"
-	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // unsubscribeRequest is outbound.Unsubscribe.
@@ -23,26 +21,19 @@ type unsubscribeRequest struct {
 	Mailto string `json:"mailto,omitempty" doc:"An address, or a mailto URI, where a mail unsubscribes; offered beside the URL." example:"leave@example.com"`
 }
 
-const (
-	// maxUnsubscribe bounds the body of a POST to a link, in bytes.
-	maxUnsubscribe = 16 << 10
-	// perMinute is how often one network may ask for links; mail providers
-	// post for many people from few addresses.
-	perMinute   = 3000
-	maxNetworks = 100_000
-)
+// maxUnsubscribe bounds the body of a POST to a link, in bytes.
+const maxUnsubscribe = 16 << 10
 
 // unsubscribing serves the links that the service hosts, at /u/TOKEN, for as
 // long as mail is kept anywhere. It is for people and for mail programs: there
 // is no key, no cookie, and every answer is a page.
 type unsubscribing struct {
-	api    *API
-	limit  *throttle.Limiter[netip.Prefix]
-	friend func(netip.Addr) bool // whom limit does not apply to; may be nil
+	api *API
+	*keyless
 }
 
 func (a *API) unsubscribeRoutes(r *router) {
-	u := &unsubscribing{api: a, limit: throttle.NewLimiter[netip.Prefix](perMinute, time.Minute, maxNetworks), friend: a.Friend}
+	u := &unsubscribing{api: a, keyless: a.keyless()}
 	r.mux.HandleFunc("GET /u/{token}", u.handle(u.show)) // HEAD too
 	r.mux.HandleFunc("POST /u/{token}", u.handle(u.take))
 }
@@ -62,22 +53,6 @@ func (u *unsubscribing) handle(f func(w http.ResponseWriter, r *http.Request, k 
 			u.fail(w, r, err)
 		}
 	}
-}
-
-func (u *unsubscribing) allow(r *http.Request) error {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return err
-	}
-	if u.friend != nil && u.friend(from.Addr()) {
-		return nil
-	}
-	if wait, ok := u.limit.Allow(throttle.Network(from.Addr()), 1); !ok {
-		limited := fault.New(fault.Limited, "too_many_requests", "There were too many requests from your network. Please try again in a minute.")
-		limited.Retry = wait
-		return limited
-	}
-	return nil
 }
 
 // show asks. It changes nothing: mail programs and scanners follow links.

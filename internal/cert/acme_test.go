@@ -261,6 +261,9 @@ func TestACME(t *testing.T) {
 					t.Errorf("%q: %v", name, err)
 				}
 			}
+			if pair, err := s.Signer(t.Context(), a.Host); err != nil || pair == nil || !pair.Leaf.Equal(leaf(t, s, a.Host)) {
+				t.Errorf("to sign with: %v, %v", pair, err)
+			}
 			restarted(t, a, s)
 		})
 	}

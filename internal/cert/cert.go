@@ -14,6 +14,7 @@ import (
 // Source is where certificates come from. SelfSigned, Files and ACME make one.
 type Source struct {
 	get       func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	local     bool     // nobody else knows the authority
 	protos    []string // that the source itself needs on the HTTPS port
 	challenge func(next http.Handler) http.Handler
 	start     func(ctx context.Context) error

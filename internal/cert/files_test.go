@@ -50,6 +50,10 @@ func TestFiles(t *testing.T) {
 		}
 	}
 
+	if pair, err := s.Signer(t.Context(), "a.test"); err != nil || pair == nil || !pair.Leaf.Equal(leaf(t, s, "a.test")) || pair.PrivateKey == nil {
+		t.Errorf("to sign with: %v, %v", pair, err)
+	}
+
 	first := leaf(t, s, "a.test")
 	place(t, ca, dir, "two", "a.test")
 	if !leaf(t, s, "a.test").Equal(first) {

@@ -45,7 +45,7 @@ func SelfSigned(l Local) (*Source, error) {
 	if _, err := s.own(); err != nil {
 		return nil, err
 	}
-	return &Source{get: s.get}, nil
+	return &Source{get: s.get, local: true}, nil
 }
 
 type selfSigned struct {

@@ -28,6 +28,9 @@ func openLocal(t *testing.T, dir string, now *time.Time) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if pair, err := s.Signer(t.Context(), "mail.demo.test"); err != nil || pair != nil {
+		t.Errorf("what nobody can check is not signed: %v, %v", pair, err)
+	}
 	return s
 }
 

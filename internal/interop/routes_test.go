@@ -346,7 +346,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, media := range []string{"text/dns", "text/csv"} {
+	for _, media := range []string{"text/dns", "text/csv", "application/x-apple-aspen-config"} {
 		former := openapi3filter.RegisteredBodyDecoder(media)
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 		defer func() {
@@ -384,6 +384,8 @@ func TestDocument(t *testing.T) {
 	c.call("POST", "/mailboxes", m{"domain_id": shop, "local_part": "till"}, 409)
 	c.call("GET", "/mailboxes?domain_id="+shop, nil, 200)
 	c.call("GET", "/mailboxes/"+box, nil, 200)
+	c.call("GET", "/mailboxes/"+box+"/client-setup", nil, 200)
+	c.call("GET", "/mailboxes/"+box+"/apple-profile", nil, 200)
 	c.call("PATCH", "/mailboxes/"+box, m{"display_name": "Till B", "status": "suspended"}, 200)
 	c.call("POST", "/mailboxes/"+box+"/password", m{}, 200)
 	c.call("DELETE", "/domains/"+shop, nil, 409)

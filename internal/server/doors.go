@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/mailstead/mailstead/internal/clientsetup"
 )
 
 // doors are the listening sockets, opened before anything else is started so
@@ -49,6 +51,18 @@ func (s *Server) port(name string) uint16 {
 		return netip.MustParseAddrPort(s.zone.Addr()).Port()
 	}
 	return s.doors.open[name].Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+// clientSetup is where mail clients reach the service: in dev those of this
+// machine, which don't know its name.
+func (s *Server) clientSetup() *clientsetup.Service {
+	host := s.Config.Host
+	if s.Config.Dev {
+		host = "localhost"
+	}
+	return &clientsetup.Service{
+		Host: host, IMAPS: s.port("imaps"), IMAP: s.port("imap"), Submissions: s.port("submissions"), Submission: s.port("submission"), Base: s.baseURL(),
+	}
 }
 
 // baseURL is where people and programs reach the service by HTTP: in dev in

@@ -6,6 +6,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -286,6 +287,8 @@ func (s *Server) openDoors(context.Context) error {
 	handler := s.certs.Challenge((&api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
 		Suppressions: s.Suppressions, Templates: s.Templates, Friend: s.friend,
+		Setup:   s.clientSetup(),
+		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Version: Version, Log: s.Log,
 	}).Handler())
 	for range 2 { // in clear, and with TLS

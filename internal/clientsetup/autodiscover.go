@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clientsetup
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxAutodiscover bounds the request of Autodiscover, in bytes.
+	MaxAutodiscover = 16 << 10
+
+	outlookAnswer = "http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a"
+	anyAnswer     = "http://schemas.microsoft.com/exchange/autodiscover/responseschema/2006"
+)
+
+// The codes of an answer that has no settings (MS-OXDSCLI §2.2.4.1.1.2.2).
+const (
+	NoSuchAddress     = 500 // also for a domain that is not hosted here
+	InvalidRequest    = 600
+	UnsupportedSchema = 601
+)
+
+// Question is what Outlook asks.
+type Question struct {
+	Address string
+	Schema  string // the form of answer that it takes
+}
+
+var errNoQuestion = errors.New("no request of Autodiscover")
+
+// ReadQuestion reads a request (MS-OXDSCLI §2.2.3.1.1). It reads no more than
+// MaxAutodiscover bytes, and takes no document type and no entities but XML's
+// own.
+func ReadQuestion(r io.Reader) (q Question, err error) {
+	d := xml.NewDecoder(io.LimitReader(r, MaxAutodiscover))
+	var at []string
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) && q.Address != "" {
+			return q, nil
+		}
+		if err != nil {
+			return Question{}, errNoQuestion
+		}
+		switch t := token.(type) {
+		case xml.Directive:
+			return Question{}, errNoQuestion
+		case xml.StartElement:
+			if at = append(at, t.Name.Local); len(at) > 8 {
+				return Question{}, errNoQuestion
+			}
+		case xml.EndElement:
+			at = at[:len(at)-1]
+		case xml.CharData:
+			switch text := strings.TrimSpace(string(t)); strings.Join(at, "/") {
+			case "Autodiscover/Request/EMailAddress":
+				q.Address += text
+			case "Autodiscover/Request/AcceptableResponseSchema":
+				q.Schema += text
+			}
+		}
+	}
+}
+
+// Supported reports whether the question takes the answer that there is.
+func (q Question) Supported() bool { return q.Schema == "" || q.Schema == outlookAnswer }
+
+type autodiscover struct {
+	XMLName  xml.Name `xml:"Autodiscover"`
+	Space    string   `xml:"xmlns,attr"`
+	Response any      `xml:"Response"`
+}
+
+type outlookSettings struct {
+	Space   string `xml:"xmlns,attr"`
+	Name    string `xml:"User>DisplayName"`
+	Account struct {
+		Type     string            `xml:"AccountType"`
+		Action   string            `xml:"Action"`
+		Protocol []outlookProtocol `xml:"Protocol"`
+	} `xml:"Account"`
+}
+
+type outlookProtocol struct {
+	Type           string `xml:"Type"`
+	Server         string `xml:"Server"`
+	Port           uint16 `xml:"Port"`
+	DomainRequired string `xml:"DomainRequired"`
+	LoginName      string `xml:"LoginName"`
+	SPA            string `xml:"SPA"`
+	SSL            string `xml:"SSL"`
+	Encryption     string `xml:"Encryption"`
+	AuthRequired   string `xml:"AuthRequired"`
+	UsePOPAuth     string `xml:"UsePOPAuth,omitempty"`
+	SMTPLast       string `xml:"SMTPLast,omitempty"`
+}
+
+// Autodiscover answers Outlook with the settings of an address, the preferred
+// doors first (MS-OXDSCLI §2.2.4).
+func (s *Service) Autodiscover(address string) ([]byte, error) {
+	settings := s.For(address, address)
+	answer := outlookSettings{Space: outlookAnswer, Name: settings.Name}
+	answer.Account.Type, answer.Account.Action = "email", "settings"
+	add := func(kind string, all []Endpoint) {
+		for _, e := range all {
+			p := outlookProtocol{
+				Type: kind, Server: e.Host, Port: e.Port, DomainRequired: "off", LoginName: settings.Username, SPA: "off",
+				SSL: "on", Encryption: "SSL", AuthRequired: "on",
+			}
+			if e.Security == STARTTLS {
+				p.Encryption = "TLS" // its word for STARTTLS
+			}
+			if kind == "SMTP" {
+				p.UsePOPAuth, p.SMTPLast = "on", "off"
+			}
+			answer.Account.Protocol = append(answer.Account.Protocol, p)
+		}
+	}
+	add("IMAP", settings.Incoming)
+	add("SMTP", settings.Outgoing)
+	return document(autodiscover{Space: anyAnswer, Response: answer})
+}
+
+type outlookError struct {
+	Error struct {
+		Time    string `xml:"Time,attr"`
+		ID      string `xml:"Id,attr"`
+		Code    int    `xml:"ErrorCode"`
+		Message string `xml:"Message"`
+		Debug   string `xml:"DebugData"`
+	} `xml:"Error"`
+}
+
+// AutodiscoverError answers Outlook that there are no settings.
+func AutodiscoverError(code int, words string, at time.Time) ([]byte, error) {
+	var answer outlookError
+	e := &answer.Error
+	e.Time, e.ID, e.Code, e.Message = at.UTC().Format("15:04:05.0000000"), "1", code, words
+	return document(autodiscover{Space: anyAnswer, Response: answer})
+}
+
+// Redirect is the answer of the second version of Autodiscover: where the first
+// one is asked.
+type Redirect struct {
+	Protocol string `json:"Protocol"`
+	URL      string `json:"Url"`
+}
+
+// AutodiscoverJSON answers the second version. ok is false for a protocol that
+// is not spoken here.
+func (s *Service) AutodiscoverJSON(protocol string) (Redirect, bool) {
+	if !strings.EqualFold(protocol, "AutodiscoverV1") {
+		return Redirect{}, false
+	}
+	return Redirect{Protocol: "AutodiscoverV1", URL: s.Base + "/autodiscover/autodiscover.xml"}, true
+}
