@@ -90,6 +90,15 @@ func (a Address) Key() string {
 	return LocalKey(a.Local) + "@" + a.Domain
 }
 
+// KeyOf is the Key of an address in text; what is none is returned as it is.
+func KeyOf(text string) string {
+	a, err := Parse(text)
+	if err != nil {
+		return text
+	}
+	return a.Key()
+}
+
 // LocalKey returns the local part's half of Key.
 func LocalKey(local string) string {
 	if isASCII(local) {

@@ -111,7 +111,7 @@ func (d *Domains) save(ctx context.Context, tx *db.Tx, c *claim, before standing
 	if c.status != Verified || before.status == Verified {
 		return nil
 	}
-	return d.Events.Record(ctx, tx, event.New{Account: c.account, Kind: event.DomainVerified, Data: verifiedData{
+	return d.Events.Record(ctx, tx, event.New{Account: c.account, Kind: event.DomainVerified, Domain: c.id, Status: c.status, Data: verifiedData{
 		Domain: c.id, Name: c.name, Status: c.status, VerifiedAt: c.verifiedAt,
 	}})
 }

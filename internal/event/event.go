@@ -42,6 +42,11 @@ type New struct {
 	Kind    string
 	Message db.ID // the outbound message it is about; 0 for none
 	Data    any   // becomes the JSON object `data`
+	// What it is about, for those who ask for a part only; zero for none.
+	Domain    db.ID  // of the sender, the mailbox, or itself
+	Mailbox   db.ID  // that it happened to
+	Recipient string // as address.Key of it
+	Status    string // data.status
 	// Content is the message that arrived from which Log.Content completes Data
 	// when the event is first read; 0 if Data is complete.
 	Content db.ID
@@ -60,6 +65,16 @@ type Event struct {
 	content db.ID // as New.Content
 }
 
+// Body is the event as JSON, the same bytes each time: what webhooks, streams
+// and everybody else gets.
+func (e *Event) Body() ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(e)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}
+
 // Log records and lists events. It wakes signal.Stream of an account when its
 // events got their positions.
 type Log struct {
@@ -71,16 +86,23 @@ type Log struct {
 	// that it is about (New.Content). It must return the same for the same
 	// message, and something also for one that is gone.
 	Content func(ctx context.Context, message db.ID, data json.RawMessage) (any, error)
+	// Follow are statements that the sequencer runs after each numbering, in
+	// the same commit: for what must take in every event exactly once. Each
+	// finds what is new by a bookmark of its own, a position, which it advances
+	// there; only one sequencer at a time is in that commit.
+	Follow []func(b *db.Batch)
 }
 
-var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
+var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
 
 func (l *Log) statement(e New) (db.Statement, error) {
 	data, err := encode(e.Kind, e.Data)
 	if err != nil {
 		return db.Statement{}, err
 	}
-	return insert.With(l.DB.NewID(), e.Account, e.Kind, e.Message, data, e.Content, db.Micros(l.Now())), nil
+	return insert.With(l.DB.NewID(), e.Account, e.Kind, e.Message, data, e.Content, db.Micros(l.Now()),
+		e.Domain, e.Mailbox, e.Recipient, e.Status), nil
 }
 
 // encode makes the text of an event's data. Metadata comes back as it was

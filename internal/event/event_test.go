@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -332,4 +333,50 @@ func BenchmarkNumber(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
 	}
+}
+
+// What follows the numbering is in its commit: it takes in every event once,
+// by a bookmark, whoever numbers; and the body is the same each time.
+func TestFollow(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		calls := 0
+		l.Follow = append(l.Follow, func(b *db.Batch) {
+			calls++
+			b.Queue(everyPosition.With()).Each(func(r db.Row) error {
+				var id, position int64
+				if err := r.Scan(&id, &position); err != nil {
+					return err
+				}
+				if position == 3 {
+					return errors.New("the third is too much")
+				}
+				return nil
+			})
+		})
+		account := d.NewID()
+		for i := range 2 {
+			record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{i}})
+		}
+		if n, err := l.NumberSome(t.Context()); n != 2 || err != nil || calls == 0 {
+			t.Fatalf("numbered %d, %v, followed %d times", n, err, calls)
+		}
+		record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{2}})
+		if n, err := l.NumberSome(t.Context()); n != 0 || err == nil {
+			t.Errorf("numbered %d, %v although what follows failed", n, err)
+		}
+		all, err := l.List(t.Context(), account, event.Filter{})
+		if err != nil || len(all) != 2 {
+			t.Fatalf("%v, %v", all, err)
+		}
+		one, err := all[0].Body()
+		again, err2 := l.Get(t.Context(), account, all[0].ID)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		if two, err := again.Body(); err != nil || string(one) != string(two) || !strings.Contains(string(one), `"data":{"n":0}`) || strings.HasSuffix(string(one), "\n") {
+			t.Errorf("%s and %s, %v", one, two, err)
+		}
+	})
 }

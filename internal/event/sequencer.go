@@ -89,6 +89,9 @@ func (l *Log) NumberSome(ctx context.Context) (int, error) {
 				accounts = append(accounts, account)
 				return err
 			})
+			for _, follow := range l.Follow {
+				follow(b)
+			}
 		},
 	})
 	if errors.Is(err, errNotMine) {

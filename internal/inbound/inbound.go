@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
@@ -118,7 +119,9 @@ func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient,
 	in.Event = func(f folder.Filed) event.New {
 		a := a
 		a.ID = f.Message
-		return event.New{Account: to.Account, Kind: event.InboundEmail, Data: a}
+		return event.New{
+			Account: to.Account, Kind: event.InboundEmail, Data: a, Domain: to.Domain, Mailbox: to.Mailbox, Recipient: address.KeyOf(to.Address),
+		}
 	}
 	return in, nil
 }

@@ -93,7 +93,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		if err := m.Provision(ctx, tx, box.ID); err != nil {
 			return err
 		}
-		return m.Events.Record(ctx, tx, event.New{Account: account, Kind: event.MailboxCreated,
+		return m.Events.Record(ctx, tx, event.New{Account: account, Kind: event.MailboxCreated, Domain: box.Domain, Mailbox: box.ID,
 			Data: created{Mailbox: box.ID, Domain: box.Domain, Address: box.Address, DisplayName: box.DisplayName}})
 	})
 	if m.db.IsConflict(err) {

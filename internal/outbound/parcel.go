@@ -176,6 +176,6 @@ func (pc *parcel) accepted() Accepted {
 
 func (r *row) about() queue.About {
 	return queue.About{
-		Account: r.account, API: r.mailbox == 0, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
+		Account: r.account, Domain: r.domain, API: r.mailbox == 0, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
 	}
 }

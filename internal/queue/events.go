@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 )
@@ -81,7 +82,10 @@ func (s *statusData) about(sequence int) aboutMessage {
 }
 
 func (s *statusData) new(kind string, data any) event.New {
-	return event.New{Account: s.Account, Kind: kind, Message: s.ID, Data: data}
+	return event.New{
+		Account: s.Account, Kind: kind, Message: s.ID, Data: data,
+		Domain: s.Domain, Recipient: address.KeyOf(s.Recipient), Status: string(s.Status),
+	}
 }
 
 // events returns what a transition fires: delivery_status, and a bounce.

@@ -14,6 +14,7 @@ import (
 // About is what events say about a message.
 type About struct {
 	Account   db.ID
+	Domain    db.ID           // of its From; 0 if the message is gone
 	API       bool            // mail of the API, whose failures may suppress; not of a mailbox
 	MessageID string          // with angle brackets
 	ThreadID  string          // "" if it has none
