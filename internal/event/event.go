@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -91,6 +92,9 @@ type Log struct {
 	// finds what is new by a bookmark of its own, a position, which it advances
 	// there; only one sequencer at a time is in that commit.
 	Follow []func(b *db.Batch)
+
+	pruning  sync.Mutex
+	prunedTo int64 // the last position that this round of pruning deleted
 }
 
 var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)

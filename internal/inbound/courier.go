@@ -37,7 +37,7 @@ func (i *Inbound) Carry(ctx context.Context, r *queue.Run) {
 var (
 	filed      = db.SQL(`INSERT INTO filing (message, n, at) VALUES ($1, $2, $3)`)
 	wasFiled   = db.SQL(`SELECT n FROM filing WHERE message = $1 AND n = $2`)
-	pruneFiled = db.SQL(`DELETE FROM filing WHERE at < $1`)
+	pruneFiled = db.SQL(`DELETE FROM filing WHERE (message, n) IN (SELECT message, n FROM filing WHERE at < $1 ORDER BY at LIMIT $2)`)
 )
 
 // file delivers one consignment: one outcome per recipient.
@@ -167,30 +167,17 @@ func (i *Inbound) outcome(d *queue.Delivery, err error) queue.Outcome {
 	return set(queue.Deferred, 451, "4.3.0", "The message could not be filed")
 }
 
-// filingLife is how long it is remembered that a delivery was filed. An
+// FilingLife is how long it is to be remembered that a delivery was filed. An
 // outcome that was lost is asked for again within minutes.
-const filingLife = 7 * 24 * time.Hour
+const FilingLife = 7 * 24 * time.Hour
 
-// Prune forgets what was filed long ago.
-func (i *Inbound) Prune(ctx context.Context) error {
-	return i.db.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, pruneFiled.With(db.Micros(i.Now().Add(-filingLife))))
+// Prune forgets, in one commit, at most limit deliveries that were filed before a
+// time, and returns how many; 0: there are no more.
+func (i *Inbound) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	err = i.db.Tx(ctx, func(tx *db.Tx) error {
+		deleted, err := tx.Exec(ctx, pruneFiled.With(db.Micros(before), limit))
+		n = int(deleted)
 		return err
 	})
-}
-
-// Run prunes every hour until ctx ends.
-func (i *Inbound) Run(ctx context.Context) error {
-	tick := time.NewTicker(time.Hour)
-	defer tick.Stop()
-	for {
-		if err := i.Prune(ctx); err != nil && ctx.Err() == nil {
-			i.Log.Error("pruning what was filed failed", "error", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	return n, err
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 )
@@ -28,11 +30,28 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 		i.Log.Info("a message to a return path that reports no failure", "message", r.message, "n", r.n, "subject", clip(s.header.Decoded("Subject"), 200))
 		return nil
 	}
-	changed, err := i.Queue.Bounced(ctx, r.message, r.n, found)
+	changed, err := i.Queue.Bounced(ctx, r.message, r.n, found.Report)
+	if fault.Is(err, fault.NotFound) {
+		changed, err = i.reportedPast(ctx, r, found)
+	}
 	if err == nil {
 		i.Log.Info("a report of failure", "message", r.message, "n", r.n, "status", found.Enhanced, "changed", changed)
 	}
 	return err
+}
+
+// reportedPast takes a DSN about a message that was deleted meanwhile (retention).
+// Whoever got the message knows its return path, but could name anybody's
+// address in a report: only that of the delivery itself is believed.
+func (i *Inbound) reportedPast(ctx context.Context, r report, found failure) (suppressed bool, err error) {
+	account, to, err := i.Outbox.Past(ctx, r.message, r.n, found.recipients)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return i.Queue.BouncedPast(ctx, account, r.message, r.n, to, found.Report)
 }
 
 // status returns the machine-readable part of a DSN (RFC 3464 §2, RFC 6533),
@@ -54,24 +73,35 @@ func (i *Inbound) status(ctx context.Context, s *spooled) ([]byte, error) {
 	return nil, nil
 }
 
+// failure is what a DSN says of the first recipient that failed.
+type failure struct {
+	queue.Report
+	recipients []address.Address // as it was addressed, and where that led to
+}
+
 // readStatus finds the first recipient of a delivery status that failed. Our
 // return paths are for one recipient each, so it is the one.
-func readStatus(text []byte) (queue.Report, bool) {
+func readStatus(text []byte) (failure, bool) {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	for group := range bytes.SplitSeq(text, []byte("\n\n")) {
 		h := message.Header(append(bytes.ReplaceAll(bytes.TrimLeft(group, "\n"), []byte("\n"), []byte("\r\n")), '\r', '\n'))
 		if !strings.EqualFold(h.Text("Action"), "failed") {
 			continue
 		}
-		r := queue.Report{Enhanced: enhanced(h.Text("Status")), Remote: typed(h.Text("Remote-MTA")), Text: typed(h.Text("Diagnostic-Code"))}
+		r := failure{Report: queue.Report{Enhanced: enhanced(h.Text("Status")), Remote: typed(h.Text("Remote-MTA")), Text: typed(h.Text("Diagnostic-Code"))}}
 		if code, _, _ := strings.Cut(strings.ReplaceAll(r.Text, "-", " "), " "); len(code) == 3 {
 			if n, err := strconv.Atoi(code); err == nil && n >= 400 && n < 600 {
 				r.Code = n
 			}
 		}
+		for _, field := range []string{"Original-Recipient", "Final-Recipient"} {
+			if a, err := address.Parse(typed(h.Text(field))); err == nil {
+				r.recipients = append(r.recipients, a)
+			}
+		}
 		return r, true
 	}
-	return queue.Report{}, false
+	return failure{}, false
 }
 
 // typed returns what follows the type in fields such as "dns; mx.example".

@@ -46,7 +46,8 @@ type Outbox struct {
 	// from accepting; nil: no bound.
 	Signing chan struct{}
 
-	pace pace
+	pace   pace
+	pruned pruned
 }
 
 // How long delivery is tried (RFC 5321 §4.5.4.1 wants 4–5 days at least for

@@ -12,11 +12,15 @@ import (
 )
 
 var (
-	// sentKnown finds submissions by the hashes of their Message-IDs.
+	// sentKnown finds submissions by the hashes of their Message-IDs, and the
+	// traces of all mail.
 	sentKnown = db.SQL(`WITH wanted (reference) AS (VALUES (CAST($3 AS BIGINT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10), ($11), ($12),
 			($13), ($14), ($15), ($16), ($17), ($18), ($19), ($20), ($21), ($22))
 		SELECT m.id, m.account, m.domain, m.thread_id, m.message_id FROM wanted JOIN outbound_message m
 			ON m.id = (SELECT id FROM outbound_message WHERE account = $1 AND reference = wanted.reference AND reference <> 0
+				AND (CAST($2 AS BIGINT) = 0 OR domain = $2) ORDER BY id LIMIT 1)
+		UNION ALL SELECT t.id, t.account, t.domain, t.thread_id, t.message_id FROM wanted JOIN outbound_trace t
+			ON t.id = (SELECT id FROM outbound_trace WHERE account = $1 AND reference = wanted.reference
 				AND (CAST($2 AS BIGINT) = 0 OR domain = $2) ORDER BY id LIMIT 1)`)
 	// sentByID finds mail whose id is in its Message-ID.
 	sentByID = db.SQL(`SELECT id, account, domain, thread_id, message_id FROM outbound_message
@@ -27,6 +31,12 @@ var (
 		UNION SELECT id, message_id FROM (SELECT id, message_id FROM outbound_message
 			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
 			ORDER BY id DESC LIMIT 20) AS newest
+		UNION SELECT id, message_id FROM (SELECT id, message_id FROM outbound_trace
+			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
+			ORDER BY id LIMIT 1) AS first_past
+		UNION SELECT id, message_id FROM (SELECT id, message_id FROM outbound_trace
+			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
+			ORDER BY id DESC LIMIT 20) AS last_past
 		ORDER BY id`)
 	sentThread = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls FROM outbound_message

@@ -38,10 +38,7 @@ func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bo
 		db.Micros(q.o.Now()))
 	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Bounced
-		b := bounceOf("dsn", false, c.statusData)
-		if strings.HasPrefix(r.Enhanced, "4.") { // the other side gave up on a temporary failure
-			b.Type = "Transient"
-		}
+		b := bounceOfReport(c.statusData)
 		var also []db.Statement
 		if b.suppresses(&c.statusData) {
 			if s, ok := q.suppress(&c.statusData, n, suppression.Bounce, c.diagnostic()); ok {
@@ -50,6 +47,15 @@ func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bo
 		}
 		return c.events(b), also
 	})
+}
+
+// bounceOfReport says what kind of bounce a DSN speaks of.
+func bounceOfReport(s statusData) *bounce {
+	b := bounceOf("dsn", false, s)
+	if strings.HasPrefix(s.Enhanced, "4.") { // the other side gave up on a temporary failure
+		b.Type = "Transient"
+	}
+	return b
 }
 
 // Complained takes a complaint about a delivered delivery. It reports whether

@@ -106,6 +106,8 @@ type Queue struct {
 	standing   *standing     // what operators hold; nil for nothing
 	nudged     map[string]int64
 	attended   time.Time // when that was learned
+
+	pruned pruned // has a lock of its own
 }
 
 // place names a delivery.

@@ -47,6 +47,11 @@ type Config struct {
 
 	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
 
+	KeepMessages int `name:"keep-messages" help:"Days that the API's copy of a sent message is kept once all its deliveries have ended; 0 for ever. Mail in a folder, in the queue, or scheduled is never deleted." default:"30" placeholder:"DAYS"`
+	KeepAttempts int `name:"keep-attempts" help:"Days that attempts to deliver, with their SMTP conversations, are kept once the delivery has ended, no longer than its message; 0 as long as that." default:"30" placeholder:"DAYS"`
+	KeepThreads  int `name:"keep-threads" help:"Days, from its acceptance, that an answer to a deleted message still finds its thread, and a late report its recipient; 0 for ever." default:"365" placeholder:"DAYS"`
+	KeepEvents   int `name:"keep-events" help:"Days that events are kept; 0 for ever." default:"30" placeholder:"DAYS"`
+
 	Node       string        `help:"This node's name; by default the machine's." placeholder:"NAME"`
 	Lease      time.Duration `help:"How long after a node fell silent the others take over what it had in hand, from 3s to 5m. A node that can't reach the database starts nothing after two thirds of it." default:"15s" placeholder:"TIME"`
 	SecretKey  string        `help:"Key that seals secrets at rest, 32 bytes in hex or base64; by default made once and kept in the data folder." placeholder:"KEY"`
@@ -121,6 +126,9 @@ func (c *Config) check() error {
 	}
 	if c.MaxConnections < 0 || c.MaxMessages < 0 || !(c.MaxRate >= 0 && c.MaxRate <= 1e6) {
 		return errors.New("--max-connections-per-host, --max-messages-per-connection and --max-rate-per-host must not be negative")
+	}
+	if err := c.checkRetention(); err != nil {
+		return err
 	}
 	if c.Drain <= 0 {
 		return errors.New("--drain must be a time such as 30s")

@@ -33,6 +33,7 @@ func DevConfig(data string) Config {
 	return Config{
 		Dev: true, Host: devHost, Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
 		TLS: "self-signed", SMTPPort: 25, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: db.Lease, LogLevel: "warn",
+		KeepMessages: 30, KeepAttempts: 30, KeepThreads: 365, KeepEvents: 30,
 	}
 }
 

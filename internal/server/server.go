@@ -38,6 +38,7 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/retention"
 	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -71,6 +72,7 @@ type Server struct {
 	Templates    *template.Templates
 	Threads      *thread.Threads
 	Keys         *idempotency.Keys
+	Retention    *retention.Keeper
 
 	data      *dataFolder
 	key       *secret.Key
@@ -198,6 +200,7 @@ func (s *Server) openRooms(context.Context) error {
 		Host: s.Config.Host, Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 	})
+	s.Retention = s.retention()
 	return s.openCouriers()
 }
 
@@ -311,11 +314,11 @@ func (s *Server) startDuties(context.Context) error {
 	if s.sts != nil {
 		s.duties.run(s.sts.Run)
 	}
-	s.duties.run(s.Inbound.Run)
 	s.duties.run(s.Inbound.RunNotices)
 	s.duties.run(func(ctx context.Context) error { return s.Outbox.RunIndex(ctx, s.Log) })
 	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
 	s.duties.run(s.simulator.Run)
+	s.duties.run(s.Retention.Run)
 	s.duties.run(s.sweep)
 	s.listenToNodes()
 	return nil

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package retention_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/retention"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func keeper(d *db.DB, n *db.Node, tasks ...retention.Task) *retention.Keeper {
+	return &retention.Keeper{DB: d, Node: n, Tasks: tasks, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}
+}
+
+// store is something of which there is some left.
+type store struct {
+	left   int
+	before time.Time
+	limits []int
+	err    error
+}
+
+func (s *store) prune(_ context.Context, before time.Time, limit int) (int, error) {
+	s.before, s.limits = before, append(s.limits, limit)
+	n := min(s.left, limit)
+	s.left -= n
+	return n, s.err
+}
+
+// What is due goes, task by task, in bounded pieces; a task that fails, and one
+// that keeps for ever, are no reason not to do the others.
+func TestRound(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		broken, ever, many := &store{left: 5, err: errors.New("broken")}, &store{left: 5}, &store{left: 5000}
+		k := keeper(d, node, retention.Task{Name: "broken", Keep: time.Hour, Prune: broken.prune}, retention.Task{Name: "ever", Prune: ever.prune},
+			retention.Task{Name: "many", Keep: 48 * time.Hour, Prune: many.prune})
+		total, err := k.Round(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Error(err)
+		}
+		if want := map[string]int{"broken": 5, "many": 5000}; !maps.Equal(total, want) {
+			t.Errorf("deleted %v", total)
+		}
+		if len(ever.limits) > 0 || many.left > 0 || !many.before.Equal(now.Add(-48*time.Hour)) {
+			t.Errorf("%v, %+v", ever, many)
+		}
+		for _, n := range many.limits {
+			if n < 1 || n > 500 {
+				t.Errorf("%d rows in one commit", n)
+			}
+		}
+	})
+}
+
+// One node at a time deletes, and another goes on when it has ended.
+func TestOneNode(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, first := dbtest.Open(t, url)
+		second, err := d.Join(t.Context(), "second", "folder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := &store{left: 100}
+		task := retention.Task{Name: "rest", Keep: time.Hour, Prune: rest.prune}
+		ctx, crash := context.WithCancel(t.Context())
+		interrupted := task
+		interrupted.Prune = func(ctx context.Context, before time.Time, limit int) (int, error) {
+			n, err := task.Prune(ctx, before, 3)
+			crash()
+			return n, err
+		}
+		if total, err := keeper(d, first, interrupted).Round(ctx); !errors.Is(err, context.Canceled) || total["rest"] != 3 {
+			t.Errorf("deleted %v, %v", total, err)
+		}
+		k := keeper(d, second, task)
+		if total, err := k.Round(t.Context()); err != nil || len(total) > 0 {
+			t.Errorf("beside the first one: %v, %v", total, err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := first.Keep(ended); err != nil { // leaves
+			t.Fatal(err)
+		}
+		if total, err := k.Round(t.Context()); err != nil || total["rest"] != 97 {
+			t.Errorf("after it: %v, %v", total, err)
+		}
+	})
+}
