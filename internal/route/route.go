@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -275,7 +276,7 @@ func (r *Router) lookUp(ctx context.Context, t target) []candidate {
 	for i := range found {
 		c := &found[i]
 		c.own = c.name == r.Name || slices.ContainsFunc(c.addrs, func(a netip.Addr) bool {
-			return slices.Contains(own, a) && !within(r.Allow, a)
+			return slices.Contains(own, a) && !egress.Within(a, r.Allow)
 		})
 	}
 	return found
@@ -321,9 +322,9 @@ func (r *Router) choose(d demands, found []candidate) (Plan, error) {
 			continue
 		}
 		addrs := slices.DeleteFunc(slices.Clone(c.addrs), func(a netip.Addr) bool {
-			return !Public(a) && !within(r.Allow, a)
+			return !egress.Allowed(a, r.Allow)
 		})
-		addrs = mix(addrs)
+		addrs = egress.Mix(addrs)
 		addrs = addrs[:min(len(addrs), maxPerHost, maxAddresses-total)]
 		if len(addrs) == 0 {
 			continue
@@ -360,28 +361,4 @@ func (r *Router) at(addrs []netip.Addr) []netip.AddrPort {
 		list[i] = netip.AddrPortFrom(a, r.port())
 	}
 	return list
-}
-
-// mix shuffles the addresses of each family and takes them by turns, IPv6
-// first, so that a family that does not work here costs one try only.
-func mix(addrs []netip.Addr) []netip.Addr {
-	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
-	var six, four []netip.Addr
-	for _, a := range addrs {
-		if a.Is4() {
-			four = append(four, a)
-		} else {
-			six = append(six, a)
-		}
-	}
-	mixed := make([]netip.Addr, 0, len(addrs))
-	for i := range max(len(six), len(four)) {
-		if i < len(six) {
-			mixed = append(mixed, six[i])
-		}
-		if i < len(four) {
-			mixed = append(mixed, four[i])
-		}
-	}
-	return mixed
 }

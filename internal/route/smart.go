@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -120,6 +121,6 @@ func (r *Router) smartAddresses(ctx context.Context) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := mix(append([]netip.Addr(nil), res.Records...))
+	addrs := egress.Mix(append([]netip.Addr(nil), res.Records...))
 	return addrs[:min(len(addrs), maxPerHost)], nil
 }

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/egress"
 )
 
 // policyHost stands before a domain's name where its policy is.
@@ -69,8 +71,8 @@ func (s *STS) dial(ctx context.Context, host string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := mix(slices.DeleteFunc(slices.Clone(res.Records), func(a netip.Addr) bool {
-		return !Public(a) && !within(s.o.Allow, a)
+	addrs := egress.Mix(slices.DeleteFunc(slices.Clone(res.Records), func(a netip.Addr) bool {
+		return !egress.Allowed(a, s.o.Allow)
 	}))
 	err = errors.New("the policy host has no address that may be dialled")
 	for _, a := range addrs[:min(len(addrs), maxPerHost)] {

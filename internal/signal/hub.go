@@ -27,7 +27,7 @@ const (
 	Hold       Kind = 'h' // operators hold deliveries, release them, or want them tried; 0
 	Notice     Kind = 'n' // senders are to be told of deliveries; 0
 	Event      Kind = 'e' // events wait to be numbered; 0
-	Webhook    Kind = 'w' // webhook deliveries are due; 0
+	Webhook    Kind = 'w' // webhook deliveries are due; webhook id, and 0 for those that no node has in hand
 	Stream     Kind = 's' // numbered events are there to be read; account id
 )
 

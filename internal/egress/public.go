@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package route
+// Package egress is the one rule for connections that strangers make us open:
+// to hosts that a customer or another's DNS names. It knows which addresses may
+// be dialled, and dials exactly those that it has judged.
+package egress
 
-import "net/netip"
+import (
+	"math/rand/v2"
+	"net/netip"
+)
 
-// special are ranges inside what is otherwise public that no mail host can be
+// special are ranges inside what is otherwise public that no host can be
 // at, or that lead somewhere else than they look (RFC 6890 and its registries).
 var special = parsePrefixes(
 	"0.0.0.0/8",       // this network
@@ -62,14 +68,47 @@ func Public(a netip.Addr) bool {
 			return false
 		}
 	}
-	return a.IsValid() && !within(special, a)
+	return a.IsValid() && !Within(a, special)
 }
 
-func within(list []netip.Prefix, a netip.Addr) bool {
+// Within reports whether an address is in one of the networks; one that is IPv4
+// in IPv6's clothes is judged as IPv4.
+func Within(a netip.Addr, list []netip.Prefix) bool {
+	a = a.Unmap()
 	for _, p := range list {
 		if p.Contains(a) {
 			return true
 		}
 	}
 	return false
+}
+
+// Allowed reports whether an address is public, or in a network that the
+// operator allows although it is not.
+func Allowed(a netip.Addr, allow []netip.Prefix) bool {
+	return Public(a) || Within(a, allow)
+}
+
+// Mix shuffles the addresses of each family and takes them by turns, IPv6
+// first, so that a family that does not work here costs one try only.
+func Mix(addrs []netip.Addr) []netip.Addr {
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	var six, four []netip.Addr
+	for _, a := range addrs {
+		if a.Is4() {
+			four = append(four, a)
+		} else {
+			six = append(six, a)
+		}
+	}
+	mixed := make([]netip.Addr, 0, len(addrs))
+	for i := range max(len(six), len(four)) {
+		if i < len(six) {
+			mixed = append(mixed, six[i])
+		}
+		if i < len(four) {
+			mixed = append(mixed, four[i])
+		}
+	}
+	return mixed
 }

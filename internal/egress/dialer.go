@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/dns"
+)
+
+// ErrRefused says that a host has addresses, and none that may be dialled.
+var ErrRefused = errors.New("the host has no address that may be dialled")
+
+const (
+	// maxAddresses bounds how many addresses of a host are tried.
+	maxAddresses = 4
+	// perAddress bounds how long one address is waited for.
+	perAddress = 5 * time.Second
+)
+
+// Dialer opens connections to hosts that a stranger names. Its fields are set
+// before use and not changed. It is safe for concurrent use.
+type Dialer struct {
+	DNS *dns.Resolver
+	// Allow are networks that may be dialled although they are not public, or
+	// are the service's own.
+	Allow []netip.Prefix
+	// OnlyAllow refuses all that is not in Allow: for what must not cross the
+	// Internet.
+	OnlyAllow bool
+	// Own are addresses of the service itself, and Name is its host name, whose
+	// addresses are its own as well: behind address translation only DNS
+	// knows them.
+	Own  []netip.Addr
+	Name string
+}
+
+// Addresses returns the addresses of a host that may be dialled, in the order in
+// which to try them: ErrRefused if it has others only, or a *dns.Error. The host
+// is a name in ASCII or an IP address without brackets.
+func (d *Dialer) Addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	addrs, err := d.addresses(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	own := d.own(ctx)
+	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool {
+		if Within(a, d.Allow) {
+			return false
+		}
+		return d.OnlyAllow || !Public(a) || slices.Contains(own, a.Unmap())
+	})
+	if len(addrs) == 0 {
+		return nil, ErrRefused
+	}
+	return Mix(addrs), nil
+}
+
+// Literal returns the addresses that a host means without DNS: an IP address,
+// or localhost and the names below it (RFC 6761 §6.3). nil for any other.
+func Literal(host string) []netip.Addr {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	}
+	return nil
+}
+
+func (d *Dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addrs := Literal(host); addrs != nil {
+		return addrs, nil
+	}
+	res, err := d.DNS.Addrs(ctx, host)
+	return slices.Clone(res.Records), err // the resolver's cache keeps its own
+}
+
+// own are the service's addresses. Without an answer from DNS those given must do.
+func (d *Dialer) own(ctx context.Context) []netip.Addr {
+	if d.Name == "" || d.OnlyAllow {
+		return d.Own
+	}
+	res, err := d.DNS.Addrs(ctx, d.Name)
+	if err != nil {
+		return d.Own
+	}
+	return append(slices.Clone(d.Own), res.Records...)
+}
+
+// Dial looks a host up and connects to the first of its addresses that
+// answers. What it dials is what it has judged: no name is looked up twice.
+// Errors are those of Addresses, or a *net.OpError.
+func (d *Dialer) Dial(ctx context.Context, host, port string) (net.Conn, error) {
+	addrs, err := d.Addresses(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range addrs[:min(len(addrs), maxAddresses)] {
+		nd := net.Dialer{Timeout: perAddress}
+		var c net.Conn
+		if c, err = nd.DialContext(ctx, "tcp", net.JoinHostPort(a.String(), port)); err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/egress"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// target is a URL taken apart.
+type target struct {
+	text  string // as it was given
+	host  string // in ASCII, an IP address without brackets
+	port  string
+	plain bool // http
+	// refused: it was taken once, and is no more by the rules of now.
+	refused bool
+}
+
+// The words about a URL that can't be used.
+const (
+	whyURL       = "Give the full URL of the receiver, such as https://app.example.com/hooks."
+	whyScheme    = "Deliveries are sent over https only."
+	whyUserinfo  = "A URL with a user name or password is not taken: check the signature instead."
+	whyFragment  = "A URL with a fragment (#…) is not taken: it would not be sent."
+	whyPort      = "The port must be 80, 443, or from 1024 on."
+	whyForbidden = "This address is not on the public Internet, so nothing is sent there."
+)
+
+// parse judges a URL. code is "" for one that can be used. Where a name leads
+// to is known, and judged, at each attempt only.
+func (h *Hooks) parse(text string) (t target, code, why string) {
+	if len(text) > MaxURL {
+		return t, "too_long", "A URL has at most " + strconv.Itoa(MaxURL) + " characters."
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Opaque != "" || strings.TrimSpace(text) != text {
+		return t, "invalid_url", whyURL
+	}
+	t = target{text: text, plain: u.Scheme == "http", port: u.Port()}
+	switch {
+	case u.Scheme != "https" && !t.plain:
+		return t, "invalid_url", whyURL
+	case u.User != nil:
+		return t, "userinfo_not_allowed", whyUserinfo
+	case u.Fragment != "" || strings.Contains(text, "#"):
+		return t, "fragment_not_allowed", whyFragment
+	}
+	if t.port == "" {
+		t.port = "443"
+		if t.plain {
+			t.port = "80"
+		}
+	}
+	if n, err := strconv.Atoi(t.port); err != nil || n > 65535 || n < 1024 && n != 80 && n != 443 {
+		return t, "port_not_allowed", whyPort
+	}
+	t.host = u.Hostname()
+	literal := egress.Literal(t.host)
+	if literal == nil {
+		if t.host, err = address.Domain(t.host); err != nil {
+			return t, "invalid_url", whyURL
+		}
+	}
+	return h.place(t, literal)
+}
+
+// place judges where a URL leads to, as far as it says so itself. Plain http
+// only goes where the operator allows it: over the Internet anybody could read
+// and change it.
+func (h *Hooks) place(t target, literal []netip.Addr) (target, string, string) {
+	allow := h.o.Dialer.Allow
+	inside := slices.ContainsFunc(literal, func(a netip.Addr) bool { return egress.Within(a, allow) })
+	switch {
+	case t.plain && (len(allow) == 0 || literal != nil && !inside):
+		return t, "https_required", whyScheme
+	case literal != nil && !inside && !slices.ContainsFunc(literal, egress.Public):
+		return t, "address_not_allowed", whyForbidden
+	}
+	return t, "", ""
+}
+
+// checkURL notes what is wrong with a URL.
+func (h *Hooks) checkURL(f *fault.Fields, text string) {
+	if _, code, why := h.parse(text); code != "" {
+		f.Add("url", code, "%s", why)
+	}
+}
+
+// checkKinds notes unknown kinds, and returns the others in the order of
+// event.Kinds, or All alone.
+func checkKinds(f *fault.Fields, kinds []string) []string {
+	if len(kinds) == 0 {
+		f.Add("events", "required", "Name at least one kind of event, or %q.", All)
+	}
+	if len(kinds) > 2*len(event.Kinds) {
+		f.Add("events", "too_many", "Name each kind of event once.")
+		return nil
+	}
+	for i, k := range kinds {
+		if k != All && !slices.Contains(event.Kinds[:], k) {
+			f.Add("events["+strconv.Itoa(i)+"]", "unknown_event", "The kinds of event are %s, and %s.", strings.Join(event.Kinds[:], ", "), All)
+		}
+	}
+	if slices.Contains(kinds, All) {
+		return []string{All}
+	}
+	return slices.DeleteFunc(slices.Clone(event.Kinds[:]), func(k string) bool { return !slices.Contains(kinds, k) })
+}
+
+func checkDescription(f *fault.Fields, s string) {
+	if utf8.RuneCountInString(s) > MaxDescription {
+		f.Add("description", "too_long", "A description has at most %d characters.", MaxDescription)
+	}
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		f.Add("description", "invalid_characters", "A description is one line of text.")
+	}
+}
+
+// checkFilter notes ids that the account has nothing under, and returns the
+// list in order, each once.
+func checkFilter(ctx context.Context, f *fault.Fields, field string, account db.ID, ids []db.ID,
+	owns func(ctx context.Context, account, id db.ID) (bool, error)) ([]db.ID, error) {
+	if len(ids) > MaxFilter {
+		f.Add(field, "too_many", "A filter has at most %d entries.", MaxFilter)
+		return nil, nil
+	}
+	for i, id := range ids {
+		ok, err := owns(ctx, account, id)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			f.Add(field+"["+strconv.Itoa(i)+"]", "not_found", "Your account has nothing with this id.")
+		}
+	}
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}

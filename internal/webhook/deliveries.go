@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// The states of a delivery.
+const (
+	Pending   = "pending"   // to be tried, for the first time or again
+	Delivered = "delivered" // the receiver took it
+	Failed    = "failed"    // the schedule is over, or it can't be sent any more
+)
+
+// States lists all of them.
+var States = [...]string{Pending, Delivered, Failed}
+
+// Delivery is one event on its way to one webhook.
+type Delivery struct {
+	ID        db.ID // the event's, which is X-Event-ID
+	Webhook   db.ID
+	Kind      string
+	State     string
+	Test      bool      // made by Test: the account's log has no such event
+	Attempts  int       // so far
+	NextAt    time.Time // when it is due, while it is pending
+	Code      int       // HTTP status of the last attempt; 0 for none
+	Trouble   string    // of the last attempt; see Attempt
+	CreatedAt time.Time
+	UpdatedAt time.Time // of its last attempt, or of its last change otherwise
+}
+
+// Attempt is one try to deliver.
+type Attempt struct {
+	N         int // 1…
+	StartedAt time.Time
+	Took      time.Duration
+	Headers   map[string]string // that were sent
+	Code      int               // HTTP status; 0 for no answer
+	// Trouble is a stable word for why it failed, "" if it did not: see
+	// Troubles. Words tells it to a person.
+	Trouble  string
+	Words    string
+	Response string    // the beginning of the answer's body, at most 2 KiB, as text
+	NextAt   time.Time // when it was to be tried again; zero for never
+}
+
+// maxAttempts is how many attempts of a delivery are shown, the last ones.
+const maxAttempts = 100
+
+var (
+	deliveryPage = db.Paged(`SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at
+		FROM webhook_delivery WHERE webhook = $1 AND {page}`)
+	deliveryStatePage = db.Paged(`SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at
+		FROM webhook_delivery WHERE webhook = $1 AND state = $4 AND {page}`)
+	deliveryOf = db.SQL(`SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at
+		FROM webhook_delivery WHERE webhook = $1 AND id = $2`)
+	attemptsOf = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
+		FROM webhook_attempt WHERE webhook = $1 AND id = $2 ORDER BY n DESC LIMIT $3`)
+	// One that a node has under way may end as what comes first.
+	beginAnew = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3
+		WHERE webhook = $1 AND id = $2`)
+	// nudge makes a node come, if none is there.
+	nudge = db.SQL(`UPDATE webhook_lane SET arrivals = arrivals + 1,
+			due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN CASE WHEN rest_until > $2 THEN rest_until ELSE $2 END ELSE due_at END
+		WHERE webhook = $1`)
+)
+
+var (
+	errNoDelivery = fault.New(fault.NotFound, "not_found", "There is no delivery with this id.")
+	errDisabled   = fault.New(fault.Conflict, "webhook_disabled", "The webhook is disabled. Enable it first.")
+	errPruned     = fault.New(fault.Conflict, "event_pruned", "The event is too old: it is no longer stored.")
+)
+
+// Deliveries returns a page of a webhook's deliveries, newest first: all, or
+// those of a state. A fault.NotFound says that there is no such webhook.
+func (h *Hooks) Deliveries(ctx context.Context, account, hook db.ID, state string, page db.Page) (deliveries []Delivery, more bool, err error) {
+	if _, err := h.Get(ctx, account, hook); err != nil {
+		return nil, false, err
+	}
+	if state != "" {
+		return db.ReadPage(ctx, h.o.DB, deliveryStatePage, page, scanDelivery, hook, state)
+	}
+	return db.ReadPage(ctx, h.o.DB, deliveryPage, page, scanDelivery, hook)
+}
+
+// Delivery returns a delivery with its attempts, oldest first (of more than 100
+// the last). A fault.NotFound says that there is none.
+func (h *Hooks) Delivery(ctx context.Context, account, hook, id db.ID) (Delivery, []Attempt, error) {
+	if _, err := h.Get(ctx, account, hook); err != nil {
+		return Delivery{}, nil, err
+	}
+	d, err := h.delivery(ctx, hook, id)
+	if err != nil {
+		return Delivery{}, nil, err
+	}
+	attempts, err := db.All(ctx, h.o.DB, attemptsOf.With(hook, id, maxAttempts), scanAttempt)
+	slices.Reverse(attempts)
+	return d, attempts, err
+}
+
+func (h *Hooks) delivery(ctx context.Context, hook, id db.ID) (Delivery, error) {
+	found, err := db.All(ctx, h.o.DB, deliveryOf.With(hook, id), scanDelivery)
+	if err == nil && len(found) == 0 {
+		err = errNoDelivery
+	}
+	if err != nil {
+		return Delivery{}, err
+	}
+	return found[0], nil
+}
+
+// Body returns what a delivery sends: the bytes that are signed. A
+// fault.Conflict says that the event is no longer stored.
+func (h *Hooks) Body(ctx context.Context, account, hook, id db.ID) ([]byte, error) {
+	if _, err := h.Get(ctx, account, hook); err != nil {
+		return nil, err
+	}
+	if _, err := h.delivery(ctx, hook, id); err != nil {
+		return nil, err
+	}
+	return h.body(ctx, account, hook, id)
+}
+
+// Redeliver makes a delivery pending again, whatever became of it: it is tried
+// at once, with the whole schedule before it and the same body as ever. The
+// attempts so far stay. A fault.Conflict says that the webhook is disabled, or
+// that the event is no longer stored.
+func (h *Hooks) Redeliver(ctx context.Context, account, hook, id db.ID) (Delivery, error) {
+	w, err := h.Get(ctx, account, hook)
+	if err != nil {
+		return Delivery{}, err
+	}
+	if _, err := h.Body(ctx, account, hook, id); err != nil {
+		return Delivery{}, err
+	}
+	if w.Status != Enabled {
+		return Delivery{}, errDisabled
+	}
+	now := db.Micros(h.o.Now())
+	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, beginAnew.With(hook, id, now))
+		if err == nil && n == 0 {
+			err = errNoDelivery
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, nudge.With(hook, now))
+		}
+		tx.AfterCommit(func() { h.wake(hook) })
+		return err
+	})
+	if err != nil {
+		return Delivery{}, err
+	}
+	return h.delivery(ctx, hook, id)
+}
+
+// wake tells whoever works for a webhook, or might, that something is due.
+func (h *Hooks) wake(hook db.ID) {
+	h.o.Hub.Wake(signal.Key{Kind: signal.Webhook, ID: int64(hook)})
+	h.o.Hub.Wake(signal.Key{Kind: signal.Webhook})
+}
+
+var bodyOf = db.SQL(`SELECT body FROM webhook_delivery WHERE webhook = $1 AND id = $2`)
+
+// body makes the body of a delivery: of a test what was stored, else of the
+// event's row.
+func (h *Hooks) body(ctx context.Context, account, hook, id db.ID) ([]byte, error) {
+	e, err := h.o.Events.Get(ctx, account, id)
+	if err == nil {
+		return e.JSON(), nil
+	}
+	if !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	var body string
+	switch err := h.o.DB.One(ctx, bodyOf.With(hook, id), &body); {
+	case errors.Is(err, db.ErrNoRow), err == nil && body == "":
+		return nil, errPruned
+	case err != nil:
+		return nil, err
+	}
+	return []byte(body), nil
+}
+
+func scanDelivery(r db.Row) (d Delivery, err error) {
+	var due, created, updated int64
+	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, &due, &d.Code, &d.Trouble, &d.Test, &created, &updated)
+	if d.State == Pending {
+		d.NextAt = db.Time(due)
+	}
+	d.CreatedAt, d.UpdatedAt = db.Time(created), db.Time(updated)
+	return d, err
+}
+
+func scanAttempt(r db.Row) (a Attempt, err error) {
+	var started, micros, next int64
+	var headers string
+	if err := r.Scan(&a.N, &started, &micros, &headers, &a.Code, &a.Trouble, &a.Words, &a.Response, &next); err != nil {
+		return a, err
+	}
+	a.StartedAt, a.Took, a.NextAt = db.Time(started), time.Duration(micros)*time.Microsecond, db.Time(next)
+	return a, json.Unmarshal([]byte(headers), &a.Headers)
+}

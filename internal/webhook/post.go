@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/egress"
+)
+
+const (
+	// maxResponse is how much of an answer is kept, in octets.
+	maxResponse = 2 << 10
+	// maxDrained is how much of it is read so that the connection can be used
+	// again; of a longer one it is closed.
+	maxDrained = 64 << 10
+	// maxHeader bounds the header of an answer, in octets.
+	maxHeader = 32 << 10
+	// idleConn is how long a connection is kept that nothing goes over.
+	idleConn = 30 * time.Second
+)
+
+// answer is what became of a request.
+type answer struct {
+	began, ended time.Time
+	headers      string // JSON: what was sent
+	code         int    // 0 for no answer
+	response     string
+	trouble      string // "" for a delivery that was taken
+	words        string
+	wish         time.Duration // Retry-After
+}
+
+func (a *answer) taken() bool { return a.trouble == "" }
+
+// client sends requests to one webhook.
+type client struct {
+	h         *Hooks
+	target    target
+	dialer    *egress.Dialer
+	transport *http.Transport
+
+	mu     sync.Mutex
+	dialed map[netip.Addr]bool // where connections were opened to
+}
+
+func (h *Hooks) newClient(t target) *client {
+	c := &client{h: h, target: t, dialer: h.o.Dialer, dialed: map[netip.Addr]bool{}}
+	if t.plain {
+		inside := *h.o.Dialer
+		inside.OnlyAllow = true
+		c.dialer = &inside
+	}
+	c.transport = &http.Transport{ // without a proxy, whatever the environment says
+		DialContext:            c.dial,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: h.o.Roots},
+		MaxIdleConnsPerHost:    maxFlying,
+		MaxConnsPerHost:        maxFlying + 2,
+		IdleConnTimeout:        idleConn,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	return c
+}
+
+// close ends the connections. Those in use end with their requests.
+func (c *client) close() {
+	if c != nil {
+		c.transport.CloseIdleConnections()
+	}
+}
+
+func (c *client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	conn, err := c.dialer.Dial(ctx, c.target.host, c.target.port)
+	if err != nil {
+		return nil, err
+	}
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		c.mu.Lock()
+		c.dialed[a.AddrPort().Addr().Unmap()] = true
+		c.mu.Unlock()
+	}
+	return conn, nil
+}
+
+// resolve looks the host up for an attempt. Connections to addresses that it no
+// longer has are given up: who moves a receiver must not be sent on to the old
+// place.
+func (c *client) resolve(ctx context.Context) error {
+	addrs, err := c.dialer.Addresses(ctx, c.target.host)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a := range c.dialed {
+		if !slices.Contains(addrs, a) {
+			c.transport.CloseIdleConnections()
+			clear(c.dialed)
+			break
+		}
+	}
+	return nil
+}
+
+// post makes one attempt: signed now, over whole within the timeout.
+func (c *client) post(ctx context.Context, s secrets, kind string, id db.ID, body []byte) (a answer) {
+	a.began = c.h.o.Now()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.h.o.Timeout)
+	defer cancel()
+	defer func() { a.ended = a.began.Add(time.Since(began)) }()
+	header := Sign(s.Secret, s.signing(a.began), id.String(), a.began, body)
+	header[HeaderEvent] = []string{kind}
+	header["Content-Type"] = []string{"application/json"}
+	header["User-Agent"] = []string{"Mailstead-Webhooks/" + c.h.o.Version}
+	a.headers = record(header)
+	// Never sent: it lets the transport repeat a request whose idle connection
+	// the receiver closed at the same moment.
+	header["Idempotency-Key"] = nil
+	err := c.send(ctx, header, body, &a)
+	if err != nil {
+		a.trouble, a.words = explain(ctx, err, c.h.o.Timeout)
+		return a
+	}
+	a.trouble, a.words = judge(a.code)
+	return a
+}
+
+func (c *client) send(ctx context.Context, header http.Header, body []byte, a *answer) error {
+	if c.target.refused {
+		return egress.ErrRefused
+	}
+	if err := c.resolve(ctx); err != nil {
+		return err
+	}
+	u, err := url.Parse(c.target.text)
+	if err != nil {
+		return err
+	}
+	r := (&http.Request{
+		Method: http.MethodPost, URL: u, Host: u.Host, Header: header, ContentLength: int64(len(body)),
+		Body:    io.NopCloser(bytes.NewReader(body)),
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+	}).WithContext(ctx)
+	resp, err := c.transport.RoundTrip(r) // which follows no redirects
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	a.code = resp.StatusCode
+	if a.code == http.StatusTooManyRequests || a.code/100 == 5 {
+		a.wish = retryAfter(resp.Header.Get("Retry-After"), c.h.o.Now())
+	}
+	// The status is what counts: that an answer breaks off is no reason to send
+	// again what was taken.
+	begin := make([]byte, maxResponse)
+	n, _ := io.ReadFull(resp.Body, begin)
+	a.response = clean(begin[:n])
+	if n == maxResponse {
+		_, _ = io.CopyN(io.Discard, resp.Body, maxDrained)
+	}
+	return nil
+}
+
+// record writes down the headers that were sent.
+func record(h http.Header) string {
+	flat := make(map[string]string, len(h))
+	for name, values := range h {
+		flat[name] = strings.Join(values, ", ")
+	}
+	text, _ := json.Marshal(flat) // strings always have a JSON form
+	return string(text)
+}
+
+// clean makes text of what a stranger sent: one that any database and any
+// terminal takes.
+func clean(b []byte) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(string(b), ""))
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+const (
+	// maxReplay is how many events one Replay looks at.
+	maxReplay = 50_000
+	// replayChunk is how many one transaction of it takes (also in chunkEnd).
+	replayChunk = 500
+)
+
+var (
+	// Ids are in the order of time, positions nearly so: the lowest of the
+	// first events' positions is where to begin.
+	replayStart = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
+		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
+	chunkEnd = db.SQL(`SELECT COALESCE(MAX(position), 0), COUNT(*), COALESCE(MAX(created_at), 0) FROM (SELECT position, created_at FROM event
+		WHERE account = $1 AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT 500) AS chunk`)
+	replayEvents = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $5, 0, '', '', $5, $5
+		FROM event AS e CROSS JOIN webhook AS w
+		WHERE w.id = $2 AND w.status = 'enabled' AND e.account = $1 AND e.position IS NOT NULL AND e.position > $3 AND e.position <= $4
+			AND e.id >= $6 AND ` + wants + `
+		ON CONFLICT (webhook, id) DO UPDATE SET state = 'pending', tries = 0, due_at = excluded.due_at, updated_at = excluded.updated_at
+			WHERE webhook_delivery.state = 'failed' OR webhook_delivery.state = 'delivered' AND NOT $7`)
+)
+
+// Replayed says what a Replay did.
+type Replayed struct {
+	Deliveries int // that are pending because of it
+	// Through is up to when events were looked at. More says that there are
+	// later ones: replay again since then.
+	Through time.Time
+	More    bool
+}
+
+// Replay delivers the stored events since a time again, those that the webhook
+// wants as it is now: also those that happened while it was disabled or not
+// there yet. With missing it leaves out what was delivered. What is pending
+// stays as it is. It looks at 50,000 events at most, and is no single
+// transaction: after an error the events up to some time are done, and it may be
+// repeated. A fault.Conflict says that the webhook is disabled.
+func (h *Hooks) Replay(ctx context.Context, account, hook db.ID, since time.Time, missing bool) (Replayed, error) {
+	w, err := h.Get(ctx, account, hook)
+	if err != nil {
+		return Replayed{}, err
+	}
+	if w.Status != Enabled {
+		return Replayed{}, errDisabled
+	}
+	out := Replayed{Through: since}
+	first := db.FirstID(since)
+	var from int64
+	if err := h.o.DB.One(ctx, replayStart.With(first), &from); err != nil || from == 0 {
+		return out, err
+	}
+	from--
+	for seen := 0; seen < maxReplay; {
+		var to, count, last int64
+		if err := h.o.DB.One(ctx, chunkEnd.With(account, from), &to, &count, &last); err != nil || count == 0 {
+			return out, err
+		}
+		n, err := h.replay(ctx, replayEvents.With(account, hook, from, to, db.Micros(h.o.Now()), first, missing), hook)
+		if err != nil {
+			return out, err
+		}
+		out.Deliveries += int(n)
+		if at := db.Time(last); at.After(out.Through) {
+			out.Through = at
+		}
+		if from, seen = to, seen+int(count); count < replayChunk {
+			return out, nil
+		}
+	}
+	out.More = true
+	return out, nil
+}
+
+func (h *Hooks) replay(ctx context.Context, s db.Statement, hook db.ID) (n int64, err error) {
+	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		if n, err = tx.Exec(ctx, s); err != nil || n == 0 {
+			return err
+		}
+		_, err = tx.Exec(ctx, nudge.With(hook, db.Micros(h.o.Now())))
+		tx.AfterCommit(func() { h.wake(hook) })
+		return err
+	})
+	return n, err
+}

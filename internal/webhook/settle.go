@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// outcome is an attempt's end as it is written.
+type outcome struct {
+	landing
+	tenure   db.ID
+	revision int64
+	n        int // the attempt
+	tries    int
+	state    string
+	next     time.Time // while it is pending
+	circuit  circuit
+	turned   bool   // the circuit is not as its row says
+	disable  string // the reason to disable the webhook; "" for none
+	err      error  // of writing it
+}
+
+var (
+	settleDelivery = db.SQL(`UPDATE webhook_delivery SET state = $6, attempts = attempts + 1, tries = tries + 1, due_at = $7, code = $8,
+			trouble = $9, updated_at = $10
+		WHERE webhook = $1 AND id = $2 AND state = 'pending' AND attempts = $4 AND tries = $5
+			AND EXISTS (SELECT 1 FROM webhook_lane WHERE webhook = $1 AND tenure = $3)`)
+	insertAttempt = db.SQL(`INSERT INTO webhook_attempt (webhook, id, n, started_at, micros, headers, code, trouble, words, response, next_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
+	turnLane = db.SQL(`UPDATE webhook_lane SET failing_since = $4, level = $5, rest_until = $6
+		WHERE webhook = $1 AND tenure = $2 AND life = $3`)
+	disableHook = db.SQL(`UPDATE webhook SET status = 'disabled', reason = $3, status_at = $4, revision = revision + 1
+		WHERE id = $1 AND revision = $2 AND status = 'enabled'`)
+)
+
+// settle writes an outcome, its attempt, and what they mean for the webhook in
+// one commit. It tries until that is done, or errSuperseded says that the
+// delivery is another's by now, or the service ends.
+func (h *Hooks) settle(hook db.ID, o *outcome) error {
+	for {
+		disabled := false
+		err := h.o.DB.Write(h.last, hook, &db.Job{
+			Guard: func(b *db.Batch) {
+				b.Queue(settleDelivery.With(hook, o.item.id, o.tenure, o.item.attempts, o.item.tries,
+					o.state, db.Micros(o.next), o.answer.code, o.answer.trouble, db.Micros(o.answer.ended))).Else(errSuperseded)
+			},
+			Apply: func(b *db.Batch) {
+				b.Queue(insertAttempt.With(o.attempt(hook)...))
+				if o.turned {
+					b.Queue(turnLane.With(hook, o.tenure, o.life, db.Micros(o.circuit.since), o.circuit.level, db.Micros(o.circuit.rest)))
+				}
+				if o.disable != "" {
+					b.Queue(disableHook.With(hook, o.revision, o.disable, db.Micros(o.answer.ended)))
+				}
+			},
+			AfterCommit: func() { disabled = o.disable != "" },
+		})
+		if disabled {
+			h.o.Log.Warn("a webhook was disabled", "webhook", hook, "reason", o.disable, "failing_since", o.circuit.since)
+		}
+		// After an unknown outcome the row tells how it is.
+		if err == nil || errors.Is(err, errSuperseded) || errors.Is(err, db.ErrUnknown) || h.last.Err() != nil {
+			return err
+		}
+		h.o.Log.Error("the outcome of a delivery could not be written", "webhook", hook, "event", o.item.id, "error", err)
+		pause(h.last, troubleWait)
+	}
+}
+
+// attempt is the row of the attempt.
+func (o *outcome) attempt(hook db.ID) []any {
+	a := &o.answer
+	return []any{hook, o.item.id, o.n, db.Micros(a.began), a.ended.Sub(a.began).Microseconds(), a.headers, a.code, a.trouble, a.words,
+		a.response, db.Micros(o.next)}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The headers of a delivery (interface specification, section 6), and those of
+// Standard Webhooks beside them.
+const (
+	HeaderSignature = "X-Service-Signature"
+	HeaderEvent     = "X-Service-Event"
+	HeaderID        = "X-Event-ID"
+	HeaderTimestamp = "X-Service-Timestamp"
+
+	StandardID        = "webhook-id"
+	StandardTimestamp = "webhook-timestamp"
+	StandardSignature = "webhook-signature"
+)
+
+// secretPrefix begins every secret.
+const secretPrefix = "whsec_"
+
+// secretBytes is how many random bytes a secret has.
+const secretBytes = 32
+
+// NewSecret makes a secret: whsec_ and 32 random bytes in base64.
+func NewSecret() string {
+	raw := make([]byte, secretBytes)
+	rand.Read(raw)
+	return secretPrefix + base64.StdEncoding.EncodeToString(raw)
+}
+
+// Sign returns the headers that prove where a body comes from, for one attempt
+// at the given time; X-Service-Event, which the caller knows, is not among
+// them. The key of X-Service-Signature is the whole secret as it was shown, and
+// it covers the body alone; that of webhook-signature is what the base64 after
+// whsec_ stands for, and it covers id and time too. old are secrets that were
+// replaced not long ago: they sign the latter as well.
+func Sign(secret string, old []string, id string, at time.Time, body []byte) http.Header {
+	unix := strconv.FormatInt(at.Unix(), 10)
+	signatures := make([]string, 0, 1+len(old))
+	for _, s := range append([]string{secret}, old...) {
+		mac := hmac.New(sha256.New, standardKey(s))
+		mac.Write([]byte(id + "." + unix + "."))
+		mac.Write(body)
+		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(body)
+	// The map holds the names as they are written; HTTP ignores their case.
+	return http.Header{
+		HeaderSignature:   {"sha256=" + hex.EncodeToString(mac.Sum(nil))},
+		HeaderID:          {id},
+		HeaderTimestamp:   {unix},
+		StandardID:        {id},
+		StandardTimestamp: {unix},
+		StandardSignature: {strings.Join(signatures, " ")},
+	}
+}
+
+// standardKey is the key of a secret in Standard Webhooks. Of a secret that is
+// not base64, which a developer may give to the forwarder, it is the text.
+func standardKey(secret string) []byte {
+	text := strings.TrimPrefix(secret, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return []byte(text)
+	}
+	return key
+}

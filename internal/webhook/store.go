@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+var (
+	// The count is no promise to the last one: two calls at once may both get in.
+	insertHook = db.SQL(`INSERT INTO webhook (id, account, url, description, kinds, domains, mailboxes, status, reason, status_at,
+			secrets, old_until, revision, created_at, updated_at)
+		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 1, $10, $10
+		WHERE (SELECT COUNT(*) FROM webhook WHERE account = $2 AND status IN ('enabled', 'disabled')) < $12`)
+	insertLane = db.SQL(`INSERT INTO webhook_lane (webhook, tenure, due_at, arrivals, life, failing_since, level, rest_until)
+		VALUES ($1, NULL, NULL, 0, 1, 0, 0, 0)`)
+	hookOf = db.SQL(`SELECT w.id, w.account, w.url, w.description, w.kinds, w.domains, w.mailboxes, w.status, w.reason, w.status_at,
+			w.old_until, w.created_at, w.updated_at, l.failing_since, w.revision
+		FROM webhook AS w JOIN webhook_lane AS l ON l.webhook = w.id
+		WHERE w.id = $2 AND w.account = $1 AND w.status IN ('enabled', 'disabled')`)
+	hookPage = db.Paged(`SELECT id, account, url, description, kinds, domains, mailboxes, status, reason, status_at,
+			old_until, created_at, updated_at, (SELECT failing_since FROM webhook_lane WHERE webhook = webhook.id), revision
+		FROM webhook WHERE account = $1 AND status IN ('enabled', 'disabled') AND {page}`)
+	updateHook = db.SQL(`UPDATE webhook SET url = $3, description = $4, kinds = $5, domains = $6, mailboxes = $7,
+			status = $8, reason = $9, status_at = $10, revision = revision + 1, updated_at = $11
+		WHERE id = $2 AND account = $1 AND revision = $12 AND status IN ('enabled', 'disabled')`)
+	deleteHook = db.SQL(`UPDATE webhook SET status = 'deleted', status_at = $3, revision = revision + 1, updated_at = $3
+		WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled')`)
+	secretsOf = db.SQL(`SELECT revision, secrets FROM webhook
+		WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled') {for_update}`)
+	rotateHook = db.SQL(`UPDATE webhook SET secrets = $3, old_until = $4, revision = revision + 1, updated_at = $5
+		WHERE id = $2 AND account = $1 AND revision = $6 AND status IN ('enabled', 'disabled')`)
+	// What failed before says nothing about another URL, or after a mending.
+	renewLane = db.SQL(`UPDATE webhook_lane SET life = life + 1, failing_since = 0, level = 0, rest_until = 0,
+			arrivals = arrivals + 1, due_at = $2
+		WHERE webhook = $1`)
+)
+
+// NewHook is a webhook to be made.
+type NewHook struct {
+	URL         string
+	Kinds       []string
+	Domains     []db.ID
+	Mailboxes   []db.ID
+	Description string
+	Disabled    bool
+}
+
+// Change says what of a webhook changes: what is not nil.
+type Change struct {
+	URL         *string
+	Kinds       *[]string
+	Domains     *[]db.ID
+	Mailboxes   *[]db.ID
+	Description *string
+	// Status is Enabled or Disabled. Enabling one forgets its failures, and
+	// what waits goes on. While it is disabled, events make no deliveries for
+	// it: Replay makes them afterwards.
+	Status *string
+}
+
+var (
+	errNone    = fault.New(fault.NotFound, "not_found", "There is no webhook with this id.")
+	errTooMany = fault.New(fault.Conflict, "too_many_webhooks", "An account has at most %d webhooks. Delete one that you no longer need.", MaxPerAccount)
+	errRaced   = fault.New(fault.Conflict, "webhook_changed", "The webhook was changed by another request at the same time. Look at it and try again.")
+)
+
+// check judges all of a webhook at once. fields are named as in the API: url,
+// events, domains, mailboxes, description, status.
+func (h *Hooks) check(ctx context.Context, account db.ID, n *NewHook, status string) error {
+	var f fault.Fields
+	h.checkURL(&f, n.URL)
+	n.Kinds = checkKinds(&f, n.Kinds)
+	checkDescription(&f, n.Description)
+	if status != Enabled && status != Disabled {
+		f.Add("status", "invalid_status", "The status is %q or %q.", Enabled, Disabled)
+	}
+	var err error
+	if n.Domains, err = checkFilter(ctx, &f, "domains", account, n.Domains, h.o.OwnsDomain); err != nil {
+		return err
+	}
+	if n.Mailboxes, err = checkFilter(ctx, &f, "mailboxes", account, n.Mailboxes, h.o.OwnsMailbox); err != nil {
+		return err
+	}
+	return f.Err()
+}
+
+// Create makes a webhook and returns it with its secret, which is never shown
+// again. A fault.Invalid names every field at fault, a fault.Conflict says that
+// the account has MaxPerAccount already.
+func (h *Hooks) Create(ctx context.Context, account db.ID, n NewHook) (Webhook, string, error) {
+	if err := h.check(ctx, account, &n, Enabled); err != nil {
+		return Webhook{}, "", err
+	}
+	s := secrets{Secret: NewSecret()}
+	sealed, err := h.seal(s)
+	if err != nil {
+		return Webhook{}, "", err
+	}
+	id, now := h.o.DB.NewID(), h.o.Now()
+	status, reason := Enabled, ""
+	if n.Disabled {
+		status, reason = Disabled, Manual
+	}
+	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		made, err := tx.Exec(ctx, insertHook.With(id, account, n.URL, n.Description, words(n.Kinds), words(n.Domains), words(n.Mailboxes),
+			status, reason, db.Micros(now), sealed, MaxPerAccount))
+		if err == nil && made == 0 {
+			err = errTooMany
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, insertLane.With(id))
+		}
+		return err
+	})
+	if err != nil {
+		return Webhook{}, "", err
+	}
+	made, err := h.Get(ctx, account, id)
+	return made, s.Secret, err
+}
+
+// Get returns a webhook of an account, or fault.NotFound.
+func (h *Hooks) Get(ctx context.Context, account, id db.ID) (Webhook, error) {
+	found, err := db.All(ctx, h.o.DB, hookOf.With(account, id), scanHook)
+	if err == nil && len(found) == 0 {
+		err = errNone
+	}
+	if err != nil {
+		return Webhook{}, err
+	}
+	return found[0], nil
+}
+
+// List returns a page of an account's webhooks, newest first.
+func (h *Hooks) List(ctx context.Context, account db.ID, page db.Page) (hooks []Webhook, more bool, err error) {
+	return db.ReadPage(ctx, h.o.DB, hookPage, page, scanHook, account)
+}
+
+// maxRaces is how often a change is begun anew because another came first.
+const maxRaces = 5
+
+// Update changes a webhook and returns it as it is now. After it returned, no
+// attempt begins here, and after a moment none on other nodes, on what was
+// before. Errors are those of Create and Get; a fault.Conflict says that other
+// calls changed it all the time.
+func (h *Hooks) Update(ctx context.Context, account, id db.ID, c Change) (Webhook, error) {
+	err := error(errRaced)
+	for range maxRaces {
+		var was Webhook
+		if was, err = h.Get(ctx, account, id); err != nil {
+			return Webhook{}, err
+		}
+		if err = h.update(ctx, was, c); err != errRaced { //nolint:errorlint // it is ours, not wrapped
+			break
+		}
+	}
+	if err != nil {
+		return Webhook{}, err
+	}
+	return h.Get(ctx, account, id)
+}
+
+func (h *Hooks) update(ctx context.Context, was Webhook, c Change) error {
+	n, is, now := c.onto(was), was, h.o.Now()
+	set(&is.Status, c.Status)
+	if err := h.check(ctx, was.Account, &n, is.Status); err != nil {
+		return err
+	}
+	if is.Status != was.Status {
+		is.StatusAt, is.Reason = now, ""
+		if is.Status == Disabled {
+			is.Reason = Manual
+		}
+	}
+	renew := is.Status == Enabled && (was.Status != Enabled || n.URL != was.URL)
+	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		changed, err := tx.Exec(ctx, updateHook.With(was.Account, was.ID, n.URL, n.Description, words(n.Kinds), words(n.Domains), words(n.Mailboxes),
+			is.Status, is.Reason, db.Micros(is.StatusAt), db.Micros(now), was.revision))
+		if err == nil && changed == 0 {
+			return errRaced
+		}
+		if err == nil && renew {
+			_, err = tx.Exec(ctx, renewLane.With(was.ID, db.Micros(now)))
+		}
+		tx.AfterCommit(func() { h.changed(was.ID) })
+		return err
+	})
+}
+
+// onto returns what a webhook becomes by a change.
+func (c *Change) onto(w Webhook) NewHook {
+	n := NewHook{URL: w.URL, Kinds: w.Kinds, Domains: w.Domains, Mailboxes: w.Mailboxes, Description: w.Description}
+	set(&n.URL, c.URL)
+	set(&n.Kinds, c.Kinds)
+	set(&n.Domains, c.Domains)
+	set(&n.Mailboxes, c.Mailboxes)
+	set(&n.Description, c.Description)
+	return n
+}
+
+func set[T any](dst, value *T) {
+	if value != nil {
+		*dst = *value
+	}
+}
+
+// Delete deletes a webhook; its deliveries are no longer shown, and those that
+// wait are not sent. A fault.NotFound says that there is none.
+func (h *Hooks) Delete(ctx context.Context, account, id db.ID) error {
+	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, deleteHook.With(account, id, db.Micros(h.o.Now())))
+		if err == nil && n == 0 {
+			err = errNone
+		}
+		tx.AfterCommit(func() { h.changed(id) })
+		return err
+	})
+}
+
+// Rotate gives a webhook a fresh secret and returns it. X-Service-Signature is
+// made with it at once; in webhook-signature the old one signs too for overlap,
+// usually Overlap, which is also the most. With 0 only the fresh one signs.
+func (h *Hooks) Rotate(ctx context.Context, account, id db.ID, overlap time.Duration) (Webhook, string, error) {
+	var s secrets
+	err := h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		var revision int64
+		var sealed []byte
+		err := tx.One(ctx, secretsOf.With(account, id), &revision, &sealed)
+		if errors.Is(err, db.ErrNoRow) {
+			return errNone
+		}
+		if err != nil {
+			return err
+		}
+		if s, err = h.open(sealed); err != nil {
+			return err
+		}
+		now := h.o.Now()
+		s.rotate(now, now.Add(min(max(overlap, 0), Overlap)))
+		if sealed, err = h.seal(s); err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, rotateHook.With(account, id, sealed, s.until(), db.Micros(now), revision))
+		if err == nil && n == 0 {
+			err = errRaced
+		}
+		tx.AfterCommit(func() { h.changed(id) })
+		return err
+	})
+	if err != nil {
+		return Webhook{}, "", err
+	}
+	w, err := h.Get(ctx, account, id)
+	return w, s.Secret, err
+}
+
+// changed tells those who work for a webhook to look at it anew, here before it
+// returns.
+func (h *Hooks) changed(id db.ID) {
+	h.mu.Lock()
+	if l := h.lanes[id]; l != nil {
+		l.changed.Store(true)
+	}
+	h.mu.Unlock()
+	h.o.Hub.Wake(signal.Key{Kind: signal.Webhook, ID: int64(id)})
+	h.o.Hub.Wake(signal.Key{Kind: signal.Webhook})
+}
+
+func scanHook(r db.Row) (w Webhook, err error) {
+	var kinds, domains, mailboxes string
+	var statusAt, old, created, updated, failing int64
+	err = r.Scan(&w.ID, &w.Account, &w.URL, &w.Description, &kinds, &domains, &mailboxes, &w.Status, &w.Reason, &statusAt,
+		&old, &created, &updated, &failing, &w.revision)
+	w.Kinds = strings.Fields(kinds)
+	w.Domains, w.Mailboxes = ids(domains), ids(mailboxes)
+	w.StatusAt, w.OldUntil, w.FailingSince = db.Time(statusAt), db.Time(old), db.Time(failing)
+	w.CreatedAt, w.UpdatedAt = db.Time(created), db.Time(updated)
+	return w, err
+}
+
+// words is how a list stands in a column: each entry with a blank before and
+// behind it, so that LIKE finds it; "" for none.
+func words[T string | db.ID](list []T) string {
+	var b strings.Builder
+	for _, v := range list {
+		b.WriteByte(' ')
+		switch v := any(v).(type) {
+		case string:
+			b.WriteString(v)
+		case db.ID:
+			b.WriteString(strconv.FormatInt(int64(v), 10))
+		}
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+func ids(text string) []db.ID {
+	list := []db.ID{}
+	for word := range strings.FieldsSeq(text) {
+		n, _ := strconv.ParseInt(word, 10, 64) // we wrote it
+		list = append(list, db.ID(n))
+	}
+	return list
+}

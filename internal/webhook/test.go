@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// maxTests is how many tests a node makes at the same time.
+const maxTests = 32
+
+var (
+	hookSettings = db.SQL(`SELECT url, secrets FROM webhook WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled')`)
+	insertTest   = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, 1, 1, 0, $5, $6, $7, $8, $9)`)
+	errManyTests = fault.New(fault.Limited, "too_many_tests", "Many tests are being made at this moment. Try again in a few seconds.")
+)
+
+// Test sends a test of a kind ("" for the first that the webhook wants) at once
+// and returns what became of it: a real delivery, signed as any other, whose
+// data has `test: true` and is made up. It is tried once, also to a disabled
+// webhook, is listed among the deliveries, and is no event of the account's log.
+// It can be redelivered. It takes as long as an attempt may.
+func (h *Hooks) Test(ctx context.Context, account, hook db.ID, kind string) (Delivery, Attempt, error) {
+	w, err := h.Get(ctx, account, hook)
+	if err != nil {
+		return Delivery{}, Attempt{}, err
+	}
+	if kind == "" {
+		kind = w.Kinds[0]
+		if kind == All {
+			kind = event.DeliveryStatus
+		}
+	}
+	if !slices.Contains(event.Kinds[:], kind) {
+		var f fault.Fields
+		f.Add("event", "unknown_event", "Choose one kind of event.")
+		return Delivery{}, Attempt{}, f.Err()
+	}
+	select {
+	case h.tests <- struct{}{}:
+		defer func() { <-h.tests }()
+	default:
+		return Delivery{}, Attempt{}, errManyTests
+	}
+	var url string
+	var sealed []byte
+	if err := h.o.DB.One(ctx, hookSettings.With(account, hook), &url, &sealed); err != nil {
+		return Delivery{}, Attempt{}, err
+	}
+	id := h.o.DB.NewID()
+	body, err := h.sample(account, id, kind)
+	if err != nil {
+		return Delivery{}, Attempt{}, err
+	}
+	s := settings{account: account}
+	if s.secrets, err = h.open(sealed); err != nil {
+		return Delivery{}, Attempt{}, err
+	}
+	var code string
+	s.target, code, _ = h.parse(url)
+	s.target.refused = code != ""
+	c := h.newClient(s.target)
+	defer c.close()
+	a := c.post(ctx, s.secrets, kind, id, body)
+	if err := h.keepTest(context.WithoutCancel(ctx), hook, id, kind, body, &a); err != nil {
+		return Delivery{}, Attempt{}, err
+	}
+	d, attempts, err := h.Delivery(context.WithoutCancel(ctx), account, hook, id)
+	if err != nil {
+		return Delivery{}, Attempt{}, err
+	}
+	return d, attempts[0], nil
+}
+
+func (h *Hooks) keepTest(ctx context.Context, hook, id db.ID, kind string, body []byte, a *answer) error {
+	o := outcome{n: 1, state: Delivered}
+	o.item.id, o.answer = id, *a
+	if !a.taken() {
+		o.state = Failed
+	}
+	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, insertTest.With(hook, id, kind, o.state, a.code, a.trouble, string(body), db.Micros(a.began), db.Micros(a.ended))); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, insertAttempt.With(o.attempt(hook)...))
+		return err
+	})
+}
+
+// sample makes the body of a test.
+func (h *Hooks) sample(account, id db.ID, kind string) ([]byte, error) {
+	now := h.o.Now().UTC()
+	data := samples(now, h.o.DB.NewID)[kind]
+	data["test"] = true
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, err
+	}
+	e := event.Event{ID: id, Type: kind, Timestamp: now, Version: 1, Account: account, Data: text}
+	return e.JSON(), nil
+}

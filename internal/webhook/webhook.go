@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhook sends an account's events to the URLs that it named. What it
+// promises:
+//
+//   - each numbered event makes one delivery for each enabled webhook that wants
+//     it, in the transaction that numbers it;
+//   - a delivery is tried until the receiver took it (a 2xx answer) or the
+//     schedule is over; after a crash it may arrive twice, always with the same
+//     id and the same bytes;
+//   - one node at a time works for a webhook, a few attempts at the same time,
+//     and one while it fails; a webhook that is slow, dead or has a long
+//     backlog holds up no other.
+//
+// Events may arrive out of their order: what orders them is in their data.
+package webhook
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/egress"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// The states of a webhook.
+const (
+	Enabled  = "enabled"
+	Disabled = "disabled"
+)
+
+// Why a webhook is disabled.
+const (
+	Manual  = "manual"  // its account said so
+	Gone    = "gone"    // it answered 410
+	Failing = "failing" // for five days every attempt failed
+)
+
+// All subscribes to every kind of event.
+const All = "all"
+
+// Limits.
+const (
+	MaxPerAccount  = 50   // webhooks of an account
+	MaxURL         = 2048 // octets of a URL
+	MaxDescription = 200  // characters
+	MaxFilter      = 100  // domains, and mailboxes, of a filter
+	// Overlap is how long an old secret signs beside a new one.
+	Overlap = 24 * time.Hour
+)
+
+// Webhook is where events are sent to. Its secret is shown by Create and Rotate
+// alone.
+type Webhook struct {
+	ID          db.ID
+	Account     db.ID
+	URL         string
+	Kinds       []string // in the order of event.Kinds; All alone if it was among them
+	Domains     []db.ID  // only events about one of these domains or mailboxes; both empty for every event
+	Mailboxes   []db.ID
+	Description string
+	Status      string
+	Reason      string    // while it is disabled: Manual, Gone, Failing
+	StatusAt    time.Time // since when it has the status
+	// OldUntil is until when a former secret signs too; zero for none.
+	OldUntil time.Time
+	// FailingSince is the first failure since the last success; zero for none.
+	FailingSince time.Time
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+
+	revision int64
+}
+
+// Options are what Hooks work with.
+type Options struct {
+	DB     *db.DB
+	Node   *db.Node
+	Hub    *signal.Hub
+	Events *event.Log
+	Key    *secret.Key // seals the secrets
+	// Dialer connects to the receivers. Its Allow also says where plain http
+	// may go to.
+	Dialer  *egress.Dialer
+	Roots   *x509.CertPool // trusted in receivers' certificates; nil for the system's
+	Version string         // of the service, for User-Agent
+	Now     func() time.Time
+	Log     *slog.Logger
+
+	// OwnsDomain and OwnsMailbox report whether an account has what a filter
+	// names.
+	OwnsDomain  func(ctx context.Context, account, domain db.ID) (bool, error)
+	OwnsMailbox func(ctx context.Context, account, mailbox db.ID) (bool, error)
+
+	Flights int           // attempts at the same time at most; 0: 400
+	Probes  int           // of webhooks that fail, beside these; 0: 100
+	Lanes   int           // webhooks in hand at most; 0: 2,000
+	Timeout time.Duration // of an attempt in all; 0: 15 s
+	Drain   time.Duration // how long attempts may finish at the end; 0: 30 s
+}
+
+// Hooks keeps webhooks and carries their deliveries. It is safe for concurrent
+// use.
+type Hooks struct {
+	o      Options
+	tests  chan struct{} // one for each test that is being made
+	slots  chan struct{} // one for each attempt under way of a webhook that works
+	probes chan struct{} // the same of those that fail
+	carry  context.Context
+	stop   context.CancelFunc // ends carry: attempts are given up
+	last   context.Context
+	quit   context.CancelFunc // ends last: outcomes are given up
+
+	working sync.WaitGroup // lanes
+	writing sync.WaitGroup // outcomes
+	looked  time.Time
+	purged  time.Time
+
+	mu      sync.Mutex
+	lanes   map[db.ID]*lane // in hand
+	arrived []db.ID         // webhooks that got deliveries in the batch that is being numbered
+}
+
+// New returns Hooks. Until Run is called, deliveries wait.
+func New(o Options) *Hooks {
+	def := func(n *int, fallback int) {
+		if *n <= 0 {
+			*n = fallback
+		}
+	}
+	def(&o.Flights, 400)
+	def(&o.Probes, 100)
+	def(&o.Lanes, 2000)
+	if o.Timeout <= 0 {
+		o.Timeout = 15 * time.Second
+	}
+	if o.Drain <= 0 {
+		o.Drain = 30 * time.Second
+	}
+	h := &Hooks{
+		o: o, tests: make(chan struct{}, maxTests), slots: make(chan struct{}, o.Flights), probes: make(chan struct{}, o.Probes),
+		lanes: map[db.ID]*lane{},
+	}
+	h.carry, h.stop = context.WithCancel(context.Background())
+	h.last, h.quit = context.WithCancel(context.Background())
+	return h
+}
