@@ -41,10 +41,13 @@ var (
 // settle writes an outcome, its attempt, and what they mean for the webhook in
 // one commit. It tries until that is done, or errSuperseded says that the
 // delivery is another's by now, or the service ends.
-func (h *Hooks) settle(hook db.ID, o *outcome) error {
+func (h *Hooks) settle(hook db.ID, o *outcome) (err error) {
+	if h.told != nil {
+		defer func() { h.told(hook, o, err) }()
+	}
 	for {
 		disabled := false
-		err := h.o.DB.Write(h.last, hook, &db.Job{
+		err = h.o.DB.Write(h.last, hook, &db.Job{
 			Guard: func(b *db.Batch) {
 				b.Queue(settleDelivery.With(hook, o.item.id, o.tenure, o.item.attempts, o.item.tries,
 					o.state, db.Micros(o.next), o.answer.code, o.answer.trouble, db.Micros(o.answer.ended))).Else(errSuperseded)

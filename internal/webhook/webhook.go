@@ -121,6 +121,8 @@ type Hooks struct {
 	writing sync.WaitGroup // outcomes
 	looked  time.Time
 	purged  time.Time
+	// told, if set, is told each outcome (for tests).
+	told func(hook db.ID, o *outcome, err error)
 
 	mu      sync.Mutex
 	lanes   map[db.ID]*lane // in hand

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/egress"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds the wait for what must happen.
+const patience = 2 * time.Minute
+
+var (
+	insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, 'x', 'active', 0)`)
+	loopback      = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+)
+
+// told is an outcome that was written.
+type told struct {
+	hook, event db.ID
+	state       string
+	err         error
+}
+
+// house is a database with the sequencer and the dispatcher at work on it.
+type house struct {
+	t       testing.TB
+	db      *db.DB
+	node    *db.Node
+	hub     *signal.Hub
+	log     *event.Log
+	hooks   *webhook.Hooks
+	account db.ID
+	key     *secret.Key
+	ahead   atomic.Int64 // of the clock
+	told    chan told
+	stop    func()
+}
+
+// now is a clock that the test moves forward.
+func (h *house) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
+
+// forward moves the clock and has everybody look.
+func (h *house) forward(d time.Duration) {
+	h.ahead.Add(int64(d))
+	h.hub.WakeAll()
+}
+
+type option func(*webhook.Options)
+
+// build makes the rooms; run sets them to work.
+func build(t testing.TB, url string, options ...option) *house {
+	t.Helper()
+	d, node := dbtest.Open(t, url)
+	return furnish(t, d, node, options...)
+}
+
+func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *house {
+	t.Helper()
+	key, err := secret.Parse("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, db: d, node: node, hub: &signal.Hub{}, key: key, told: make(chan told, 1<<20), stop: func() {}}
+	h.log = &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.now}
+	yes := func(context.Context, db.ID, db.ID) (bool, error) { return true, nil }
+	o := webhook.Options{
+		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: key, Dialer: &egress.Dialer{Allow: loopback},
+		Version: "test", Now: h.now, Log: slog.New(slog.DiscardHandler), OwnsDomain: yes, OwnsMailbox: yes,
+	}
+	for _, option := range options {
+		option(&o)
+	}
+	h.hooks = webhook.New(o)
+	h.hooks.Told(func(hook, event db.ID, state string, err error) { h.told <- told{hook, event, state, err} })
+	h.log.Follow = []func(*db.Batch){h.hooks.Follow}
+	h.log.Followed = []func(){h.hooks.Followed}
+	h.account = h.newAccount()
+	return h
+}
+
+func (h *house) newAccount() db.ID {
+	h.t.Helper()
+	id := h.db.NewID()
+	if err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(h.t.Context(), insertAccount.With(id, id.String()+"@demo.test"))
+		return err
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+	return id
+}
+
+// run sets sequencer and dispatcher to work until the test ends, or stop.
+func (h *house) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	working.Go(func() {
+		if err := h.log.Number(ctx, slog.New(slog.DiscardHandler)); err != nil {
+			h.t.Error(err)
+		}
+	})
+	working.Go(func() {
+		if err := h.hooks.Run(ctx); err != nil {
+			h.t.Error(err)
+		}
+	})
+	h.stop = sync.OnceFunc(func() {
+		cancel()
+		working.Wait()
+	})
+	h.t.Cleanup(func() { h.stop() })
+}
+
+func start(t testing.TB, url string, options ...option) *house {
+	t.Helper()
+	h := build(t, url, options...)
+	h.run()
+	return h
+}
+
+// each runs f with a house of each engine.
+func each(t *testing.T, f func(t *testing.T, h *house), options ...option) {
+	t.Helper()
+	dbtest.EachURL(t, func(t *testing.T, url string) { f(t, start(t, url, options...)) })
+}
+
+// create makes a webhook for all kinds and returns it with its secret.
+func (h *house) create(url string, kinds ...string) (webhook.Webhook, string) {
+	h.t.Helper()
+	if len(kinds) == 0 {
+		kinds = []string{webhook.All}
+	}
+	w, secret, err := h.hooks.Create(h.t.Context(), h.account, webhook.NewHook{URL: url, Kinds: kinds})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return w, secret
+}
+
+type data struct {
+	N int `json:"n"`
+}
+
+// record records n events of a kind in one transaction.
+func (h *house) record(kind string, n int) {
+	h.t.Helper()
+	h.recordAll(h.account, func(i int) event.New { return event.New{Kind: kind, Data: data{i}} }, n)
+}
+
+func (h *house) recordAll(account db.ID, of func(int) event.New, n int) {
+	h.t.Helper()
+	if err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
+		for i := range n {
+			e := of(i)
+			e.Account = account
+			if err := h.log.Record(h.t.Context(), tx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// outcome waits for the next outcome.
+func (h *house) outcome() told {
+	h.t.Helper()
+	select {
+	case o := <-h.told:
+		if o.err != nil {
+			h.t.Fatal(o.err)
+		}
+		return o
+	case <-time.After(patience):
+		h.t.Fatal("no attempt came to an end")
+		return told{}
+	}
+}
+
+func (h *house) delivery(hook, id db.ID) (webhook.Delivery, []webhook.Attempt) {
+	h.t.Helper()
+	d, attempts, err := h.hooks.Delivery(h.t.Context(), h.account, hook, id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return d, attempts
+}
+
+func (h *house) hook(id db.ID) webhook.Webhook {
+	h.t.Helper()
+	w, err := h.hooks.Get(h.t.Context(), h.account, id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return w
+}
+
+// request is what a receiver got.
+type request struct {
+	*http.Request
+	n    int // the how-manieth, from 1
+	body []byte
+}
+
+// receiver is an application that gets deliveries. answer is called with each
+// request; without one it answers 200.
+type receiver struct {
+	*httptest.Server
+	t      testing.TB
+	got    chan request
+	n      atomic.Int64
+	answer func(w http.ResponseWriter, r request)
+}
+
+func listen(t testing.TB, answer func(w http.ResponseWriter, r request)) *receiver {
+	t.Helper()
+	r := &receiver{t: t, got: make(chan request, 1<<17), answer: answer}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
+	body, err := io.ReadAll(in.Body)
+	if err != nil {
+		return // the sender gave up
+	}
+	got := request{in, int(r.n.Add(1)), body}
+	if r.answer != nil {
+		r.answer(w, got)
+	}
+	r.got <- got
+}
+
+// next waits for a request.
+func (r *receiver) next() request {
+	r.t.Helper()
+	select {
+	case got := <-r.got:
+		return got
+	case <-time.After(patience):
+		r.t.Fatal("no request came")
+		return request{}
+	}
+}
+
+// status answers with a code.
+func status(code int) func(http.ResponseWriter, request) {
+	return func(w http.ResponseWriter, _ request) { w.WriteHeader(code) }
+}
+
+// verify is a receiver's check, written from the interface specification alone:
+// HMAC-SHA256 over the raw body with the secret as key, in lower-case hex after
+// "sha256=", compared in constant time.
+func verify(secret string, header http.Header, body []byte) error {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(body)
+	want := "sha256=" + hex.EncodeToString(mac.Sum(nil))
+	if !hmac.Equal([]byte(want), []byte(header.Get("X-Service-Signature"))) {
+		return fmt.Errorf("the signature is not %s", want)
+	}
+	return nil
+}
