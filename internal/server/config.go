@@ -38,12 +38,14 @@ type Config struct {
 	Relay          string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps:// for TLS from the start. Its certificate is checked with smtps, or where a password is sent; ?verify=no takes any, ?verify=yes always checks." placeholder:"URL"`
 	SMTPPort       int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
 	AllowPrivate   []string `help:"Private networks that mail may be sent to, separated by commas." placeholder:"PREFIX"`
-	TrustRoots     string   `help:"PEM file of certificates to trust, beside the system's, where the certificate of another mail host or of its MTA-STS policy is checked." placeholder:"FILE"`
+	TrustRoots     string   `help:"PEM file of certificates to trust, beside the system's, where the certificate of another mail host, of its MTA-STS policy or of a webhook is checked." placeholder:"FILE"`
 	MaxConnections int      `name:"max-connections-per-host" help:"Connections to one address of another mail host at a time, whatever domains it is for; a host that complains gets fewer for a while." default:"10" placeholder:"N"`
 	MaxMessages    int      `name:"max-messages-per-connection" help:"Messages over one connection to another mail host." default:"500" placeholder:"N"`
 	MaxRate        float64  `name:"max-rate-per-host" help:"Messages per second to one address of another mail host; 0 for no limit." default:"0" placeholder:"N"`
 	// PolicyPort is where MTA-STS policies are fetched; 0: 443. For tests.
 	PolicyPort int `kong:"-"`
+
+	WebhookAllow []string `help:"Networks that webhooks may be sent to although they are not public, or are the service's own addresses, separated by commas; plain http is sent there alone." placeholder:"PREFIX"`
 
 	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
 
@@ -147,6 +149,9 @@ func (c *Config) check() error {
 	if _, err = c.private(); err != nil {
 		return err
 	}
+	if _, err = c.webhookAllow(); err != nil {
+		return err
+	}
 	_, err = c.roots()
 	return err
 }
@@ -184,15 +189,27 @@ func (c *Config) relay() (*url.URL, error) {
 }
 
 // private returns the private networks that may be dialled.
-func (c *Config) private() (allowed []netip.Prefix, err error) {
-	for _, s := range c.AllowPrivate {
+func (c *Config) private() ([]netip.Prefix, error) { return prefixes("--allow-private", c.AllowPrivate) }
+
+// webhookAllow returns the networks that webhooks may be sent to beside the
+// Internet. dev treats loopback as a friend.
+func (c *Config) webhookAllow() ([]netip.Prefix, error) {
+	list := c.WebhookAllow
+	if c.Dev {
+		list = append([]string{"127.0.0.0/8", "::1/128"}, list...)
+	}
+	return prefixes("--webhook-allow", list)
+}
+
+func prefixes(setting string, texts []string) (list []netip.Prefix, err error) {
+	for _, s := range texts {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
-			return nil, errors.New("--allow-private must be networks such as 10.0.0.0/8")
+			return nil, fmt.Errorf("%s must be networks such as 10.0.0.0/8", setting)
 		}
-		allowed = append(allowed, p.Masked())
+		list = append(list, p.Masked())
 	}
-	return allowed, nil
+	return list, nil
 }
 
 // databaseURL is where db.Open finds the database.

@@ -48,6 +48,7 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
 	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/webhook"
 )
 
 // Server is a running service. Its rooms are there for tests and for the
@@ -73,6 +74,7 @@ type Server struct {
 	Threads      *thread.Threads
 	Keys         *idempotency.Keys
 	Retention    *retention.Keeper
+	Webhooks     *webhook.Hooks
 
 	data      *dataFolder
 	key       *secret.Key
@@ -90,7 +92,7 @@ type Server struct {
 	smtp      []*smtpd.Server
 	imap      *imapd.Server
 
-	carrying duties // the queue; ends beside the doors
+	carrying duties // the queue and the webhooks; end beside the doors
 	duties   duties // what else runs in the background
 	lease    duties // ends after everything that needs the node
 	failed   chan error
@@ -200,6 +202,9 @@ func (s *Server) openRooms(context.Context) error {
 		Host: s.Config.Host, Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 	})
+	if err := s.openWebhooks(); err != nil {
+		return err
+	}
 	s.Retention = s.retention()
 	return s.openCouriers()
 }
@@ -311,6 +316,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
 	s.duties.run(s.Folders.Run)
 	s.carrying.run(s.Queue.Run)
+	s.carrying.run(s.Webhooks.Run)
 	if s.sts != nil {
 		s.duties.run(s.sts.Run)
 	}
