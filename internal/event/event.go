@@ -95,6 +95,8 @@ type Log struct {
 
 	pruning  sync.Mutex
 	prunedTo int64 // the last position that this round of pruning deleted
+	// Followed are called each time after that commit.
+	Followed []func()
 }
 
 var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)

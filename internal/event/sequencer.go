@@ -93,6 +93,11 @@ func (l *Log) NumberSome(ctx context.Context) (int, error) {
 				follow(b)
 			}
 		},
+		AfterCommit: func() {
+			for _, followed := range l.Followed {
+				followed()
+			}
+		},
 	})
 	if errors.Is(err, errNotMine) {
 		return 0, nil

@@ -41,8 +41,8 @@ func TestDeliver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(got.body, e.JSON()) {
-			t.Errorf("the body is %s, the event %s", got.body, e.JSON())
+		if want, err := e.Body(); err != nil || !bytes.Equal(got.body, want) {
+			t.Errorf("the body is %s, the event %s, %v", got.body, want, err)
 		}
 		for name, want := range map[string]string{
 			"X-Service-Event": "bounce", "X-Event-ID": e.ID.String(), "webhook-id": e.ID.String(),

@@ -177,7 +177,7 @@ var bodyOf = db.SQL(`SELECT body FROM webhook_delivery WHERE webhook = $1 AND id
 func (h *Hooks) body(ctx context.Context, account, hook, id db.ID) ([]byte, error) {
 	e, err := h.o.Events.Get(ctx, account, id)
 	if err == nil {
-		return e.JSON(), nil
+		return e.Body()
 	}
 	if !fault.Is(err, fault.NotFound) {
 		return nil, err

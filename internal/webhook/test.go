@@ -104,5 +104,5 @@ func (h *Hooks) sample(account, id db.ID, kind string) ([]byte, error) {
 		return nil, err
 	}
 	e := event.Event{ID: id, Type: kind, Timestamp: now, Version: 1, Account: account, Data: text}
-	return e.JSON(), nil
+	return e.Body()
 }
