@@ -189,7 +189,9 @@ func (c *Config) relay() (*url.URL, error) {
 }
 
 // private returns the private networks that may be dialled.
-func (c *Config) private() ([]netip.Prefix, error) { return prefixes("--allow-private", c.AllowPrivate) }
+func (c *Config) private() ([]netip.Prefix, error) {
+	return prefixes("--allow-private", c.AllowPrivate)
+}
 
 // webhookAllow returns the networks that webhooks may be sent to beside the
 // Internet. dev treats loopback as a friend.
