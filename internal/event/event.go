@@ -92,11 +92,11 @@ type Log struct {
 	// finds what is new by a bookmark of its own, a position, which it advances
 	// there; only one sequencer at a time is in that commit.
 	Follow []func(b *db.Batch)
+	// Followed are called each time after that commit.
+	Followed []func()
 
 	pruning  sync.Mutex
 	prunedTo int64 // the last position that this round of pruning deleted
-	// Followed are called each time after that commit.
-	Followed []func()
 }
 
 var insert = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)

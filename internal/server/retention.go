@@ -37,6 +37,7 @@ func (s *Server) retention() *retention.Keeper {
 			{Name: "attempts", Keep: days(s.Config.KeepAttempts), Prune: s.Queue.PruneAttempts},
 			{Name: "messages", Keep: days(s.Config.KeepMessages), Prune: s.Outbox.Prune},
 			{Name: "traces of messages", Keep: days(s.Config.KeepThreads), Prune: s.Outbox.PruneTraces},
+			{Name: "webhook deliveries", Keep: days(s.Config.KeepEvents), Prune: s.Webhooks.Prune},
 			{Name: "events", Keep: days(s.Config.KeepEvents), Prune: s.Events.Prune},
 			{Name: "notes of what was filed", Keep: inbound.FilingLife, Prune: s.Inbound.Prune},
 		},
