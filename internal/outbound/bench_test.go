@@ -3,6 +3,7 @@
 package outbound_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -28,4 +29,23 @@ func BenchmarkSubmit(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkSend is what taking sends of the API costs when many come at once,
+// their commits included.
+func BenchmarkSend(b *testing.B) {
+	s := servertest.Start(b)
+	p, err := s.Accounts.Authenticate(b.Context(), s.Dev.APIKey, netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	one := outbound.Send{FromEmail: "bob@demo.test", To: []string{"carol@elsewhere.test"}, Subject: "bench", Text: strings.Repeat("0123456789012345678901234567890123456789012345678901234567890123\n", 62)}
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := s.Outbox.Send(b.Context(), p, []outbound.Send{one}, outbound.Options{}); err != nil {
+				b.Error(err)
+			}
+		}
+	})
 }
