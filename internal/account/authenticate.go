@@ -23,9 +23,13 @@ type Principal struct {
 	Domain  string // it acts for this domain only; "" for all
 }
 
-// Can reports whether the principal has a scope. Whoever may write may read.
+// Can reports whether the principal has a scope. Whoever may write may read;
+// an operator may do nothing that customers may, and they nothing of its own.
 func (p Principal) Can(scope string) bool {
-	if slices.Contains(p.Scopes, scope) || slices.Contains(p.Scopes, All) && scope != Operator {
+	if scope == Operator || p.Account == Operators {
+		return scope == Operator && p.Account == Operators && slices.Contains(p.Scopes, Operator)
+	}
+	if slices.Contains(p.Scopes, scope) || slices.Contains(p.Scopes, All) {
 		return true
 	}
 	resource, reads := strings.CutSuffix(scope, ".read")

@@ -44,11 +44,17 @@ type NewKey struct {
 const (
 	// All is the scope that allows everything that an account can do.
 	All = "*"
-	// Operator is the scope of those who run the service: it reaches the mail
-	// of every account. All does not hold it, and no key can give it on: only
-	// CreateKey makes one that has it, at the operator's command line.
+	// Operator is the scope of those who run the service: it reaches the queued
+	// mail of every account, and nothing else. All does not hold it, and no key
+	// can give it on: only the command line makes keys that have it, and they
+	// have no other scope.
 	Operator = "operator"
 )
+
+// Operators is the account that the keys of operators belong to. It is no
+// customer's, nobody can sign up for it, and it is there once it has a key; so
+// no customer lists, deletes or suspends these keys.
+const Operators db.ID = 1
 
 // resources have a scope NAME.read and NAME.write each.
 var resources = [...]string{"api_keys", "domains", "mailboxes", "messages", "events", "webhooks", "templates", "suppressions", "migrations"}
@@ -68,20 +74,23 @@ const (
 	maxNetworks = 100
 )
 
-func (n NewKey) check(now time.Time) (Key, error) {
+func (n NewKey) check(account db.ID, now time.Time) (Key, error) {
 	var bad fault.Fields
 	k := Key{Name: strings.TrimSpace(n.Name), ExpiresAt: n.ExpiresAt, Scopes: slices.Compact(slices.Sorted(slices.Values(n.Scopes)))}
 	if k.Name == "" || len(k.Name) > maxName || strings.ContainsAny(k.Name, "\r\n\x00") {
 		bad.Add("name", "invalid_name", "Give the key a name of 1 to %d bytes in one line.", maxName)
 	}
-	known := Scopes()
+	known, all := Scopes(), All
+	if account == Operators {
+		known, all = []string{Operator}, Operator
+	}
 	for i, s := range n.Scopes {
-		if !slices.Contains(known, s) && s != Operator {
+		if !slices.Contains(known, s) {
 			bad.Add(fmt.Sprintf("scopes[%d]", i), "unknown_scope", "The scopes are %s.", strings.Join(known, ", "))
 		}
 	}
 	if len(k.Scopes) == 0 {
-		k.Scopes = []string{All}
+		k.Scopes = []string{all}
 	}
 	if n.Domain != "" {
 		name, err := address.Domain(n.Domain)
@@ -89,7 +98,7 @@ func (n NewKey) check(now time.Time) (Key, error) {
 			bad.Add("domain", "invalid_domain", "This is not a domain name.")
 		}
 		k.Domain = name
-		if slices.Contains(n.Scopes, Operator) {
+		if account == Operators {
 			bad.Add("domain", "not_for_operators", "An operator's key can't be restricted to one domain.")
 		}
 	}
@@ -124,13 +133,16 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10)`)
 	listKeys = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, created_at
 		FROM api_key WHERE account = $1 AND {page}`)
+	insertOperators = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
+		ON CONFLICT (id) DO NOTHING`)  // the address is none, so that nobody has it
 	deleteKey = db.SQL(`DELETE FROM api_key WHERE id = $1 AND account = $2`)
 )
 
 // CreateKey makes a key and returns it with its token, which can't be had
-// again. It asks nobody for permission.
+// again. It asks nobody for permission. Keys of the account Operators, and only
+// these, have the scope Operator.
 func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key, string, error) {
-	k, err := n.check(a.now())
+	k, err := n.check(account, a.now())
 	if err != nil {
 		return Key{}, "", err
 	}
@@ -142,6 +154,11 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key,
 		networks[i] = p.String()
 	}
 	err = a.db.Tx(ctx, func(tx *db.Tx) error {
+		if account == Operators {
+			if _, err := tx.Exec(ctx, insertOperators.With(Operators, db.Micros(k.CreatedAt))); err != nil {
+				return err
+			}
+		}
 		_, err := tx.Exec(ctx, insertKey.With(k.ID, k.Account, k.Name, k.Hint, secret.Hash(token),
 			strings.Join(k.Scopes, " "), k.Domain, strings.Join(networks, " "), db.Micros(k.ExpiresAt), db.Micros(k.CreatedAt)))
 		return err
@@ -153,10 +170,7 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key,
 // doesn't have.
 func (a *Accounts) Delegate(ctx context.Context, p Principal, n NewKey) (Key, string, error) {
 	if len(n.Scopes) == 0 {
-		n.Scopes = slices.DeleteFunc(slices.Clone(p.Scopes), func(s string) bool { return s == Operator })
-		if len(n.Scopes) == 0 {
-			return Key{}, "", fault.New(fault.Denied, "scope_exceeded", "This API key has no scope that it could give.")
-		}
+		n.Scopes = slices.Clone(p.Scopes)
 	}
 	for _, s := range n.Scopes {
 		if s == Operator || slices.Contains(Scopes(), s) && !p.Can(s) {

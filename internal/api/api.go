@@ -26,6 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 )
@@ -39,6 +40,7 @@ type API struct {
 	Folders      *folder.Store
 	Suppressions *suppression.List
 	Templates    *template.Templates
+	Operator     *queue.Operator
 	Events       *event.Log
 	Keys         *idempotency.Keys
 	Setup        *clientsetup.Service

@@ -42,6 +42,7 @@ var tags = [...]huma.Tag{
 	{Name: "Threads", Description: "What was sent and what came in answer, in order."},
 	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
 	{Name: "API keys", Description: "What your applications sign in with."},
+	{Name: "Operators", Description: "For those who run the service: the queue of all accounts. The scope `operator` is given at the server's command line alone."},
 }
 
 func newDocument(version string) *document {
@@ -218,6 +219,8 @@ func tagOf(path string) string {
 		return "Events"
 	case "api-keys":
 		return "API keys"
+	case "operator":
+		return "Operators"
 	default:
 		panic("the document has no tag for " + path)
 	}

@@ -33,6 +33,7 @@ type recipientAnswer struct {
 	Email         string          `json:"email" doc:"The address." example:"bob@example.org"`
 	Type          string          `json:"type" enum:"to,cc,bcc,envelope" doc:"to, cc or bcc; envelope for mail submitted over SMTP."`
 	Status        queue.State     `json:"status" doc:"Where the delivery stands."`
+	Held          bool            `json:"held,omitempty" doc:"Whether an operator of the service holds it back; it is tried when it is released."`
 	SMTPCode      int             `json:"smtp_code,omitempty" doc:"Of the last reply." example:"250"`
 	EnhancedCode  string          `json:"enhanced_code,omitempty" doc:"Of the last reply (RFC 3463)." example:"2.0.0"`
 	Reply         string          `json:"reply,omitempty" doc:"The last reply." example:"OK queued"`
@@ -76,7 +77,7 @@ func (a *API) messageRoutes(r *router) {
 func showMessage(m outbound.Message) messageAnswer {
 	out := messageAnswer{
 		ID: m.ID, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optional(m.ThreadID),
-		Metadata: object(m.Metadata), Size: m.Size, SendAt: optionalTime(m.SendAt), Recipients: []recipientAnswer{}, CreatedAt: stamp(m.CreatedAt),
+		Metadata: object(m.Metadata), Size: m.Size, SendAt: optionalTime(m.SendAt), Recipients: showRecipients(m.Deliveries), CreatedAt: stamp(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {
 		out.MailboxID = &m.Mailbox
@@ -84,17 +85,37 @@ func showMessage(m outbound.Message) messageAnswer {
 	if m.Template != 0 {
 		out.TemplateID, out.TemplateVersion = &m.Template, m.TemplateVersion
 	}
-	for _, d := range m.Deliveries {
+	return out
+}
+
+func showRecipients(deliveries []queue.Record) []recipientAnswer {
+	all := []recipientAnswer{}
+	for _, d := range deliveries {
 		r := recipientAnswer{
-			Email: d.Recipient, Type: d.Kind, Status: d.State, SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply,
+			Email: d.Recipient, Type: d.Kind, Status: d.State, Held: d.Held, SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply,
 			Remote: d.Remote, Attempts: d.Attempts, UpdatedAt: stamp(d.UpdatedAt),
 		}
-		if d.State == queue.Deferred || d.State == queue.Scheduled {
+		if !d.Held && (d.State == queue.Deferred || d.State == queue.Scheduled) {
 			r.NextAttemptAt = optionalTime(d.DueAt)
 		}
-		out.Recipients = append(out.Recipients, r)
+		all = append(all, r)
 	}
-	return out
+	return all
+}
+
+// addTimeline adds the attempts to their recipients.
+func addTimeline(recipients []recipientAnswer, attempts []queue.Attempt) {
+	for _, t := range attempts {
+		if t.N >= len(recipients) {
+			continue
+		}
+		r := &recipients[t.N]
+		r.Timeline = append(r.Timeline, attemptAnswer{
+			Attempt: t.Attempt, At: stamp(t.StartedAt), DurationMS: float64(t.Took.Microseconds()) / 1000, Outcome: t.Outcome,
+			Host: t.Host, IP: t.IP, TLS: t.TLS, Stage: t.Stage, SMTPCode: t.Code, EnhancedCode: t.Enhanced,
+			Reply: t.Reply, Transcript: t.Transcript,
+		})
+	}
 }
 
 func (a *API) getMessage(ctx context.Context, p account.Principal, in *one) (messageAnswer, error) {
@@ -111,14 +132,7 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *one) (mes
 		return messageAnswer{}, err
 	}
 	out := showMessage(m)
-	for _, t := range attempts {
-		r := &out.Recipients[t.N]
-		r.Timeline = append(r.Timeline, attemptAnswer{
-			Attempt: t.Attempt, At: stamp(t.StartedAt), DurationMS: float64(t.Took.Microseconds()) / 1000, Outcome: t.Outcome,
-			Host: t.Host, IP: t.IP, TLS: t.TLS, Stage: t.Stage, SMTPCode: t.Code, EnhancedCode: t.Enhanced,
-			Reply: t.Reply, Transcript: t.Transcript,
-		})
-	}
+	addTimeline(out.Recipients, attempts)
 	return out, nil
 }
 

@@ -48,6 +48,7 @@ func (a *API) routes(r *router) {
 	a.sendTemplateRoutes(r)
 	a.messageRoutes(r)
 
+	a.operatorRoutes(r)
 	a.threadRoutes(r)
 	a.suppressionRoutes(r)
 

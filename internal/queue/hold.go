@@ -39,6 +39,12 @@ type StandingHold struct {
 	CreatedAt time.Time
 }
 
+// Account returns whose mail a hold is for; false for a destination's.
+func (h *StandingHold) Account() (db.ID, bool) {
+	id, err := strconv.ParseInt(h.Target, 10, 64)
+	return db.ID(id), h.Kind == HoldAccount && err == nil
+}
+
 // heldItself is the hold of a delivery that is held without a standing one.
 const heldItself db.ID = 1
 
@@ -74,11 +80,11 @@ func newStanding(all []StandingHold) (*standing, error) {
 			s.destinations[h.Target] = h.ID
 			continue
 		}
-		id, err := strconv.ParseInt(h.Target, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("a standing hold is for no account: %w", err)
+		id, ok := h.Account()
+		if !ok {
+			return nil, fmt.Errorf("the standing hold %d is for no account", h.ID)
 		}
-		s.accounts[db.ID(id)] = h.ID
+		s.accounts[id] = h.ID
 	}
 	return s, nil
 }
@@ -118,8 +124,15 @@ var (
 	nudges = db.SQL(`SELECT destination, at FROM queue_nudge WHERE at > $1 ORDER BY at DESC LIMIT $2`)
 )
 
-// nudgeLife is for how long a nudge is remembered.
-const nudgeLife = time.Hour
+const (
+	// nudgeLife is for how long a nudge is remembered.
+	nudgeLife = time.Hour
+	// anywhere, as the destination of a nudge, is all of them.
+	anywhere = ""
+	// orphanChunks bounds what is released in one look, which has other things
+	// to do as well.
+	orphanChunks = 3
+)
 
 // attend does what operators asked for, at other nodes and at the command line
 // too: it learns the standing holds, lets go of what is held, and begins again
@@ -261,24 +274,30 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *standing, now time.Ti
 		} else if slices.ContainsFunc(list, func(h StandingHold) bool { return h.ID == hold }) {
 			continue
 		}
-		if err := releaseHold(ctx, q.o.DB, hold, now); err != nil {
+		if more, err := q.releaseHold(ctx, hold, now); more || err != nil {
 			return err
 		}
 	}
 }
 
-// releaseHold releases all that is held for one hold.
-func releaseHold(ctx context.Context, d *db.DB, hold db.ID, now time.Time) error {
-	for {
+// releaseHold releases what is held for one hold, much of it in several looks;
+// more says that the next has to go on.
+func (q *Queue) releaseHold(ctx context.Context, hold db.ID, now time.Time) (more bool, err error) {
+	for range orphanChunks {
 		var n int64
-		err := d.Tx(ctx, func(tx *db.Tx) (err error) {
+		err := q.o.DB.Tx(ctx, func(tx *db.Tx) (err error) {
 			n, err = tx.Exec(ctx, releaseChunkOf.With(hold, db.Micros(now), chunk))
 			return err
 		})
 		if err != nil || n < chunk {
-			return err
+			return false, err
 		}
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.attended = time.Time{}
+	q.wakeAt(now)
+	return true, nil
 }
 
 // heed begins again with destinations that an operator wants tried now.
@@ -300,14 +319,24 @@ func (q *Queue) heed(ctx context.Context, now time.Time) error {
 		if q.nudged[name] == at {
 			continue
 		}
-		d := q.dest(name)
-		d.until, d.rest = time.Time{}, time.Time{}
-		d.waits = true
-		d.arrived++
-		q.fill(d)
-		q.start(d)
-		q.tidy(d)
+		if name != anywhere {
+			q.beginAgain(q.dest(name))
+			continue
+		}
+		for _, d := range q.dests {
+			q.beginAgain(d)
+		}
 	}
 	q.nudged = heard
 	return nil
+}
+
+// beginAgain tries a destination, also one that was put off. q.mu is held.
+func (q *Queue) beginAgain(d *destination) {
+	d.until, d.rest = time.Time{}, time.Time{}
+	d.waits = true
+	d.arrived++
+	q.fill(d)
+	q.start(d)
+	q.tidy(d)
 }

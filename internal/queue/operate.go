@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -44,18 +45,35 @@ type Letter struct {
 // Filter chooses deliveries that are not final; all of what is set must fit.
 type Filter struct {
 	Message     db.ID
-	Destination string // a domain in A-labels, lower case
+	Destination string // a domain
 	Account     db.ID
 	State       State  // Scheduled, Queued, Deferred, or Sending for what a node has in hand
-	Sender      string // an address, or a domain with or without "@"; of From or MAIL FROM
+	Sender      string // an address, or a domain with or without "@", of From or MAIL FROM
 	// OlderThan is since when a delivery must have been accepted at least.
 	OlderThan time.Duration
 	Held      *bool // those that are held, or those that are not
 }
 
-// Check returns a fault.Invalid for a filter that can't be meant.
+// Check completes a filter, or returns a fault.Invalid for one that can't be
+// meant.
 func (f *Filter) Check() error {
 	var bad fault.Fields
+	if f.Destination != "" {
+		name, err := address.Domain(f.Destination)
+		if err != nil {
+			bad.Add("destination", "invalid_domain", "This is not a domain name.")
+		}
+		f.Destination = name
+	}
+	if f.Sender != "" {
+		if name, err := address.Domain(strings.TrimPrefix(f.Sender, "@")); err == nil {
+			f.Sender = name
+		} else if a, err := address.Parse(f.Sender); err == nil {
+			f.Sender = a.Key()
+		} else {
+			bad.Add("sender", "invalid_sender", "Give an address, or a domain.")
+		}
+	}
 	switch f.State {
 	case "", Scheduled, Queued, Deferred, Sending:
 	default:
@@ -107,11 +125,8 @@ func (f *Filter) fits(e *Entry, now time.Time) bool {
 
 // from reports whether a letter is from the sender that the filter chooses.
 func (f *Filter) from(l Letter) bool {
-	want := strings.ToLower(f.Sender)
-	for _, address := range []string{l.Address, l.Sender} {
-		address = strings.ToLower(address)
-		_, domain, _ := strings.Cut(address, "@")
-		if domain != "" && (address == want || domain == strings.TrimPrefix(want, "@")) {
+	for _, text := range []string{l.Address, l.Sender} {
+		if a, err := address.Parse(text); err == nil && (a.Key() == f.Sender || a.Domain == f.Sender) {
 			return true
 		}
 	}

@@ -434,6 +434,9 @@ func TestOrders(t *testing.T) {
 			"the future":      {Filter: queue.Filter{OlderThan: -time.Second}},
 			"a long reason":   {All: true, Reason: strings.Repeat("x", 501)},
 			"nothing at all!": {Once: true},
+			"no sender":       {Filter: queue.Filter{Sender: "a b"}},
+			"a cursor":        {All: true, After: "nonsense"},
+			"a cursor's end":  {All: true, After: "eyJsIjo5LCJwIjowfQ"}, // {"l":9,"p":0}
 		} {
 			for verb, do := range map[string]func(context.Context, queue.Order) (queue.Result, error){
 				"hold": o.Hold, "release": o.Release, "retry": o.Retry, "drop": o.Drop,

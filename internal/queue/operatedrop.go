@@ -36,7 +36,7 @@ type dropping struct {
 // and is dropped if that is a deferral, should it come within the order's Wait;
 // otherwise it stays held. So nothing that was dropped is on its way.
 func (o *Operator) Drop(ctx context.Context, or Order) (res Result, err error) {
-	if err := or.check(); err != nil {
+	if err := or.Check(); err != nil {
 		return res, err
 	}
 	d := &dropping{Operator: o, or: &or, now: o.Now(), res: &res, about: map[db.ID]About{}, reply: "Dropped by the operator of the service."}
@@ -56,7 +56,8 @@ func (o *Operator) Drop(ctx context.Context, or Order) (res Result, err error) {
 	if len(open) > 0 {
 		o.wake(signal.Hold)
 	}
-	for end := time.Now().Add(or.Wait); err == nil && len(open) > 0; {
+	pause := 100 * time.Millisecond
+	for end := time.Now().Add(or.Wait); err == nil && len(open) > 0; pause = min(2*pause, 2*time.Second) {
 		var left []Entry
 		if left, err = d.settled(ctx, open); err != nil {
 			break
@@ -68,7 +69,7 @@ func (o *Operator) Drop(ctx context.Context, or Order) (res Result, err error) {
 		if or.Progress != nil {
 			or.Progress(res)
 		}
-		if err = rest(ctx, 200*time.Millisecond); err != nil {
+		if err = rest(ctx, pause); err != nil {
 			break
 		}
 		left = nil
@@ -141,7 +142,7 @@ func (d *dropping) some(ctx context.Context, list []Entry) (left []Entry, err er
 	}
 	done := map[int]dropped{}
 	now := db.Micros(d.now)
-	err = d.DB.Write(ctx, list[0].Message, &db.Job{
+	job := &db.Job{
 		Guard: func(b *db.Batch) {
 			clear(done)
 			for i, e := range list {
@@ -159,7 +160,8 @@ func (d *dropping) some(ctx context.Context, list []Entry) (left []Entry, err er
 				d.tell(b, &list[i], x)
 			}
 		},
-	})
+	}
+	err = d.withIDs(func() error { return d.DB.Write(ctx, list[0].Message, job) })
 	if err != nil {
 		return nil, err
 	}

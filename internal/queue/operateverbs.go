@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -29,6 +28,10 @@ type Order struct {
 	// in hand.
 	Wait     time.Duration
 	Progress func(Result) // told after each chunk; may be nil
+	// Most is how many rows are looked at, about; 0: all. After goes on where
+	// the same order ended before for that reason: it is the Result's Next.
+	Most  int
+	After string
 }
 
 // Result counts deliveries.
@@ -37,6 +40,8 @@ type Result struct {
 	Changed int // with which it was done; with DryRun none
 	InHand  int // that a node has in hand: held when it lets go, unless they reach an end
 	Kept    int // not released, since another standing hold is on them
+	// Next goes on where Order.Most ended it; "" if the order is done.
+	Next string
 }
 
 // changeRows bounds how many deliveries change in one commit.
@@ -45,23 +50,19 @@ const changeRows = 200
 // maxReason bounds a reason, in bytes.
 const maxReason = 500
 
-// check completes an order, and refuses what can't be meant.
-func (or *Order) check() error {
+// Check completes an order, and refuses with a fault.Invalid what can't be meant.
+func (or *Order) Check() error {
 	var bad fault.Fields
 	if err := bad.Merge(or.Filter.Check()); err != nil {
 		return err
-	}
-	if or.Destination != "" {
-		name, err := address.Domain(or.Destination)
-		if err != nil {
-			bad.Add("destination", "invalid_domain", "This is not a domain name.")
-		}
-		or.Destination = name
 	}
 	if len(or.Reason) > maxReason {
 		bad.Add("reason", "too_long", "A reason can have %d bytes.", maxReason)
 	}
 	or.Reason = clean(or.Reason, maxReason)
+	if _, err := or.begins(); err != nil {
+		badCursor(&bad)
+	}
 	if (or.Filter == Filter{}) && !or.All {
 		bad.Add("all", "required", "Choose what is meant, or say that everything is.")
 	}
@@ -90,45 +91,70 @@ func (or *Order) standing() (HoldKind, string) {
 // a node takes in hand or gives back meanwhile is met in one or the other.
 var everywhere = []int{ofHand, ofWaiting, ofHeld, ofHand}
 
+// begins is where an order's walk begins.
+func (or *Order) begins() (spot, error) {
+	at, err := parseSpot(or.After)
+	if at.Leg < 0 || at.Leg > len(everywhere) {
+		err = errCursor
+	}
+	return at, err
+}
+
 // each walks through what an order chooses, in chunks.
 func (o *Operator) each(ctx context.Context, or *Order, places []int, res *Result, do func([]Entry) error) error {
+	if or.Message != 0 {
+		places = []int{ofWaiting} // all that is of a message is read at once
+	}
+	at, err := or.begins()
+	if err != nil {
+		return err
+	}
 	seen := map[place]bool{} // in hand, which is walked twice
-	for _, p := range places {
-		at := spot{Place: p, Due: start.Due}
-		if or.Message != 0 {
-			at.Place = ofWaiting
+	rows := 0
+	for leg := at.Leg; leg < len(places); leg++ {
+		if or.After == "" || leg > at.Leg {
+			at = spot{Leg: leg, Place: places[leg], Due: start.Due}
 		}
-		for from := at.Place; at.Place == from; {
+		for at.Place == places[leg] {
+			if or.Most > 0 && rows >= or.Most {
+				res.Next = at.String()
+				return nil
+			}
 			list, next, err := o.read(ctx, &or.Filter, at, changeRows)
 			if err != nil {
 				return err
 			}
-			if or.Sender != "" {
-				if list, err = o.withLetters(ctx, &or.Filter, list); err != nil {
-					return err
-				}
-			}
-			list = slices.DeleteFunc(list, func(e Entry) bool { return seen[place{e.Message, e.N}] })
-			for _, e := range list {
-				if e.tenure > 0 {
-					seen[place{e.Message, e.N}] = true
-				}
-			}
-			if len(list) > 0 {
-				if err := do(list); err != nil {
-					return err
-				}
-				if or.Progress != nil {
-					or.Progress(*res)
-				}
-			}
+			rows += changeRows
 			at = next
-		}
-		if or.Message != 0 {
-			break
+			at.Leg = leg
+			list = slices.DeleteFunc(list, func(e Entry) bool { return seen[place{e.Message, e.N}] })
+			if err := o.chunk(ctx, or, list, seen, do); err != nil {
+				return err
+			}
+			if or.Progress != nil {
+				or.Progress(*res)
+			}
 		}
 	}
 	return nil
+}
+
+// chunk does what is ordered with the rows of one reading.
+func (o *Operator) chunk(ctx context.Context, or *Order, list []Entry, seen map[place]bool, do func([]Entry) error) (err error) {
+	if or.Sender != "" {
+		if list, err = o.withLetters(ctx, &or.Filter, list); err != nil {
+			return err
+		}
+	}
+	for _, e := range list {
+		if e.tenure > 0 {
+			seen[place{e.Message, e.N}] = true
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return do(list)
 }
 
 // commit runs one conditional update per entry in one commit; changed is
@@ -156,6 +182,7 @@ var (
 	insertHold = db.SQL(`INSERT INTO queue_hold (id, kind, target, reason, created_at) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (kind, target) DO UPDATE SET reason = CASE WHEN excluded.reason = '' THEN queue_hold.reason ELSE excluded.reason END
 		RETURNING id`)
+	holdOf     = db.SQL(`SELECT id FROM queue_hold WHERE kind = $1 AND target = $2`)
 	deleteHold = db.SQL(`DELETE FROM queue_hold WHERE id = $1`)
 	countHolds = db.SQL(`SELECT COUNT(*) FROM queue_hold`)
 	hastenOpen = db.SQL(`UPDATE delivery SET due_at = CASE WHEN due_at > $3 THEN $3 ELSE due_at END
@@ -169,12 +196,12 @@ var (
 // holds what is to come as well. What a node has in hand is held when that lets
 // go of it, unless it reaches an end by then.
 func (o *Operator) Hold(ctx context.Context, or Order) (res Result, err error) {
-	if err := or.check(); err != nil {
+	if err := or.Check(); err != nil {
 		return res, err
 	}
 	id := heldItself
 	if kind, target := or.standing(); kind != "" && !or.DryRun {
-		if id, err = o.stand(ctx, kind, target, or.Reason); err != nil {
+		if id, err = o.stand(ctx, &or, kind, target); err != nil {
 			return res, err
 		}
 	}
@@ -205,18 +232,28 @@ func (o *Operator) Hold(ctx context.Context, or Order) (res Result, err error) {
 	return res, err
 }
 
-// stand makes a standing hold, or finds it.
-func (o *Operator) stand(ctx context.Context, kind HoldKind, target, reason string) (id db.ID, err error) {
-	err = o.DB.Tx(ctx, func(tx *db.Tx) error {
-		if err := tx.One(ctx, insertHold.With(o.DB.NewID(), string(kind), target, reason, db.Micros(o.Now())), &id); err != nil {
+// stand makes a standing hold, or finds it. An order that goes on makes none:
+// it may have been ended meanwhile.
+func (o *Operator) stand(ctx context.Context, or *Order, kind HoldKind, target string) (id db.ID, err error) {
+	if or.After != "" {
+		err := o.DB.One(ctx, holdOf.With(string(kind), target), &id)
+		if errors.Is(err, db.ErrNoRow) {
+			err = fault.New(fault.Conflict, "hold_ended", "This hold was released meanwhile.")
+		}
+		return id, err
+	}
+	err = o.withIDs(func() error {
+		return o.DB.Tx(ctx, func(tx *db.Tx) error {
+			if err := tx.One(ctx, insertHold.With(o.DB.NewID(), string(kind), target, or.Reason, db.Micros(o.Now())), &id); err != nil {
+				return err
+			}
+			var n int
+			err := tx.One(ctx, countHolds.With(), &n)
+			if err == nil && n > maxHolds {
+				err = fault.New(fault.Conflict, "too_many_holds", "There can be %d standing holds. Release some.", maxHolds)
+			}
 			return err
-		}
-		var n int
-		err := tx.One(ctx, countHolds.With(), &n)
-		if err == nil && n > maxHolds {
-			err = fault.New(fault.Conflict, "too_many_holds", "There can be %d standing holds. Release some.", maxHolds)
-		}
-		return err
+		})
 	})
 	if err == nil {
 		o.wake(signal.Hold)
@@ -228,7 +265,7 @@ func (o *Operator) stand(ctx context.Context, kind HoldKind, target, reason stri
 // the standing one too. A delivery that another standing hold is on is kept.
 // The time that each was held is added to its expiry.
 func (o *Operator) Release(ctx context.Context, or Order) (res Result, err error) {
-	if err := or.check(); err != nil {
+	if err := or.Check(); err != nil {
 		return res, err
 	}
 	holds, err := readHolds(ctx, o.DB)
@@ -238,7 +275,7 @@ func (o *Operator) Release(ctx context.Context, or Order) (res Result, err error
 	kind, target := or.standing()
 	left := map[db.ID]bool{}
 	for _, h := range holds {
-		if !or.Once && (or.All || h.Kind == kind && h.Target == target) {
+		if or.After == "" && !or.Once && (or.All || h.Kind == kind && h.Target == target) {
 			if !or.DryRun {
 				if err := o.end(ctx, h.ID); err != nil {
 					return res, err
@@ -271,6 +308,17 @@ func (o *Operator) Release(ctx context.Context, or Order) (res Result, err error
 	return res, err
 }
 
+// withIDs repeats what was declined since another process made the same id:
+// commands beside the nodes have no number of their own.
+func (o *Operator) withIDs(try func() error) (err error) {
+	for range 20 {
+		if err = try(); !o.DB.IsConflict(err) {
+			break
+		}
+	}
+	return err
+}
+
 func (o *Operator) end(ctx context.Context, hold db.ID) error {
 	return o.DB.Tx(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, deleteHold.With(hold))
@@ -282,7 +330,7 @@ func (o *Operator) end(ctx context.Context, hold db.ID) error {
 // have put off. Of a single message what has failed is tried again too. What
 // is scheduled, held or in hand is left as it is.
 func (o *Operator) Retry(ctx context.Context, or Order) (res Result, err error) {
-	if err := or.check(); err != nil {
+	if err := or.Check(); err != nil {
 		return res, err
 	}
 	now := o.Now()
@@ -317,24 +365,20 @@ func (o *Operator) nudge(ctx context.Context, to map[string]bool, now time.Time)
 	for name := range to {
 		names = append(names, name)
 	}
-	slices.Sort(names)
-	err := o.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, oldNudges.With(db.Micros(now.Add(-nudgeLife))))
-		return err
-	})
-	for some := range slices.Chunk(names, changeRows) {
-		if err != nil {
-			break
-		}
-		err = o.DB.Tx(ctx, func(tx *db.Tx) error {
-			for _, name := range some {
-				if _, err := tx.Exec(ctx, insertNudge.With(name, db.Micros(now))); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	if slices.Sort(names); len(names) > changeRows {
+		names = []string{anywhere}
 	}
+	err := o.DB.Tx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, oldNudges.With(db.Micros(now.Add(-nudgeLife)))); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if _, err := tx.Exec(ctx, insertNudge.With(name, db.Micros(now))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	o.wake(signal.Hold)
 	o.wake(signal.Queue)
 	return err
@@ -359,20 +403,22 @@ func (o *Operator) reviveFailed(ctx context.Context, or *Order, res *Result, to 
 			continue
 		}
 		done := false
-		err := o.DB.Tx(ctx, func(tx *db.Tx) error {
-			c, err := readChanged(ctx, tx, revive.With(or.Message, r.N, db.Micros(now), db.Micros(now.Add(retryLife))))
-			if done = c != nil; err != nil || !done {
-				return err
-			}
-			to[c.destination] = true
-			c.About, c.ID, c.Status = about, or.Message, Queued
-			c.Sequence--
-			for _, e := range c.events(nil) {
-				if err := o.Events.Record(ctx, tx, e); err != nil {
+		err := o.withIDs(func() error {
+			return o.DB.Tx(ctx, func(tx *db.Tx) error {
+				c, err := readChanged(ctx, tx, revive.With(or.Message, r.N, db.Micros(now), db.Micros(now.Add(retryLife))))
+				if done = c != nil; err != nil || !done {
 					return err
 				}
-			}
-			return nil
+				to[c.destination] = true
+				c.About, c.ID, c.Status = about, or.Message, Queued
+				c.Sequence--
+				for _, e := range c.events(nil) {
+					if err := o.Events.Record(ctx, tx, e); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		})
 		if err != nil {
 			return err

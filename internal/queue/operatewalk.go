@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -23,6 +24,7 @@ const (
 
 // spot is where a walk stands.
 type spot struct {
+	Leg         int    `json:"l,omitempty"` // of an order, which may come to a place twice
 	Place       int    `json:"p"`
 	Destination string `json:"d,omitempty"`
 	Due         int64  `json:"t,omitempty"`
@@ -53,10 +55,20 @@ func parseSpot(cursor string) (spot, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
-	if err != nil || s.Place < 0 || s.Place > nowhere {
-		return s, fault.New(fault.Invalid, "invalid_cursor", "This is not a cursor of this list.")
+	if err != nil || s.Place < 0 || s.Place > nowhere || strings.ContainsRune(s.Destination, 0) {
+		return s, errCursor
 	}
 	return s, nil
+}
+
+var errCursor = func() error {
+	var bad fault.Fields
+	badCursor(&bad)
+	return bad.Err()
+}()
+
+func badCursor(bad *fault.Fields) {
+	bad.Add("after", "invalid_cursor", "This is not a cursor of this list.")
 }
 
 var (
@@ -196,8 +208,10 @@ func (o *Operator) List(ctx context.Context, f Filter, after string, limit int) 
 		if err != nil {
 			return nil, "", err
 		}
-		if some, err = o.withLetters(ctx, &f, some); err != nil {
-			return nil, "", err
+		if f.Sender != "" {
+			if some, err = o.withLetters(ctx, &f, some); err != nil {
+				return nil, "", err
+			}
 		}
 		if len(list)+len(some) > limit { // the rest is read again
 			some = some[:limit-len(list)]
@@ -209,5 +223,8 @@ func (o *Operator) List(ctx context.Context, f Filter, after string, limit int) 
 	if at.Place < nowhere {
 		next = at.String()
 	}
-	return list, next, nil
+	if f.Sender == "" {
+		list, err = o.withLetters(ctx, &f, list)
+	}
+	return list, next, err
 }

@@ -67,6 +67,7 @@ type Server struct {
 	Mailboxes    *mailbox.Mailboxes
 	Folders      *folder.Store
 	Queue        *queue.Queue
+	Operator     *queue.Operator
 	Outbox       *outbound.Outbox
 	Inbound      *inbound.Inbound
 	Suppressions *suppression.List
@@ -197,6 +198,9 @@ func (s *Server) openRooms(context.Context) error {
 		Prepare: s.Outbox.Prepare, Describe: s.Outbox.Describe, Choose: s.choose,
 	})
 	s.Outbox.Queue = s.Queue
+	s.Operator = &queue.Operator{
+		DB: s.DB, Events: s.Events, Wake: s.Hub.Wake, Now: time.Now, Describe: s.Outbox.Describe, Letters: s.Outbox.Letters,
+	}
 	s.Threads.Sources = []thread.Source{s.Outbox, s.Folders}
 	s.Inbound = inbound.New(inbound.Options{
 		Host: s.Config.Host, Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
@@ -294,7 +298,7 @@ func (s *Server) openDoors(context.Context) error {
 	s.Mailboxes.Revoked = s.imap.Revoked
 	handler := s.certs.Challenge((&api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
-		Suppressions: s.Suppressions, Templates: s.Templates, Friend: s.friend,
+		Suppressions: s.Suppressions, Templates: s.Templates, Operator: s.Operator, Friend: s.friend,
 		Setup:   s.clientSetup(),
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Version: Version, Log: s.Log,

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// operatorRoutes are for those who run the service: the queue of all accounts.
+// Their keys are made at the server's command line alone.
+func (a *API) operatorRoutes(r *router) {
+	handle(r, operation{method: "GET", path: "/operator/queue/destinations", id: "listQueueDestinations", scope: account.Operator,
+		summary: "List the destinations that mail waits for", description: "By name, with what waits for each, what is held and what is being tried, and the last answer that made it wait. " +
+			"Counts end at 10,000."}, a.listQueueDestinations)
+	handle(r, operation{method: "GET", path: "/operator/queue/deliveries", id: "listQueueDeliveries", scope: account.Operator,
+		summary: "List queued deliveries", description: "Those of all accounts that have not reached an end: what waits, by destination and the time of the next try; what is held; what is being tried. " +
+			"All that is asked for must fit. A page may be short, or empty, although `has_more` is true: go on with the cursor."}, a.listQueueDeliveries)
+	handle(r, operation{method: "GET", path: "/operator/queue/messages/{id}", id: "getQueueMessage", scope: account.Operator,
+		summary: "Show a message of any account", description: "With each recipient's timeline: every attempt, and the SMTP conversation. What the message says is not shown."}, a.getQueueMessage)
+	handle(r, operation{method: "GET", path: "/operator/queue/holds", id: "listQueueHolds", scope: account.Operator,
+		summary: "List standing holds", description: "The destinations and accounts whose mail is held, also what is still to come, the oldest first; at most 1,000."}, a.listQueueHolds)
+	a.operatorOrderRoutes(r)
+}
+
+// onward is what lists take that go one way.
+type onward struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
+	After string `query:"after" doc:"Only what comes after this cursor."`
+}
+
+type queueHoldAnswer struct {
+	ID          db.ID     `json:"id" doc:"The hold's id."`
+	Kind        string    `json:"kind" enum:"destination,account" doc:"What is held." example:"destination"`
+	Destination *string   `json:"destination" doc:"The domain whose mail is held; null for an account's." example:"example.net"`
+	AccountID   *db.ID    `json:"account_id" nullable:"true" doc:"The account whose mail is held; null for a destination's."`
+	Reason      *string   `json:"reason" doc:"Why, in the operator's words; null if none was given." example:"they asked us to wait"`
+	CreatedAt   time.Time `json:"created_at" doc:"Since when."`
+}
+
+func showHold(h queue.StandingHold) queueHoldAnswer {
+	out := queueHoldAnswer{ID: h.ID, Kind: string(h.Kind), Reason: optional(h.Reason), CreatedAt: stamp(h.CreatedAt)}
+	if account, ok := h.Account(); ok {
+		out.AccountID = &account
+	} else {
+		out.Destination = &h.Target
+	}
+	return out
+}
+
+type queueHoldsAnswer struct {
+	Data []queueHoldAnswer `json:"data" nullable:"false" doc:"All of them, the oldest first."`
+}
+
+func (a *API) listQueueHolds(ctx context.Context, _ account.Principal, _ *struct{}) (queueHoldsAnswer, error) {
+	holds, err := a.Operator.Holds(ctx)
+	out := queueHoldsAnswer{Data: make([]queueHoldAnswer, len(holds))}
+	for i, h := range holds {
+		out.Data[i] = showHold(h)
+	}
+	return out, err
+}
+
+type queueDestinationAnswer struct {
+	Destination  string           `json:"destination" doc:"The domain that the mail goes to." example:"example.net"`
+	Waiting      int              `json:"waiting" doc:"Deliveries that wait for a try, due or not." example:"1200"`
+	MoreWaiting  bool             `json:"more_waiting" doc:"Whether more wait than were counted."`
+	Held         int              `json:"held" doc:"Deliveries that an operator holds." example:"0"`
+	MoreHeld     bool             `json:"more_held" doc:"Whether more are held than were counted."`
+	InHand       int              `json:"in_hand" doc:"Deliveries that nodes have in hand at this moment." example:"5"`
+	OldestAt     *time.Time       `json:"oldest_at" doc:"When the oldest of these was accepted; null if there are none."`
+	NextTryAt    *time.Time       `json:"next_try_at" doc:"When the next of what waits is due, which may be past; null if nothing waits."`
+	Slowed       bool             `json:"slowed" doc:"Whether all that waits was tried or put off, and waits for a later time."`
+	SMTPCode     int              `json:"smtp_code,omitempty" doc:"Of the last answer that made something wait." example:"451"`
+	EnhancedCode string           `json:"enhanced_code,omitempty" doc:"Of that answer (RFC 3463)." example:"4.7.1"`
+	Reply        string           `json:"reply,omitempty" doc:"That answer, or what the trouble was." example:"try again later"`
+	Remote       string           `json:"remote,omitempty" doc:"Who gave it." example:"mx.example.net"`
+	AnsweredAt   *time.Time       `json:"answered_at" doc:"When that was; null if there was none."`
+	Hold         *queueHoldAnswer `json:"hold" doc:"The standing hold that the destination is under; null for none."`
+}
+
+func showDestination(d queue.Outlook) queueDestinationAnswer {
+	out := queueDestinationAnswer{
+		Destination: d.Destination, Waiting: d.Waiting, MoreWaiting: d.MoreWaiting, Held: d.Held, MoreHeld: d.MoreHeld, InHand: d.InHand,
+		OldestAt: optionalTime(d.Oldest), NextTryAt: optionalTime(d.NextTry), Slowed: d.Slowed,
+		SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply, Remote: d.Remote, AnsweredAt: optionalTime(d.AnswerAt),
+	}
+	if d.Hold != nil {
+		hold := showHold(*d.Hold)
+		out.Hold = &hold
+	}
+	return out
+}
+
+type queueDestinationsAnswer struct {
+	Data       []queueDestinationAnswer `json:"data" nullable:"false" doc:"The page, by name."`
+	HasMore    bool                     `json:"has_more" doc:"Whether the list goes on."`
+	NextCursor *string                  `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
+}
+
+type queueDestinationsInput struct {
+	onward
+	Destination string `query:"destination" doc:"Only this one." example:"example.net"`
+}
+
+func (a *API) listQueueDestinations(ctx context.Context, _ account.Principal, in *queueDestinationsInput) (queueDestinationsAnswer, error) {
+	only, after := queue.Filter{Destination: in.Destination}, queue.Filter{Destination: in.After}
+	if err := only.Check(); err != nil {
+		return queueDestinationsAnswer{}, err
+	}
+	if after.Check() != nil {
+		var bad fault.Fields
+		badCursor(&bad, "after")
+		return queueDestinationsAnswer{}, bad.Err()
+	}
+	found, next, err := a.Operator.Destinations(ctx, only.Destination, in.After, in.Limit)
+	out := queueDestinationsAnswer{Data: make([]queueDestinationAnswer, len(found)), HasMore: next != "", NextCursor: optional(next)}
+	for i, d := range found {
+		out.Data[i] = showDestination(d)
+	}
+	return out, err
+}
+
+type queueDeliveryAnswer struct {
+	Message       db.ID       `json:"message" doc:"The message's id."`
+	AccountID     db.ID       `json:"account_id" doc:"Whose mail it is."`
+	Recipient     string      `json:"recipient" doc:"Whom it goes to." example:"bob@example.net"`
+	Destination   string      `json:"destination" doc:"The domain that it goes to." example:"example.net"`
+	Status        queue.State `json:"status" doc:"scheduled, queued or deferred; sending while a node has it in hand."`
+	Held          bool        `json:"held" doc:"Whether an operator holds it."`
+	Attempts      int         `json:"attempts" doc:"How often delivery was tried." example:"3"`
+	NextAttemptAt *time.Time  `json:"next_attempt_at" doc:"When it is due, which may be past; null while it is held or in hand."`
+	ExpiresAt     time.Time   `json:"expires_at" doc:"Until when it is tried; the time that it is held is added when it is released."`
+	SMTPCode      int         `json:"smtp_code,omitempty" doc:"Of the last answer." example:"451"`
+	EnhancedCode  string      `json:"enhanced_code,omitempty" doc:"Of the last answer (RFC 3463)." example:"4.7.1"`
+	Reply         string      `json:"reply,omitempty" doc:"The last answer, or what the trouble was." example:"try again later"`
+	Remote        string      `json:"remote,omitempty" doc:"Who gave it." example:"mx.example.net"`
+	From          string      `json:"from" doc:"The sender in the message's header; empty if the message is gone." example:"you@example.com"`
+	Sender        *string     `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
+	Subject       string      `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID     string      `json:"message_id" doc:"The Message-ID header field."`
+	Size          int         `json:"size" doc:"Of the whole message, in bytes."`
+	CreatedAt     time.Time   `json:"created_at" doc:"When it was accepted."`
+}
+
+func showDelivery(e queue.Entry) queueDeliveryAnswer {
+	out := queueDeliveryAnswer{
+		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
+		Attempts: e.Attempts, ExpiresAt: stamp(e.ExpiresAt), SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
+		From: e.Letter.From, Sender: optional(e.Letter.Sender), Subject: e.Letter.Subject, MessageID: e.Letter.MessageID, Size: int(e.Letter.Size),
+		CreatedAt: stamp(e.AcceptedAt),
+	}
+	if !e.Held && e.State != queue.Sending {
+		out.NextAttemptAt = optionalTime(e.DueAt)
+	}
+	return out
+}
+
+type queueDeliveriesAnswer struct {
+	Data       []queueDeliveryAnswer `json:"data" nullable:"false" doc:"The page."`
+	HasMore    bool                  `json:"has_more" doc:"Whether the list goes on."`
+	NextCursor *string               `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
+}
+
+type queueDeliveriesInput struct {
+	onward
+	Message     string `query:"message" format:"uuid" doc:"Only those of this message."`
+	Destination string `query:"destination" doc:"Only those to this domain." example:"example.net"`
+	Account     string `query:"account" doc:"Only those of this account: its id, or its e-mail address." example:"you@example.com"`
+	State       string `query:"state" enum:"scheduled,queued,deferred,sending" doc:"Only those in this state."`
+	Sender      string `query:"sender" doc:"Only those from this address, or from any of this domain; in From or MAIL FROM." example:"you@example.com"`
+	OlderThan   int    `query:"older_than" minimum:"0" maximum:"315360000" doc:"Only those that were accepted so many seconds ago at least." example:"14400"`
+	Held        string `query:"held" enum:"true,false" doc:"Only those that are held, or those that are not."`
+}
+
+func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *queueDeliveriesInput) (queueDeliveriesAnswer, error) {
+	var bad fault.Fields
+	c := chosen{Message: in.Message, Destination: in.Destination, Account: in.Account, State: in.State, Sender: in.Sender, OlderThan: in.OlderThan}
+	switch in.Held {
+	case "":
+	case "true", "false":
+		held := in.Held == "true"
+		c.Held = &held
+	default:
+		bad.Add("held", "wrong_type", "Give true or false.")
+	}
+	f, err := a.filter(ctx, &bad, c)
+	if err != nil {
+		return queueDeliveriesAnswer{}, err
+	}
+	if err := bad.Err(); err != nil {
+		return queueDeliveriesAnswer{}, err
+	}
+	found, next, err := a.Operator.List(ctx, f, in.After, in.Limit)
+	out := queueDeliveriesAnswer{Data: make([]queueDeliveryAnswer, len(found)), HasMore: next != "", NextCursor: optional(next)}
+	for i, e := range found {
+		out.Data[i] = showDelivery(e)
+	}
+	return out, err
+}
+
+// filter reads what is chosen, and adds its faults.
+func (a *API) filter(ctx context.Context, bad *fault.Fields, c chosen) (f queue.Filter, err error) {
+	f = queue.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: time.Duration(c.OlderThan) * time.Second, Held: c.Held}
+	if c.OlderThan > 10*365*24*3600 {
+		f.OlderThan = -1 // which no filter takes
+	}
+	if c.Message != "" {
+		if f.Message, err = db.ParseID(c.Message); err != nil {
+			bad.Add("message", "invalid_id", "This is not the id of a message.")
+		}
+	}
+	if c.Account != "" {
+		var acc account.Account
+		if strings.ContainsRune(c.Account, '@') {
+			acc, err = a.Accounts.ByEmail(ctx, c.Account)
+		} else if acc.ID, err = db.ParseID(c.Account); err == nil {
+			acc, err = a.Accounts.Get(ctx, acc.ID)
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
+			return f, err
+		}
+		if f.Account = acc.ID; err != nil {
+			bad.Add("account", "unknown_account", "There is no such account. Give its id, or its e-mail address.")
+		}
+	}
+	return f, merge(bad, f.Check())
+}
+
+type queueMessageAnswer struct {
+	ID         db.ID             `json:"id" doc:"The message's id."`
+	AccountID  db.ID             `json:"account_id" doc:"Whose mail it is."`
+	Status     queue.State       `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
+	From       string            `json:"from" doc:"The sender in the header; empty if the message is gone." example:"you@example.com"`
+	Sender     *string           `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
+	Subject    string            `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID  string            `json:"message_id" doc:"The Message-ID header field."`
+	Size       int               `json:"size" doc:"Of the whole message, in bytes."`
+	Recipients []recipientAnswer `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
+	CreatedAt  time.Time         `json:"created_at" doc:"When it was accepted."`
+}
+
+func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *one) (queueMessageAnswer, error) {
+	id, err := db.ParseID(in.ID)
+	if err != nil {
+		return queueMessageAnswer{}, err
+	}
+	m, err := a.Operator.Show(ctx, id)
+	if err != nil {
+		return queueMessageAnswer{}, err
+	}
+	out := queueMessageAnswer{
+		ID: id, AccountID: m.Account, Status: m.Status, From: m.Letter.From, Sender: optional(m.Letter.Sender), Subject: m.Letter.Subject,
+		MessageID: m.Letter.MessageID, Size: int(m.Letter.Size), Recipients: showRecipients(m.Deliveries), CreatedAt: stamp(id.Time()),
+	}
+	addTimeline(out.Recipients, m.Attempts)
+	return out, nil
+}

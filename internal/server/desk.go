@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// Desk is what an operator's commands work with: the rows of a service, which
+// may be running beside them or not.
+type Desk struct {
+	Accounts *account.Accounts
+	Queue    *queue.Operator
+
+	db *db.DB
+}
+
+// OpenDesk opens the database of a service that has run on a data folder. The
+// caller closes it. It takes no lock and joins no lease: what a desk does is
+// conditional on what stands in the rows.
+func OpenDesk(ctx context.Context, data, database string) (*Desk, error) {
+	c := Config{Data: data, Database: database}
+	if database == "sqlite" {
+		if _, err := os.Stat(filepath.Join(data, "mailstead.db")); err != nil {
+			if pe, ok := err.(*fs.PathError); ok { //nolint:errorlint // what Stat returns
+				err = pe.Err
+			}
+			return nil, fmt.Errorf("no service has run on the data folder %s: %w", data, err)
+		}
+	}
+	d, err := db.Open(ctx, db.Options{URL: c.databaseURL()})
+	if err != nil {
+		return nil, err
+	}
+	hub := &signal.Hub{}
+	outbox := &outbound.Outbox{DB: d, Now: time.Now}
+	return &Desk{
+		db: d, Accounts: account.New(d, hub, time.Now),
+		Queue: &queue.Operator{
+			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: outbox.Describe, Letters: outbox.Letters,
+			Wake: func(k signal.Key) {
+				_ = d.Notify(ctx, signal.Encode([]signal.Key{k})...) // lost, it is a few seconds later: nodes look by themselves
+			},
+		},
+	}, nil
+}
+
+// Close ends it.
+func (d *Desk) Close() error { return d.db.Close() }
