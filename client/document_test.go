@@ -92,6 +92,18 @@ var types = map[string]reflect.Type{
 	"Ownership":                reflect.TypeFor[client.Ownership](),
 	"Password":                 nil, // a result
 	"Problem":                  reflect.TypeFor[client.Problem](),
+	"DropQueueRequest":         nil, // client.QueueOrder
+	"HoldQueueRequest":         nil, // the same
+	"ReleaseQueueRequest":      nil, // the same
+	"RetryQueueRequest":        nil, // the same
+	"QueueDeliveries":          reflect.TypeFor[client.Page[client.QueueDelivery]](),
+	"QueueDelivery":            reflect.TypeFor[client.QueueDelivery](),
+	"QueueDestination":         reflect.TypeFor[client.QueueDestination](),
+	"QueueDestinations":        reflect.TypeFor[client.Page[client.QueueDestination]](),
+	"QueueHold":                reflect.TypeFor[client.QueueHold](),
+	"QueueHolds":               nil, // a result
+	"QueueMessage":             reflect.TypeFor[client.QueueMessage](),
+	"QueueOrder":               reflect.TypeFor[client.QueueResult](),
 	"Recipient":                reflect.TypeFor[client.Recipient](),
 	"Record":                   reflect.TypeFor[client.Record](),
 	"Refusal":                  reflect.TypeFor[client.Problem](),

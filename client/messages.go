@@ -35,6 +35,7 @@ type Recipient struct {
 	Email         string     `json:"email"`
 	Type          string     `json:"type"` // to, cc or bcc; envelope for mail submitted over SMTP
 	Status        State      `json:"status"`
+	Held          bool       `json:"held"`          // by an operator of the service; it is tried when it is released
 	SMTPCode      int        `json:"smtp_code"`     // of the last reply; 0 if there was none
 	EnhancedCode  string     `json:"enhanced_code"` // such as 5.1.1 (RFC 3463)
 	Reply         string     `json:"reply"`         // the last one

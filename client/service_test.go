@@ -56,6 +56,7 @@ func TestService(t *testing.T) {
 		h.templates()
 		h.threads()
 		h.events()
+		h.operator(p)
 		covered(t, s, p)
 	})
 }

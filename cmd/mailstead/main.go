@@ -24,6 +24,7 @@ type commands struct {
 	Serve   serveCommand   `cmd:"" help:"Run the service."`
 	Account accountCommand `cmd:"" help:"Accounts of the service's customers."`
 	Key     keyCommand     `cmd:"" help:"API keys."`
+	Queue   queueCommand   `cmd:"" help:"Mail that waits: look, try again, hold, release, drop."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

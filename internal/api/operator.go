@@ -181,7 +181,7 @@ type queueDeliveriesInput struct {
 
 func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *queueDeliveriesInput) (queueDeliveriesAnswer, error) {
 	var bad fault.Fields
-	c := chosen{Message: in.Message, Destination: in.Destination, Account: in.Account, State: in.State, Sender: in.Sender, OlderThan: in.OlderThan}
+	c := Chosen{Message: in.Message, Destination: in.Destination, Account: in.Account, State: in.State, Sender: in.Sender, OlderThan: in.OlderThan}
 	switch in.Held {
 	case "":
 	case "true", "false":
@@ -206,7 +206,7 @@ func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *
 }
 
 // filter reads what is chosen, and adds its faults.
-func (a *API) filter(ctx context.Context, bad *fault.Fields, c chosen) (f queue.Filter, err error) {
+func (a *API) filter(ctx context.Context, bad *fault.Fields, c Chosen) (f queue.Filter, err error) {
 	f = queue.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: time.Duration(c.OlderThan) * time.Second, Held: c.Held}
 	if c.OlderThan > 10*365*24*3600 {
 		f.OlderThan = -1 // which no filter takes

@@ -36,8 +36,8 @@ func (a *API) operatorOrderRoutes(r *router) {
 			"An attempt that is under way keeps its outcome: what a node has in hand is held, and dropped if it comes back within `wait` seconds; drop what `in_hand` still counts again." + inParts}, a.dropQueue)
 }
 
-// chosen says which deliveries an order is for: all of what is given must fit.
-type chosen struct {
+// Chosen says which deliveries an order is for: all of what is given must fit.
+type Chosen struct {
 	Message     string `json:"message,omitempty" format:"uuid" doc:"Those of this message."`
 	Destination string `json:"destination,omitempty" doc:"Those to this domain." example:"example.net"`
 	Account     string `json:"account,omitempty" doc:"Those of this account: its id, or its e-mail address." example:"you@example.com"`
@@ -50,21 +50,21 @@ type chosen struct {
 	After       string `json:"after,omitempty" doc:"The next_cursor of the answer to the same order, to go on."`
 }
 
-type retryQueueRequest struct{ chosen }
+type retryQueueRequest struct{ Chosen }
 
 type holdQueueRequest struct {
-	chosen
+	Chosen
 	Reason string `json:"reason,omitempty" doc:"Why, for those who look at the queue; at most 500 bytes." example:"they asked us to wait"`
 	Once   bool   `json:"once,omitempty" doc:"Hold only what is there."`
 }
 
 type releaseQueueRequest struct {
-	chosen
+	Chosen
 	Once bool `json:"once,omitempty" doc:"Release what is there, and let the standing hold be."`
 }
 
 type dropQueueRequest struct {
-	chosen
+	Chosen
 	Reason string `json:"reason,omitempty" doc:"Why, for the accounts and senders; at most 500 bytes." example:"the domain has ceased to exist"`
 	Silent bool   `json:"silent,omitempty" doc:"Send the senders of submissions no report."`
 	Wait   int    `json:"wait,omitempty" minimum:"0" maximum:"30" doc:"For how many seconds to wait for what nodes have in hand." example:"10"`
@@ -80,15 +80,15 @@ type queueOrderAnswer struct {
 }
 
 func (a *API) retryQueue(ctx context.Context, p account.Principal, in *struct{ Body retryQueueRequest }) (queueOrderAnswer, error) {
-	return a.order(ctx, p, "retry", in.Body.chosen, queue.Order{}, a.Operator.Retry)
+	return a.order(ctx, p, "retry", in.Body.Chosen, queue.Order{}, a.Operator.Retry)
 }
 
 func (a *API) holdQueue(ctx context.Context, p account.Principal, in *struct{ Body holdQueueRequest }) (queueOrderAnswer, error) {
-	return a.order(ctx, p, "hold", in.Body.chosen, queue.Order{Reason: in.Body.Reason, Once: in.Body.Once}, a.Operator.Hold)
+	return a.order(ctx, p, "hold", in.Body.Chosen, queue.Order{Reason: in.Body.Reason, Once: in.Body.Once}, a.Operator.Hold)
 }
 
 func (a *API) releaseQueue(ctx context.Context, p account.Principal, in *struct{ Body releaseQueueRequest }) (queueOrderAnswer, error) {
-	return a.order(ctx, p, "release", in.Body.chosen, queue.Order{Once: in.Body.Once}, a.Operator.Release)
+	return a.order(ctx, p, "release", in.Body.Chosen, queue.Order{Once: in.Body.Once}, a.Operator.Release)
 }
 
 func (a *API) dropQueue(ctx context.Context, p account.Principal, in *struct{ Body dropQueueRequest }) (queueOrderAnswer, error) {
@@ -96,11 +96,11 @@ func (a *API) dropQueue(ctx context.Context, p account.Principal, in *struct{ Bo
 	if in.Body.Wait < 0 || in.Body.Wait > maxWait {
 		or.Wait = -1
 	}
-	return a.order(ctx, p, "drop", in.Body.chosen, or, a.Operator.Drop)
+	return a.order(ctx, p, "drop", in.Body.Chosen, or, a.Operator.Drop)
 }
 
 // order does a part of an order, and notes in the log who gave it.
-func (a *API) order(ctx context.Context, p account.Principal, verb string, c chosen, or queue.Order,
+func (a *API) order(ctx context.Context, p account.Principal, verb string, c Chosen, or queue.Order,
 	do func(context.Context, queue.Order) (queue.Result, error)) (queueOrderAnswer, error) {
 	var bad fault.Fields
 	if or.Wait < 0 {

@@ -33,7 +33,7 @@ type route struct {
 	body         bool
 }
 
-var scopeText = regexp.MustCompile("scope `([a-z_]+\\.[a-z]+)`")
+var scopeText = regexp.MustCompile("scope `([a-z_]+(?:\\.[a-z]+)?)`")
 
 // describe loads the OpenAPI document with a library that is not ours.
 func describe(t *testing.T, s *servertest.Server) (*openapi3.T, []route) {
@@ -91,6 +91,10 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"duplicateTemplate":  {"name": "walk"},
 		"sendTemplate":       {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "template_id": walked.ID, "variables": map[string]any{}},
 		"sendBatch":          {"messages": []any{map[string]any{"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"}}},
+		"retryQueue":         {"destination": "nowhere.test", "dry_run": true},
+		"holdQueue":          {"destination": "nowhere.test", "dry_run": true},
+		"releaseQueue":       {"destination": "nowhere.test", "dry_run": true},
+		"dropQueue":          {"destination": "nowhere.test", "dry_run": true},
 		"rescheduleMessage":  {"send_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
 	}
@@ -124,7 +128,8 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 			made("/outbound/send", message)
 			return "walked"
 		}(),
-		"/outbound/messages/{id}": made("/outbound/send", bodies(t, s)["send"]),
+		"/outbound/messages/{id}":       made("/outbound/send", bodies(t, s)["send"]),
+		"/operator/queue/messages/{id}": made("/outbound/send", bodies(t, s)["send"]),
 	}
 }
 
@@ -167,6 +172,7 @@ func TestEveryRoute(t *testing.T) {
 		s.API("POST", "/api-keys", map[string]any{"name": "without " + scope, "scopes": scopes}).Into(t, &k)
 		return k.Key
 	}
+	operator := operatorKey(t, s)
 	quiet(t, s)
 	before := s.API("GET", "/mailboxes/"+ids["/mailboxes/{id}"], nil)
 
@@ -198,6 +204,14 @@ func TestEveryRoute(t *testing.T) {
 					t.Errorf("the problem is %s", a.Body)
 				}
 			}
+			whose := s.Dev.APIKey
+			if r.scope == account.Operator { // what is of all accounts
+				expect(s.API(r.method, path, body), 403, "missing_scope")
+				expect(s.As(foreign, r.method, path, body), 403, "missing_scope")
+				whose, single = operator, false
+			} else {
+				expect(s.As(operator, r.method, path, body), 403, "missing_scope")
+			}
 			expect(s.As("", r.method, path, body), 401, "")
 			expect(s.As("ms_"+strings.Repeat("a", 52), r.method, path, body), 401, "")
 			expect(s.As(unscoped(r.scope), r.method, path, body), 403, "")
@@ -211,7 +225,7 @@ func TestEveryRoute(t *testing.T) {
 			if r.body {
 				more := maps.Clone(valid[r.id])
 				more["no_such_field"] = "s3cret-Value"
-				a := s.API(r.method, path, more)
+				a := s.As(whose, r.method, path, more)
 				expect(a, 422, "")
 				var p struct {
 					Errors []struct{ Field, Code string }
@@ -220,6 +234,8 @@ func TestEveryRoute(t *testing.T) {
 				if len(p.Errors) != 1 || p.Errors[0].Field != "no_such_field" || strings.Contains(string(a.Body), "s3cret") {
 					t.Errorf("an unknown field: %s", a.Body)
 				}
+			} else if r.scope == account.Operator {
+				expect(s.As(operator, r.method, path+"?no_such_parameter=1", nil), 422, "")
 			} else if r.method == http.MethodGet && !single {
 				expect(s.As(foreign, r.method, path+"?no_such_parameter=1", nil), 422, "")
 				if a := s.As(foreign, r.method, path, nil); a.Status != 200 || bytes.Contains(a.Body, []byte(s.Dev.Domain.ID.String())) || bytes.Contains(a.Body, []byte("demo.test")) {
@@ -250,6 +266,16 @@ func TestEveryRoute(t *testing.T) {
 	}
 }
 
+// operatorKey makes a key as the operator's command line does.
+func operatorKey(t *testing.T, s *servertest.Server) string {
+	t.Helper()
+	_, key, err := s.Accounts.CreateKey(t.Context(), account.Operators, account.NewKey{Name: "operator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
 // idIn is the account's own id for a path with {id}.
 func idIn(ids map[string]string, path string) string {
 	return ids[path[:strings.IndexByte(path, '}')+1]]
@@ -260,6 +286,7 @@ func idIn(ids map[string]string, path string) string {
 type checked struct {
 	t      *testing.T
 	s      *servertest.Server
+	key    string
 	router routers.Router
 	seen   map[string]bool
 }
@@ -290,7 +317,7 @@ func (c *checked) send(method, path, media string, text []byte, status int) serv
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+c.s.Dev.APIKey)
+	r.Header.Set("Authorization", "Bearer "+c.key)
 	if media != "" {
 		r.Header.Set("Content-Type", media)
 	}
@@ -356,7 +383,7 @@ func TestDocument(t *testing.T) {
 			}
 		}()
 	}
-	c := &checked{t, s, router, map[string]bool{}}
+	c := &checked{t, s, s.Dev.APIKey, router, map[string]bool{}}
 	type m = map[string]any
 
 	shop := c.id("POST", "/domains", m{"name": "shop.test"}, 201)
@@ -471,6 +498,7 @@ func TestDocument(t *testing.T) {
 	c.call("DELETE", "/api-keys/"+key, nil, 404)
 	c.call("DELETE", "/mailboxes/"+box, nil, 204)
 
+	c.operator(sent)
 	other := c.id("POST", "/domains", m{"name": "other.test"}, 201)
 	c.call("DELETE", "/domains/"+other, nil, 204)
 	for _, r := range routes {
@@ -478,4 +506,37 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s (%s %s) is not tried here", r.id, r.method, r.path)
 		}
 	}
+}
+
+// operator walks through what operators have; sent is a message.
+func (c *checked) operator(sent string) {
+	c.t.Helper()
+	type m = map[string]any
+	const queue = "/operator/queue/"
+	customer := c.key
+	c.call("GET", queue+"holds", nil, 403)
+	c.key = operatorKey(c.t, c.s)
+	c.call("POST", queue+"hold", m{"destination": "held.example.net", "reason": "they asked"}, 200)
+	c.call("POST", queue+"hold", m{}, 422)
+	c.call("GET", queue+"holds", nil, 200)
+	c.key = customer
+	held := c.id("POST", "/outbound/send", m{"from_email": "desk@shop.test", "to": []string{"x@held.example.net"}, "subject": "s", "text": "t"}, 202)
+	c.key = operatorKey(c.t, c.s)
+	c.call("POST", queue+"hold", m{"message": held, "once": true}, 200) // the node may not have heard of the other
+	servertest.Eventually(c.t, func() string {
+		if a := c.call("GET", queue+"deliveries?held=true&destination=held.example.net&account=you@demo.test&sender=shop.test&older_than=0", nil, 200); !strings.Contains(string(a.Body), held) {
+			return string(a.Body)
+		}
+		return ""
+	})
+	c.call("GET", queue+"destinations?limit=1", nil, 200)
+	c.call("GET", queue+"deliveries?state=delivered", nil, 422)
+	c.call("GET", queue+"messages/"+held, nil, 200)
+	c.call("GET", queue+"messages/"+sent, nil, 200)
+	c.call("GET", queue+"messages/01999999-0000-7000-8000-000000000000", nil, 404)
+	c.call("POST", queue+"retry", m{"all": true, "dry_run": true}, 200)
+	c.call("POST", queue+"drop", m{"message": held, "reason": "gone", "silent": true, "wait": 5}, 200)
+	c.call("POST", queue+"drop", m{"message": held, "wait": 31}, 422)
+	c.call("POST", queue+"release", m{"destination": "held.example.net"}, 200)
+	c.key = customer
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+type keyCommand struct {
+	Create keyCreate `cmd:"" help:"Make an API key of an account, or, with --scope operator, one for operators."`
+	List   keyList   `cmd:"" help:"List the API keys of an account, or of the operators."`
+	Delete keyDelete `cmd:"" help:"Delete an API key, which stops working within seconds."`
+}
+
+var (
+	errNoAccount  = errors.New("--email must name the account")
+	errNoCustomer = errors.New("an operator's key belongs to no account: leave --email out")
+)
+
+// owner finds whose keys are meant.
+func owner(ctx context.Context, d *server.Desk, email string, operator bool) (db.ID, error) {
+	switch {
+	case operator && email != "":
+		return 0, errNoCustomer
+	case operator:
+		return account.Operators, nil
+	case email == "":
+		return 0, errNoAccount
+	}
+	acc, err := d.Accounts.ByEmail(ctx, email)
+	return acc.ID, err
+}
+
+type keyCreate struct {
+	where
+	Email   string        `help:"The account's e-mail address; none for an operator's key." placeholder:"ADDRESS"`
+	Name    string        `help:"What the key is for." default:"key" placeholder:"NAME"`
+	Scope   []string      `help:"What it may do, separated by commas; everything that the account can by default. \"operator\", alone, reaches the queue of all accounts." placeholder:"SCOPE"`
+	Domain  string        `help:"The only domain it may act for." placeholder:"NAME"`
+	Network []string      `help:"Addresses or networks it may be used from." placeholder:"PREFIX"`
+	Expires time.Duration `help:"How long it is valid; for ever by default." placeholder:"TIME"`
+}
+
+func (c *keyCreate) Run() error {
+	return c.desk(func(ctx context.Context, d *server.Desk) error {
+		operator := slices.Contains(c.Scope, account.Operator)
+		if operator && len(c.Scope) > 1 {
+			return errors.New("the scope operator stands alone: make another key for the rest")
+		}
+		whose, err := owner(ctx, d, c.Email, operator)
+		if err != nil {
+			return err
+		}
+		n := account.NewKey{Name: c.Name, Scopes: c.Scope, Domain: c.Domain, Networks: c.Network}
+		if c.Expires > 0 {
+			n.ExpiresAt = time.Now().Add(c.Expires)
+		}
+		_, token, err := d.Accounts.CreateKey(ctx, whose, n)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Println(token)
+		return err
+	})
+}

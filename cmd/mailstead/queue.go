@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+type queueCommand struct {
+	List    queueList    `cmd:"" help:"Show what waits: by destination, or, with a choice, each delivery."`
+	Show    queueShow    `cmd:"" help:"Show a message with its deliveries and attempts."`
+	Retry   queueRetry   `cmd:"" help:"Try what waits now, also at hosts that are being left alone."`
+	Hold    queueHold    `cmd:"" help:"Hold mail until it is released; by --destination or --account also what is still to come."`
+	Release queueRelease `cmd:"" help:"Release what is held."`
+	Drop    queueDrop    `cmd:"" help:"End deliveries as failed. Senders of submissions get a report."`
+}
+
+// chosen says which deliveries are meant; all of what is given must fit.
+type chosen struct {
+	Message     string        `arg:"" optional:"" help:"The id of a message."`
+	Destination string        `help:"Those to a domain." placeholder:"DOMAIN" env:"-"`
+	Account     string        `help:"Those of an account: its id or e-mail address." placeholder:"ACCOUNT" env:"-"`
+	State       string        `help:"Those in a state: scheduled, queued, deferred, or sending." placeholder:"STATE" env:"-"`
+	Sender      string        `help:"Those from an address, or from any of a domain." placeholder:"ADDRESS" env:"-"`
+	OlderThan   time.Duration `help:"Those that were accepted so long ago at least, such as 4h." placeholder:"TIME" env:"-"`
+	Held        bool          `help:"Those that are held." xor:"held" env:"-"`
+	NotHeld     bool          `help:"Those that are not held." xor:"held" env:"-"`
+}
+
+func (c *chosen) filter(ctx context.Context, d *server.Desk) (f queue.Filter, err error) {
+	f = queue.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: c.OlderThan}
+	if c.Held || c.NotHeld {
+		f.Held = &c.Held
+	}
+	if c.Message != "" {
+		if f.Message, err = messageID(c.Message); err != nil {
+			return f, err
+		}
+	}
+	if c.Account != "" {
+		if strings.ContainsRune(c.Account, '@') {
+			acc, err := d.Accounts.ByEmail(ctx, c.Account)
+			f.Account = acc.ID
+			if err != nil {
+				return f, noAccount(err)
+			}
+		} else if f.Account, err = db.ParseID(c.Account); err == nil {
+			_, err = d.Accounts.Get(ctx, f.Account)
+		}
+		if err != nil {
+			return f, noAccount(err)
+		}
+	}
+	return f, f.Check()
+}
+
+func messageID(text string) (db.ID, error) {
+	id, err := db.ParseID(text)
+	if err != nil {
+		err = errors.New("this is not the id of a message: give it as queue list shows it")
+	}
+	return id, err
+}
+
+func noAccount(err error) error {
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
+		return errors.New("--account: there is no such account; give its id or e-mail address")
+	}
+	return err
+}
+
+// order is what every command that changes deliveries takes.
+type order struct {
+	where
+	chosen
+	All    bool `help:"Everything; needed when nothing is chosen." env:"-"`
+	DryRun bool `help:"Only count." env:"-"`
+	JSON   bool `name:"json" help:"Print the result as JSON." env:"-"`
+}
+
+type verb func(o *queue.Operator) func(context.Context, queue.Order) (queue.Result, error)
+
+// give carries out an order and tells what came of it.
+func (c *order) give(past string, or queue.Order, which verb, before func(ctx context.Context, d *server.Desk, or queue.Order) error) error {
+	return c.desk(func(ctx context.Context, d *server.Desk) error {
+		var err error
+		if or.Filter, err = c.filter(ctx, d); err != nil {
+			return err
+		}
+		or.All, or.DryRun = c.All, c.DryRun
+		if err := or.Check(); err != nil {
+			return err
+		}
+		if before != nil && !or.DryRun {
+			if err := before(ctx, d, or); err != nil {
+				return err
+			}
+		}
+		p := newProgress(past)
+		or.Progress = p.tell
+		res, err := which(d.Queue)(ctx, or)
+		p.end()
+		return errors.Join(err, c.report(past, res))
+	})
+}
+
+// orderResult is the result as JSON, in the API's words.
+type orderResult struct {
+	Matched int  `json:"matched"`
+	Changed int  `json:"changed"`
+	InHand  int  `json:"in_hand"`
+	Kept    int  `json:"kept"`
+	DryRun  bool `json:"dry_run"`
+}
+
+func (c *order) report(past string, res queue.Result) error {
+	if c.JSON {
+		return printJSON(os.Stdout, orderResult{res.Matched, res.Changed, res.InHand, res.Kept, c.DryRun})
+	}
+	text := fmt.Sprintf("%s %s", deliveries(res.Changed), past)
+	if c.DryRun {
+		text = fmt.Sprintf("%s would be %s", deliveries(res.Matched), past)
+	}
+	if res.InHand > 0 {
+		text += fmt.Sprintf("; %d in the hand of a node at this moment, and held when it lets go", res.InHand)
+	}
+	if res.Kept > 0 {
+		text += fmt.Sprintf("; %d kept, since another hold is on them (queue list --holds)", res.Kept)
+	}
+	_, err := fmt.Println(text)
+	return err
+}
+
+func deliveries(n int) string {
+	if n == 1 {
+		return "1 delivery"
+	}
+	return fmt.Sprintf("%d deliveries", n)
+}
+
+// progress tells on stderr how far a long order is: now and then, and to a
+// person in place.
+type progress struct {
+	past     string
+	terminal bool
+	last     time.Time
+	told     bool
+}
+
+func newProgress(past string) *progress {
+	return &progress{past: past, terminal: isTerminal(os.Stderr), last: time.Now()}
+}
+
+func (p *progress) tell(res queue.Result) {
+	every, before, after := 10*time.Second, "", "\n"
+	if p.terminal {
+		every, before, after = time.Second, "\r", ""
+	}
+	if time.Since(p.last) < every {
+		return
+	}
+	p.last, p.told = time.Now(), true
+	_, _ = fmt.Fprintf(os.Stderr, "%s%d chosen, %d %s, %d in hand%s", before, res.Matched, res.Changed, p.past, res.InHand, after)
+}
+
+func (p *progress) end() {
+	if p.terminal && p.told {
+		_, _ = fmt.Fprintln(os.Stderr)
+	}
+}

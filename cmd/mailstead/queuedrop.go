@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+// dropAsked is how many deliveries are dropped without a question at most.
+const dropAsked = 10
+
+type queueDrop struct {
+	order
+	Reason string        `help:"Why, for the accounts and senders." placeholder:"TEXT" env:"-"`
+	Silent bool          `help:"Send the senders of submissions no report." env:"-"`
+	Wait   time.Duration `help:"How long to wait for what nodes have in hand." default:"30s" placeholder:"TIME" env:"-"`
+	Yes    bool          `help:"Drop more than 10 deliveries without a question." env:"-"`
+}
+
+func (c *queueDrop) Run() error {
+	if c.Wait < 0 {
+		return fmt.Errorf("--wait must be a time such as 30s")
+	}
+	return c.give("dropped", queue.Order{Reason: c.Reason, Silent: c.Silent, Wait: c.Wait}, func(o *queue.Operator) func(context.Context, queue.Order) (queue.Result, error) {
+		return func(ctx context.Context, or queue.Order) (queue.Result, error) {
+			res, err := o.Drop(ctx, or)
+			if err == nil && res.InHand > 0 {
+				err = fmt.Errorf("%s still in the hand of a node, and held when it lets go: give the order again", deliveries(res.InHand))
+			}
+			return res, err
+		}
+	}, c.ask)
+}
+
+// ask makes sure that a drop of much is meant.
+func (c *queueDrop) ask(ctx context.Context, d *server.Desk, or queue.Order) error {
+	if c.Yes {
+		return nil
+	}
+	p := newProgress("dropped")
+	or.DryRun, or.Progress = true, p.tell
+	res, err := d.Queue.Drop(ctx, or)
+	p.end()
+	if err != nil || res.Matched <= dropAsked {
+		return err
+	}
+	if !isTerminal(os.Stdin) {
+		return fmt.Errorf("this would drop %s: repeat it with --yes if that is meant", deliveries(res.Matched))
+	}
+	_, _ = fmt.Fprintf(os.Stderr, "Drop %s? [y/N] ", deliveries(res.Matched))
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an end is a no
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return fmt.Errorf("nothing was dropped")
+}

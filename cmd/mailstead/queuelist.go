@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+type queueList struct {
+	where
+	chosen
+	Deliveries bool `help:"Each delivery, also when nothing is chosen." env:"-"`
+	Holds      bool `help:"The standing holds instead." env:"-"`
+	Limit      int  `help:"How many lines at most; 0 for all." default:"100" placeholder:"N" env:"-"`
+	JSON       bool `name:"json" help:"Print a JSON object per line." env:"-"`
+}
+
+func (c *queueList) Run() error {
+	if c.Limit < 0 {
+		return errors.New("--limit must be a number of lines, or 0 for all")
+	}
+	return c.desk(func(ctx context.Context, d *server.Desk) error {
+		f, err := c.filter(ctx, d)
+		if err != nil {
+			return err
+		}
+		t := &table{w: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0), json: c.JSON, left: c.Limit, all: c.Limit == 0}
+		switch {
+		case c.Holds && (c.Deliveries || f != queue.Filter{}):
+			return errors.New("--holds shows all standing holds: leave the rest out")
+		case c.Holds:
+			err = listHolds(ctx, d, t)
+		case c.Deliveries || f != queue.Filter{}:
+			err = listDeliveries(ctx, d, f, t)
+		default:
+			err = listDestinations(ctx, d, t)
+		}
+		return errors.Join(err, t.end())
+	})
+}
+
+// table prints lines, each as JSON or in columns, up to a number of them.
+type table struct {
+	w    *tabwriter.Writer
+	json bool
+	all  bool
+	left int
+	more bool // than were wanted
+	rows int
+}
+
+// row prints a line; it returns false when no more is wanted.
+func (t *table) row(head string, v any, format string, args ...any) (bool, error) {
+	if !t.all && t.left == 0 {
+		t.more = true
+		return false, nil
+	}
+	t.left--
+	t.rows++
+	if t.json {
+		return true, printJSON(os.Stdout, v)
+	}
+	if t.rows == 1 {
+		if _, err := fmt.Fprintln(t.w, head); err != nil {
+			return false, err
+		}
+	}
+	_, err := fmt.Fprintf(t.w, format+"\n", args...)
+	if err == nil && t.rows%200 == 0 { // columns are as wide as these need
+		err = t.w.Flush()
+	}
+	return true, err
+}
+
+func (t *table) end() error {
+	err := t.w.Flush()
+	switch {
+	case t.more:
+		_, _ = fmt.Fprintln(os.Stderr, "There is more: see --limit.")
+	case t.rows == 0 && !t.json:
+		_, _ = fmt.Fprintln(os.Stderr, "Nothing waits.")
+	}
+	return err
+}
+
+// listPage is how much is read at once.
+const listPage = 100
+
+func listDestinations(ctx context.Context, d *server.Desk, t *table) error {
+	for after := ""; ; {
+		page, next, err := d.Queue.Destinations(ctx, "", after, listPage)
+		if err != nil {
+			return err
+		}
+		for _, o := range page {
+			held := upTo(o.Held, o.MoreHeld)
+			if o.Hold != nil {
+				held += " (all)"
+			}
+			if goOn, err := t.row("DESTINATION\tWAITING\tHELD\tIN HAND\tOLDEST\tNEXT TRY\tLAST ANSWER", destination(o), "%s\t%s\t%s\t%d\t%s\t%s\t%s",
+				o.Destination, upTo(o.Waiting, o.MoreWaiting), held, o.InHand, age(o.Oldest), moment(o.NextTry),
+				printable(answerText(o.Code, o.Enhanced, o.Reply), 60)); !goOn || err != nil {
+				return err
+			}
+		}
+		if after = next; next == "" {
+			return nil
+		}
+	}
+}
+
+func upTo(n int, more bool) string {
+	if more {
+		return fmt.Sprint(n, "+")
+	}
+	return fmt.Sprint(n)
+}
+
+func listDeliveries(ctx context.Context, d *server.Desk, f queue.Filter, t *table) error {
+	for after := ""; ; {
+		page, next, err := d.Queue.List(ctx, f, after, listPage)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			v := delivery(e)
+			try := "-"
+			if v.NextAttemptAt != nil {
+				try = moment(e.DueAt)
+			}
+			if goOn, err := t.row("MESSAGE\tRECIPIENT\tSTATE\tAGE\tTRIES\tNEXT TRY\tFROM\tLAST ANSWER", v, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s",
+				e.Message, printable(e.Recipient, 50), stateText(e.State, e.Held), age(e.AcceptedAt), e.Attempts, try, printable(e.Letter.From, 40),
+				printable(answerText(e.Code, e.Enhanced, e.Reply), 60)); !goOn || err != nil {
+				return err
+			}
+		}
+		if after = next; next == "" {
+			return nil
+		}
+	}
+}
+
+func listHolds(ctx context.Context, d *server.Desk, t *table) error {
+	holds, err := d.Queue.Holds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range holds {
+		target := h.Target
+		if id, ok := h.Account(); ok {
+			target = id.String()
+			if acc, err := d.Accounts.Get(ctx, id); err == nil {
+				target = acc.Email
+			}
+		}
+		if goOn, err := t.row("HELD\t\tSINCE\tREASON", hold(&h), "%s\t%s\t%s\t%s", h.Kind, printable(target, 100), moment(h.CreatedAt), printable(h.Reason, 100)); !goOn || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jsonHold is a hold in the API's words, as are the others below.
+type jsonHold struct {
+	ID          db.ID          `json:"id"`
+	Kind        queue.HoldKind `json:"kind"`
+	Destination *string        `json:"destination"`
+	AccountID   *db.ID         `json:"account_id"`
+	Reason      *string        `json:"reason"`
+	CreatedAt   time.Time      `json:"created_at"`
+}
+
+func hold(h *queue.StandingHold) *jsonHold {
+	if h == nil {
+		return nil
+	}
+	out := &jsonHold{ID: h.ID, Kind: h.Kind, Reason: optional(h.Reason), CreatedAt: h.CreatedAt}
+	if account, ok := h.Account(); ok {
+		out.AccountID = &account
+	} else {
+		out.Destination = &h.Target
+	}
+	return out
+}
+
+type jsonDestination struct {
+	Destination  string     `json:"destination"`
+	Waiting      int        `json:"waiting"`
+	MoreWaiting  bool       `json:"more_waiting"`
+	Held         int        `json:"held"`
+	MoreHeld     bool       `json:"more_held"`
+	InHand       int        `json:"in_hand"`
+	OldestAt     *time.Time `json:"oldest_at"`
+	NextTryAt    *time.Time `json:"next_try_at"`
+	Slowed       bool       `json:"slowed"`
+	SMTPCode     int        `json:"smtp_code,omitempty"`
+	EnhancedCode string     `json:"enhanced_code,omitempty"`
+	Reply        string     `json:"reply,omitempty"`
+	Remote       string     `json:"remote,omitempty"`
+	AnsweredAt   *time.Time `json:"answered_at"`
+	Hold         *jsonHold  `json:"hold"`
+}
+
+func destination(o queue.Outlook) jsonDestination {
+	return jsonDestination{
+		Destination: o.Destination, Waiting: o.Waiting, MoreWaiting: o.MoreWaiting, Held: o.Held, MoreHeld: o.MoreHeld, InHand: o.InHand,
+		OldestAt: optional(o.Oldest), NextTryAt: optional(o.NextTry), Slowed: o.Slowed, SMTPCode: o.Code, EnhancedCode: o.Enhanced,
+		Reply: o.Reply, Remote: o.Remote, AnsweredAt: optional(o.AnswerAt), Hold: hold(o.Hold),
+	}
+}
+
+type jsonDelivery struct {
+	Message       db.ID       `json:"message"`
+	AccountID     db.ID       `json:"account_id"`
+	Recipient     string      `json:"recipient"`
+	Destination   string      `json:"destination"`
+	Status        queue.State `json:"status"`
+	Held          bool        `json:"held"`
+	Attempts      int         `json:"attempts"`
+	NextAttemptAt *time.Time  `json:"next_attempt_at"`
+	ExpiresAt     time.Time   `json:"expires_at"`
+	SMTPCode      int         `json:"smtp_code,omitempty"`
+	EnhancedCode  string      `json:"enhanced_code,omitempty"`
+	Reply         string      `json:"reply,omitempty"`
+	Remote        string      `json:"remote,omitempty"`
+	From          string      `json:"from"`
+	Sender        *string     `json:"sender"`
+	Subject       string      `json:"subject"`
+	MessageID     string      `json:"message_id"`
+	Size          int64       `json:"size"`
+	CreatedAt     time.Time   `json:"created_at"`
+}
+
+func delivery(e queue.Entry) jsonDelivery {
+	out := jsonDelivery{
+		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
+		Attempts: e.Attempts, ExpiresAt: e.ExpiresAt, SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
+		From: e.Letter.From, Sender: optional(e.Letter.Sender), Subject: e.Letter.Subject, MessageID: e.Letter.MessageID, Size: e.Letter.Size,
+		CreatedAt: e.AcceptedAt,
+	}
+	if !e.Held && e.State != queue.Sending {
+		out.NextAttemptAt = optional(e.DueAt)
+	}
+	return out
+}
