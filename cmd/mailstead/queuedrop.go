@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -27,7 +28,7 @@ type queueDrop struct {
 
 func (c *queueDrop) Run() error {
 	if c.Wait < 0 {
-		return fmt.Errorf("--wait must be a time such as 30s")
+		return errors.New("--wait must be a time such as 30s")
 	}
 	return c.give("dropped", queue.Order{Reason: c.Reason, Silent: c.Silent, Wait: c.Wait}, func(o *queue.Operator) func(context.Context, queue.Order) (queue.Result, error) {
 		return func(ctx context.Context, or queue.Order) (queue.Result, error) {
@@ -61,5 +62,5 @@ func (c *queueDrop) ask(ctx context.Context, d *server.Desk, or queue.Order) err
 	case "y", "yes":
 		return nil
 	}
-	return fmt.Errorf("nothing was dropped")
+	return errors.New("nothing was dropped: answer y, or repeat it with --yes")
 }
