@@ -26,12 +26,27 @@ type Event struct {
 type EventFilter struct {
 	Types     []string // only these kinds
 	MessageID string   // only those of the sent message with this id
+	Recipient string   // only those about this address
+	DomainID  string   // only those of this domain
+	MailboxID string   // only those of this mailbox
+
+	// When it happened; not for streams.
+	CreatedAfter  time.Time // then or later
+	CreatedBefore time.Time // earlier
 }
 
 func (f EventFilter) query() url.Values {
 	q := url.Values{}
 	set(q, "type", strings.Join(f.Types, ","))
 	set(q, "message", f.MessageID)
+	set(q, "recipient", f.Recipient)
+	set(q, "domain_id", f.DomainID)
+	set(q, "mailbox_id", f.MailboxID)
+	for name, t := range map[string]time.Time{"created_after": f.CreatedAfter, "created_before": f.CreatedBefore} {
+		if !t.IsZero() {
+			q.Set(name, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
 	return q
 }
 

@@ -51,11 +51,14 @@ type API struct {
 	Log     *slog.Logger
 	// Friend reports whom limits per client network don't apply to; may be nil.
 	Friend func(netip.Addr) bool
+
+	streams *streams
 }
 
 // Handler returns the handler of /api/v1. It answers whatever else it is asked
 // with a problem, too.
 func (a *API) Handler() http.Handler {
+	a.streams = newStreams()
 	r := &router{api: a, mux: http.NewServeMux(), doc: newDocument(a.Version)}
 	a.routes(r)
 	a.unsubscribeRoutes(r)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -29,88 +30,124 @@ func showEvent(e event.Event) eventAnswer {
 	return eventAnswer{ID: e.ID, Type: e.Type, Timestamp: stamp(e.Timestamp), Version: e.Version, Account: e.Account, Data: object(e.Data)}
 }
 
-type listEventsInput struct {
-	page
-	Types     []string `query:"type" doc:"Only these kinds, separated by commas." example:"bounce,complaint"`
-	MessageID string   `query:"message" format:"uuid" doc:"Only events of the sent message with this id."`
+func (a *API) eventRoutes(r *router) {
+	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
+		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data. A page may be short although `has_more` is true: " +
+			"a request looks at a bounded number of events."}, a.listEvents)
+	stream := operation{method: "GET", path: "/events/stream", id: "streamEvents", scope: "events.read", media: "text/event-stream",
+		summary: "Stream events", description: "Server-Sent Events, in order, each once: `id` is where to go on, `event` the type, `data` the same JSON that webhooks get. " +
+			"A client that comes back sends the last id as `Last-Event-ID` (or `after`) and misses nothing that is still kept; without it the stream begins with what happens next, " +
+			"and with `after=0` at the beginning. Every 15 seconds an id comes without an event, to show that the stream lives. The stream ends when the key does, and when the server restarts: connect again."}
+	describe[streamEventsInput, []byte](r.doc, stream)
+	r.serve(stream, a.streamEvents)
 }
 
-// filter reads the query. Positions are the cursors of this list.
-func (in *listEventsInput) filter() (event.Filter, error) {
-	f := event.Filter{Kinds: in.Types, Before: math.MaxInt64, Limit: in.Limit + 1}
-	var bad fault.Fields
-	in.check(&bad)
+// eventChoice says which events are wanted.
+type eventChoice struct {
+	Types     []string `query:"type" doc:"Only these kinds, separated by commas." example:"bounce,complaint"`
+	MessageID string   `query:"message" format:"uuid" doc:"Only events of the sent message with this id."`
+	Recipient string   `query:"recipient" doc:"Only events about this recipient, in any case." example:"bob@example.org"`
+	DomainID  string   `query:"domain_id" format:"uuid" doc:"Only events of this domain: of what it sent, of its mailboxes, and its own."`
+	MailboxID string   `query:"mailbox_id" format:"uuid" doc:"Only events of this mailbox: what arrived there."`
+}
+
+// filter reads the choice.
+func (in *eventChoice) filter(bad *fault.Fields) event.Filter {
+	f := event.Filter{Kinds: in.Types}
 	for _, kind := range in.Types {
 		if !slices.Contains(event.Kinds[:], kind) {
 			bad.Add("type", "unknown_type", "The kinds of event are %s.", strings.Join(event.Kinds[:], ", "))
 			break
 		}
 	}
-	position := func(name, text string) int64 {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n <= 0 {
-			badCursor(&bad, name)
+	if in.Recipient != "" {
+		who, err := address.Parse(in.Recipient)
+		if err != nil {
+			bad.Add("recipient", "invalid_address", "This is not an e-mail address.")
 		}
-		return n
+		f.Recipient = who.Key()
 	}
+	for _, id := range []struct {
+		name, text string
+		into       *db.ID
+	}{{"message", in.MessageID, &f.Message}, {"domain_id", in.DomainID, &f.Domain}, {"mailbox_id", in.MailboxID, &f.Mailbox}} {
+		var err error
+		if id.text == "" {
+			continue
+		}
+		if *id.into, err = db.ParseID(id.text); err != nil {
+			bad.Add(id.name, "invalid_id", "This is not an id.")
+		}
+	}
+	return f
+}
+
+// only restricts a filter to what a key of one domain may see; false if that is
+// nothing.
+func (a *API) only(ctx context.Context, p account.Principal, f *event.Filter) (bool, error) {
+	id, ok, err := a.onlyDomain(ctx, p)
+	if err != nil || !ok || id == 0 {
+		return ok, err
+	}
+	if f.Domain != 0 && f.Domain != id {
+		return false, nil
+	}
+	f.Domain = id
+	return true, nil
+}
+
+type listEventsInput struct {
+	page
+	eventChoice
+	CreatedAfter  string `query:"created_after" format:"date-time" doc:"Only what happened at this time or later." example:"2026-01-31T00:00:00Z"`
+	CreatedBefore string `query:"created_before" format:"date-time" doc:"Only what happened before this time." example:"2026-02-28T00:00:00Z"`
+}
+
+func position(bad *fault.Fields, name, text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		badCursor(bad, name)
+	}
+	return n
+}
+
+// filter reads the query. Positions are the cursors of this list.
+func (in *listEventsInput) filter() (event.Filter, error) {
+	var bad fault.Fields
+	in.check(&bad)
+	f := in.eventChoice.filter(&bad)
+	f.Before, f.Limit = math.MaxInt64, in.Limit
+	f.Since, f.Until = instant(&bad, "created_after", in.CreatedAfter), instant(&bad, "created_before", in.CreatedBefore)
 	switch {
 	case in.After != "":
-		f.Before = position("after", in.After)
+		f.Before = position(&bad, "after", in.After)
 	case in.Before != "":
-		f.After, f.Before = position("before", in.Before), 0
-	}
-	if in.MessageID != "" {
-		var err error
-		if f.Message, err = db.ParseID(in.MessageID); err != nil {
-			bad.Add("message", "invalid_id", "This is not an id.")
-		}
+		f.After, f.Before = position(&bad, "before", in.Before), 0
 	}
 	return f, bad.Err()
 }
 
 func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEventsInput) (list[eventAnswer], error) {
+	out := list[eventAnswer]{Data: []eventAnswer{}}
 	f, err := in.filter()
 	if err != nil {
-		return list[eventAnswer]{}, err
+		return out, err
 	}
-	if p.Domain != "" && f.Message == 0 {
-		return a.listOwnEvents(ctx, p, in, f)
+	if ok, err := a.only(ctx, p, &f); err != nil || !ok {
+		return out, err
 	}
-	if p.Domain != "" {
-		if _, err := a.message(ctx, p, f.Message); err != nil {
-			return list[eventAnswer]{}, fieldFault(err, "message", "There is no sent message with this id.")
-		}
-	}
-	events, err := a.Events.List(ctx, p.Account, f)
+	found, err := a.Events.List(ctx, p.Account, f)
 	if err != nil {
-		return list[eventAnswer]{}, err
+		return out, err
 	}
-	more := len(events) > in.Limit
-	events = events[:min(len(events), in.Limit)]
 	if f.Before == 0 { // in order of position
-		slices.Reverse(events)
+		slices.Reverse(found.Events)
 	}
-	return answer(in.page, events, more, showEvent, positionOf), nil
-}
-
-func positionOf(e event.Event) string { return strconv.FormatInt(e.Position, 10) }
-
-// listOwnEvents lists events for a key of one domain.
-func (a *API) listOwnEvents(ctx context.Context, p account.Principal, in *listEventsInput, f event.Filter) (list[eventAnswer], error) {
-	only, ok, err := a.onlyDomain(ctx, p)
-	if err != nil || !ok {
-		return list[eventAnswer]{Data: []eventAnswer{}}, err
+	for _, e := range found.Events {
+		out.Data = append(out.Data, showEvent(e))
 	}
-	events, more, last, err := a.ownEvents(ctx, p, only, f)
-	if err != nil {
-		return list[eventAnswer]{}, err
-	}
-	if f.Before == 0 {
-		slices.Reverse(events)
-	}
-	out := answer(in.page, events, more, showEvent, positionOf)
-	if more {
-		next := strconv.FormatInt(last, 10)
+	if out.HasMore = found.More; found.More {
+		next := strconv.FormatInt(found.Last, 10)
 		out.NextCursor = &next
 	}
 	return out, nil

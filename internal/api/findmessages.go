@@ -4,7 +4,6 @@ package api
 
 import (
 	"context"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
@@ -37,18 +36,7 @@ func (in *listMessagesInput) filter(bad *fault.Fields) outbound.Filter {
 	if s := f.Status; s != "" && !s.Valid() {
 		bad.Add("status", "unknown_status", "A message is scheduled, queued, sending, deferred, delivered, bounced, complained, suppressed, failed or cancelled.")
 	}
-	for _, t := range []struct {
-		name, text string
-		into       *time.Time
-	}{{"created_after", in.CreatedAfter, &f.Since}, {"created_before", in.CreatedBefore, &f.Until}} {
-		if t.text == "" {
-			continue
-		}
-		var err error
-		if *t.into, err = time.Parse(time.RFC3339, t.text); err != nil {
-			bad.Add(t.name, "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
-		}
-	}
+	f.Since, f.Until = instant(bad, "created_after", in.CreatedAfter), instant(bad, "created_before", in.CreatedBefore)
 	return f
 }
 

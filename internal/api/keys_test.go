@@ -131,7 +131,9 @@ func TestOneDomain(t *testing.T) {
 		status(t, "its message", s.As(key, "GET", "/outbound/messages/"+sent, nil), 200)
 		refused(t, "another's message", s.As(key, "GET", "/outbound/messages/"+foreign, nil), 404, "not_found")
 		status(t, "its events", s.As(key, "GET", "/events?message="+sent, nil), 200)
-		refused(t, "another's events", s.As(key, "GET", "/events?message="+foreign, nil), 422, "validation_failed", "message not_found")
+		if got := ids(t, s.As(key, "GET", "/events?message="+foreign, nil)); len(got) > 0 {
+			t.Errorf("another's events: %v", got)
+		}
 		ownEvents(t, s, key, s.Dev.Domain.ID.String(), sent)
 		if got := ids(t, s.As(key, "GET", "/outbound/messages", nil)); !slices.Equal(got, []string{sent}) {
 			t.Errorf("messages: %v", got)

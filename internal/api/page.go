@@ -3,6 +3,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -45,6 +47,18 @@ func (p page) check(bad *fault.Fields) {
 	if p.After != "" && p.Before != "" {
 		bad.Add("before", "conflicting_cursors", "Give after or before, not both.")
 	}
+}
+
+// instant reads a time of a query; "" is none.
+func instant(bad *fault.Fields, field, text string) (t time.Time) {
+	if text == "" {
+		return t
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		bad.Add(field, "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
+	}
+	return t
 }
 
 func badCursor(bad *fault.Fields, field string) {

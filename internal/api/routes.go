@@ -52,8 +52,7 @@ func (a *API) routes(r *router) {
 	a.threadRoutes(r)
 	a.suppressionRoutes(r)
 
-	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
-		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data. A key of one domain sees what is about that domain; its pages may be short although `has_more` is true."}, a.listEvents)
+	a.eventRoutes(r)
 
 	handle(r, operation{method: "POST", path: "/api-keys", id: "createAPIKey", scope: "api_keys.write", status: created,
 		summary: "Make an API key", description: "The key is shown in this answer only. It can't be allowed more than the key that makes it."}, a.createKey)

@@ -44,7 +44,7 @@ func TestContentIsKept(t *testing.T) {
 		for i := range lists {
 			readers.Go(func() {
 				var err error
-				if lists[i], err = l.List(t.Context(), account, event.Filter{}); err != nil || len(lists[i]) != events {
+				if lists[i], err = listed(t, l, account, event.Filter{}); err != nil || len(lists[i]) != events {
 					t.Error(len(lists[i]), err)
 				}
 			})
@@ -82,11 +82,11 @@ func TestContentUnreadable(t *testing.T) {
 		account := d.NewID()
 		record(t, l, event.New{Account: account, Kind: event.InboundEmail, Data: data{1}, Content: 7})
 		numberAll(t, l)
-		if _, err := l.List(t.Context(), account, event.Filter{}); !errors.Is(err, broken) {
+		if _, err := listed(t, l, account, event.Filter{}); !errors.Is(err, broken) {
 			t.Errorf("listed with %v", err)
 		}
 		l.Content = func(context.Context, db.ID, json.RawMessage) (any, error) { return data{2}, nil }
-		all, err := l.List(t.Context(), account, event.Filter{})
+		all, err := listed(t, l, account, event.Filter{})
 		if err != nil || len(all) != 1 || string(all[0].Data) != `{"n":2}` {
 			t.Errorf("%v, %v", all, err)
 		}

@@ -63,7 +63,11 @@ type Event struct {
 	Data      json.RawMessage `json:"data"`
 	Position  int64           `json:"-"`
 
-	content db.ID // as New.Content
+	Domain    db.ID  `json:"-"` // as in New, like what follows
+	Mailbox   db.ID  `json:"-"`
+	Message   db.ID  `json:"-"`
+	Recipient string `json:"-"`
+	content   db.ID
 }
 
 // Body is the event as JSON, the same bytes each time: what webhooks, streams
@@ -143,62 +147,8 @@ func (l *Log) Record(ctx context.Context, tx *db.Tx, e New) error {
 // Wake tells the sequencer that there is something to number.
 func (l *Log) Wake() { l.Hub.Wake(signal.Key{Kind: signal.Event}) }
 
-// Filter chooses events of an account.
-type Filter struct {
-	Kinds   []string
-	Message db.ID // 0 for all
-	After   int64 // position; 0 from the beginning
-	Before  int64 // position; 0 for no bound. With Before the newest come first
-	Limit   int   // at most so many; 0 is db.DefaultPage
-}
-
-// The message's own events are few and found by its index; a filter by kind
-// alone reads on until it has enough.
-var (
-	listAfter = db.SQL(`SELECT position, id, kind, data, content, created_at FROM event
-		WHERE account = $1 AND position IS NOT NULL AND position > $2
-			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
-		ORDER BY position LIMIT $4`)
-	listBefore = db.SQL(`SELECT position, id, kind, data, content, created_at FROM event
-		WHERE account = $1 AND position IS NOT NULL AND position < $2
-			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
-		ORDER BY position DESC LIMIT $4`)
-	messageAfter = db.SQL(`SELECT position, id, kind, data, content, created_at FROM event
-		WHERE message = $5 AND message > 0 AND account = $1 AND position > $2
-			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
-		ORDER BY position LIMIT $4`)
-	messageBefore = db.SQL(`SELECT position, id, kind, data, content, created_at FROM event
-		WHERE message = $5 AND message > 0 AND account = $1 AND position < $2
-			AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
-		ORDER BY position DESC LIMIT $4`)
-	one = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, content, created_at FROM event WHERE id = $1 AND account = $2`)
-)
-
-// List returns an account's numbered events: in order after a position, or
-// newest first before one.
-func (l *Log) List(ctx context.Context, account db.ID, f Filter) ([]Event, error) {
-	kinds := ""
-	if len(f.Kinds) > 0 {
-		kinds = " " + strings.Join(f.Kinds, " ") + " "
-	}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = db.DefaultPage
-	}
-	q, from := [2]*db.Query{listAfter, messageAfter}, f.After
-	if f.Before > 0 {
-		q, from = [2]*db.Query{listBefore, messageBefore}, f.Before
-	}
-	s := q[0].With(account, from, kinds, limit)
-	if f.Message != 0 {
-		s = q[1].With(account, from, kinds, limit, f.Message)
-	}
-	found, err := db.All(ctx, l.DB, s, scan(account))
-	if err != nil {
-		return nil, err
-	}
-	return found, l.fill(ctx, found)
-}
+var one = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+	WHERE id = $1 AND account = $2`)
 
 // Get returns one event of an account, or fault.NotFound. An event that has
 // just been recorded may have no position yet (0).
@@ -219,7 +169,7 @@ func scan(account db.ID) func(db.Row) (Event, error) {
 		e := Event{Account: account, Version: 1}
 		var data string
 		var at int64
-		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.content, &at)
+		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.content, &at, &e.Message, &e.Domain, &e.Mailbox, &e.Recipient)
 		e.Data, e.Timestamp = json.RawMessage(data), db.Time(at)
 		return e, err
 	}

@@ -46,6 +46,12 @@ func numberAll(t *testing.T, l *event.Log) (total int) {
 	}
 }
 
+func listed(t *testing.T, l *event.Log, account db.ID, f event.Filter) ([]event.Event, error) {
+	t.Helper()
+	p, err := l.List(t.Context(), account, f)
+	return p.Events, err
+}
+
 type data struct {
 	N int `json:"n"`
 }
@@ -78,13 +84,13 @@ func TestListAndGet(t *testing.T) {
 			record(t, l, e)
 			record(t, l, event.New{Account: other, Kind: event.Bounce, Message: message, Data: data{100 + i}})
 		}
-		if got, err := l.List(t.Context(), account, event.Filter{}); err != nil || len(got) != 0 {
+		if got, err := listed(t, l, account, event.Filter{}); err != nil || len(got) != 0 {
 			t.Errorf("listed before they are numbered: %v, %v", got, err)
 		}
 		if n := numberAll(t, l); n != 20 {
 			t.Fatalf("numbered %d", n)
 		}
-		all, err := l.List(t.Context(), account, event.Filter{})
+		all, err := listed(t, l, account, event.Filter{})
 		if err != nil || len(all) != 10 {
 			t.Fatal(len(all), err)
 		}
@@ -107,7 +113,7 @@ func TestListAndGet(t *testing.T) {
 			{"message and kind", event.Filter{Message: message, Kinds: []string{event.Bounce}}, []int{1, 4, 7}},
 			{"no such message", event.Filter{Message: account}, nil},
 		} {
-			got, err := l.List(t.Context(), account, c.f)
+			got, err := listed(t, l, account, c.f)
 			if ns := numbers(t, got); err != nil || !slices.Equal(ns, c.want) {
 				t.Errorf("%s: %v, %v; want %v", c.name, ns, err, c.want)
 			}
@@ -213,7 +219,7 @@ func TestNumberOnce(t *testing.T) {
 		last := int64(0)
 		for len(seen) < writers*each && !t.Failed() {
 			<-stream.C
-			events, err := logs[0].List(t.Context(), account, event.Filter{After: last, Limit: writers * each})
+			events, err := listed(t, logs[0], account, event.Filter{After: last, Limit: writers * each})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -255,7 +261,7 @@ func TestNumberRuns(t *testing.T) {
 				record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{i}})
 				for {
 					<-stream.C
-					got, err := l.List(t.Context(), account, event.Filter{After: before})
+					got, err := listed(t, l, account, event.Filter{After: before})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -366,7 +372,7 @@ func TestFollow(t *testing.T) {
 		if n, err := l.NumberSome(t.Context()); n != 0 || err == nil {
 			t.Errorf("numbered %d, %v although what follows failed", n, err)
 		}
-		all, err := l.List(t.Context(), account, event.Filter{})
+		all, err := listed(t, l, account, event.Filter{})
 		if err != nil || len(all) != 2 {
 			t.Fatalf("%v, %v", all, err)
 		}

@@ -238,6 +238,9 @@ func TestEveryRoute(t *testing.T) {
 				expect(s.As(operator, r.method, path+"?no_such_parameter=1", nil), 422, "")
 			} else if r.method == http.MethodGet && !single {
 				expect(s.As(foreign, r.method, path+"?no_such_parameter=1", nil), 422, "")
+				if r.id == "streamEvents" {
+					return // it has no end; what a stranger sees there is tested with it
+				}
 				if a := s.As(foreign, r.method, path, nil); a.Status != 200 || bytes.Contains(a.Body, []byte(s.Dev.Domain.ID.String())) || bytes.Contains(a.Body, []byte("demo.test")) {
 					t.Errorf("a stranger sees %d %s", a.Status, a.Body)
 				}
@@ -501,6 +504,7 @@ func TestDocument(t *testing.T) {
 	c.operator(sent)
 	other := c.id("POST", "/domains", m{"name": "other.test"}, 201)
 	c.call("DELETE", "/domains/"+other, nil, 204)
+	c.call("GET", "/events/stream?after=x", nil, 422)
 	for _, r := range routes {
 		if !c.seen[r.id] {
 			t.Errorf("%s (%s %s) is not tried here", r.id, r.method, r.path)

@@ -211,24 +211,6 @@ func (x *search) compare(a, b db.ID) int {
 	return 1
 }
 
-// DomainsOf returns from which domain each of some messages of an account was
-// sent; those that are not there are left out.
-func (o *Outbox) DomainsOf(ctx context.Context, account db.ID, ids []db.ID) (map[db.ID]db.ID, error) {
-	of := map[db.ID]db.ID{}
-	for some := range slices.Chunk(ids, findStep) {
-		rows, err := o.loadSome(ctx, some)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range rows {
-			if r.account == account {
-				of[r.id] = r.domain
-			}
-		}
-	}
-	return of, nil
-}
-
 // loadSome reads at most findStep messages, in no order.
 func (o *Outbox) loadSome(ctx context.Context, ids []db.ID) ([]*row, error) {
 	args := make([]any, findStep)

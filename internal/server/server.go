@@ -296,19 +296,21 @@ func (s *Server) openDoors(context.Context) error {
 		Log: s.Log, Now: time.Now,
 	})
 	s.Mailboxes.Revoked = s.imap.Revoked
-	handler := s.certs.Challenge((&api.API{
+	door := &api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
 		Suppressions: s.Suppressions, Templates: s.Templates, Operator: s.Operator, Friend: s.friend,
 		Setup:   s.clientSetup(),
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Version: Version, Log: s.Log,
-	}).Handler())
+	}
+	handler := s.certs.Challenge(door.Handler())
 	for range 2 { // in clear, and with TLS
 		s.http = append(s.http, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
 			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"),
 		})
+		s.http[len(s.http)-1].RegisterOnShutdown(door.EndStreams)
 	}
 	return nil
 }

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// silence is how long a stream may say nothing until it is taken for dead:
+	// the service says something every 15 seconds.
+	silence = time.Minute
+	// maxLine bounds a line of a stream, in bytes.
+	maxLine = 16 << 20
+)
+
+// StreamedEvent is an event as it comes by a stream.
+type StreamedEvent struct {
+	Event
+	Cursor string // where to go on: give it to StreamEvents
+	Body   []byte // the JSON as it came, the same bytes that webhooks get
+}
+
+// StreamEvents tells of events as they happen, in order, each once, until ctx
+// ends or the loop is left. A connection that breaks is made again, where it
+// broke off; a refusal ends the stream with a *[Problem]. after is the cursor of
+// the last event that was seen: "" begins with what happens next, "0" with the
+// oldest that is kept. It takes no times.
+func (c *Client) StreamEvents(ctx context.Context, f EventFilter, after string) iter.Seq2[StreamedEvent, error] {
+	return func(yield func(StreamedEvent, error) bool) {
+		s := &stream{client: c, call: call{method: http.MethodGet, path: "/events/stream", query: f.query()}, cursor: after}
+		for attempt := 1; ; attempt++ {
+			heard := s.cursor
+			err := s.read(ctx, yield)
+			if err == nil {
+				return // the loop was left
+			}
+			if s.cursor != heard {
+				attempt = 1
+			}
+			if ctx.Err() != nil {
+				yield(StreamedEvent{}, ctx.Err())
+				return
+			}
+			wait, ok := pause(attempt, err)
+			if !ok || !repeatable(s.call, err) {
+				yield(StreamedEvent{}, err)
+				return
+			}
+			if err := c.wait(ctx, wait); err != nil {
+				yield(StreamedEvent{}, err)
+				return
+			}
+		}
+	}
+}
+
+// stream is where a stream of events is.
+type stream struct {
+	client *Client
+	call   call
+	cursor string
+}
+
+var errBroken = errors.New("mailstead: the stream of events broke off")
+
+// read reads one connection until it breaks; nil if yield wants no more.
+func (s *stream) read(ctx context.Context, yield func(StreamedEvent, error) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dead := time.AfterFunc(silence, cancel)
+	defer dead.Stop()
+	resp, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+	var data []byte
+	for lines.Scan() {
+		dead.Reset(silence)
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "id":
+			s.cursor = value
+		case "data":
+			data = []byte(value)
+		case "":
+			if data == nil || lines.Text() != "" {
+				continue // nothing but an id, or a comment
+			}
+			e := StreamedEvent{Cursor: s.cursor, Body: data}
+			if err := json.Unmarshal(data, &e.Event); err != nil {
+				return final{fmt.Errorf("mailstead: an event can't be read: %w", err)}
+			}
+			data = nil
+			if !yield(e, nil) {
+				return nil
+			}
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return final{fmt.Errorf("mailstead: an event has more than %d bytes", maxLine)}
+	}
+	return errBroken
+}
+
+func (s *stream) open(ctx context.Context) (*http.Response, error) {
+	to, err := s.client.url(s.call)
+	if err != nil {
+		return nil, final{err}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
+	if err != nil {
+		return nil, final{fmt.Errorf("mailstead: %w", err)}
+	}
+	r.Header.Set("Authorization", "Bearer "+s.client.key)
+	r.Header.Set("User-Agent", s.client.agent)
+	r.Header.Set("Accept", "text/event-stream, application/problem+json;q=0.9")
+	if s.cursor != "" {
+		r.Header.Set("Last-Event-ID", s.cursor)
+	}
+	resp, err := s.client.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("mailstead: %s %s: %w", s.call.method, s.call.path, plain(err))
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	a := &answer{status: resp.StatusCode, header: resp.Header}
+	if a.body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20)); err != nil {
+		return nil, fmt.Errorf("mailstead: %s %s: reading the answer: %w", s.call.method, s.call.path, err)
+	}
+	return nil, problem(a)
+}

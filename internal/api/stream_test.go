@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+func clientOf(t *testing.T, s *servertest.Server, key string) *client.Client {
+	t.Helper()
+	c, err := client.New(s.Dev.BaseURL, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// While mail is sent, streams that break off again and again tell every event
+// once, in the order of the list, with the same bytes as each other.
+func TestStream(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		const sends, readers = 30, 3
+		c := clientOf(t, s, s.Dev.APIKey)
+		var all sync.WaitGroup
+		heard, bodies := make([][]string, readers), make([][]string, readers)
+		for r := range readers {
+			all.Go(func() {
+				filter := client.EventFilter{Types: []string{"delivery_status", "bounce"}}
+				for after, delivered := "0", 0; delivered < sends; {
+					for e, err := range c.StreamEvents(t.Context(), filter, after) {
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						var d client.StatusData
+						if err := e.Decode(&d); err != nil {
+							t.Error(err)
+						}
+						if d.Status == client.Delivered {
+							delivered++
+						}
+						after = e.Cursor
+						heard[r], bodies[r] = append(heard[r], e.ID), append(bodies[r], string(e.Body))
+						if len(heard[r])%(3+r) == 0 || delivered == sends {
+							break // and come back
+						}
+					}
+				}
+			})
+		}
+		for i := range sends {
+			if _, err := c.Send(t.Context(), &client.Send{
+				FromEmail: s.Dev.Mailboxes[0].Address, To: []string{fmt.Sprintf("delivered+%d@simulator.test", i)}, Subject: "streamed", Text: "Hello.",
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all.Wait()
+		var listed []string
+		for e, err := range c.Events(t.Context(), client.EventFilter{Types: []string{"delivery_status", "bounce"}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed = append(listed, e.ID)
+		}
+		slices.Reverse(listed)
+		for r := range readers {
+			if !slices.Equal(heard[r], listed) {
+				t.Errorf("reader %d heard %d events, and %d are listed", r, len(heard[r]), len(listed))
+			}
+			if !slices.Equal(bodies[r], bodies[0]) {
+				t.Errorf("reader %d got other bytes", r)
+			}
+		}
+	})
+}
+
+// What a stream tells is its account's alone, and its domain's.
+func TestStreamOwn(t *testing.T) {
+	s := servertest.Start(t)
+	key := stranger(t, s)
+	own, them := clientOf(t, s, s.Dev.APIKey), clientOf(t, s, key)
+	first := func(c *client.Client, f client.EventFilter) client.StreamedEvent {
+		t.Helper()
+		for e, err := range c.StreamEvents(t.Context(), f, "0") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		return client.StreamedEvent{}
+	}
+	mine := first(own, client.EventFilter{})
+	verified(t, s, key, "stranger.test")
+	if e := first(them, client.EventFilter{}); e.AccountID == mine.AccountID || !strings.Contains(string(e.Data), "stranger.test") {
+		t.Errorf("a stranger's first event is %s", e.Body)
+	}
+	_, one := newKey(t, s, object{"name": "one", "scopes": []string{"events.read"}, "domain": "demo.test"})
+	if e := first(clientOf(t, s, one), client.EventFilter{Types: []string{"mailbox_created"}}); !strings.Contains(string(e.Data), s.Dev.Domain.ID.String()) {
+		t.Errorf("of one domain: %s", e.Body)
+	}
+	a := s.API("GET", "/events/stream?type=x&message=y&recipient=z&domain_id=1&mailbox_id=2&after=-3", nil)
+	refused(t, "all that is wrong", a, 422, "validation_failed", "type unknown_type", "recipient invalid_address", "message invalid_id",
+		"domain_id invalid_id", "mailbox_id invalid_id", "after invalid_cursor")
+}
+
+// stream opens a stream and returns what it says, line by line; the channel is
+// closed at its end.
+func stream(t *testing.T, s *servertest.Server, key string) <-chan string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Dev.BaseURL+"/api/v1/events/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		defer resp.Body.Close() //nolint:errcheck // only read
+		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
+			select {
+			case lines <- scan.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	if first := <-lines; !strings.HasPrefix(first, "id: ") {
+		t.Errorf("it begins with %q", first)
+	}
+	return lines
+}
+
+// drained reads a stream to its end.
+func drained(lines <-chan string) {
+	for range lines { //nolint:revive // until it is closed
+	}
+}
+
+// A stream ends with its key, and holds up no shutdown; there can be so many.
+func TestStreamEnds(t *testing.T) {
+	s := servertest.Start(t)
+	id, key := newKey(t, s, object{"name": "one", "scopes": []string{"events.read"}})
+	lines := stream(t, s, key)
+	if a := s.API("DELETE", "/api-keys/"+id, nil); a.Status != 204 {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	drained(lines)
+
+	var open []<-chan string
+	for range 50 {
+		open = append(open, stream(t, s, s.Dev.APIKey))
+	}
+	a := s.API("GET", "/events/stream", nil)
+	refused(t, "one too many", a, 429, "too_many_streams")
+	if a.Header.Get("Retry-After") == "" {
+		t.Error("it does not say when to come back")
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	for _, lines := range open {
+		drained(lines)
+	}
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package event
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Filter chooses numbered events of an account; all of what is set must fit.
+type Filter struct {
+	Kinds     []string // one of these
+	Message   db.ID    // the outbound message
+	Recipient string   // as address.Key of it
+	Domain    db.ID
+	Mailbox   db.ID
+	Since     time.Time // it, or later
+	Until     time.Time // earlier
+	After     int64     // position; 0 from the beginning
+	Before    int64     // position; 0 for no bound. With Before the newest come first
+	Limit     int       // at most so many; 0 is db.DefaultPage
+}
+
+// Page is what List found.
+type Page struct {
+	Events []Event
+	More   bool  // there may be more behind Last
+	Last   int64 // the position up to which was looked; where to go on
+}
+
+const (
+	// maxLooked is how many events are looked at for one page. Beyond them the
+	// page is shorter, and tells where to go on.
+	maxLooked = 2000
+	// lateness is how much later than its time an event may have been given its
+	// position, compared with others.
+	lateness = time.Minute
+)
+
+// Those of a message, of a recipient and of one kind are found by an index of
+// their own; what else is asked for is looked for among them.
+var (
+	ofAccountAfter = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+		WHERE account = $1 AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`)
+	ofAccountBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+		WHERE account = $1 AND position IS NOT NULL AND position < $2 ORDER BY position DESC LIMIT $3`)
+	ofMessageAfter = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+		WHERE message = $4 AND message > 0 AND account = $1 AND position > $2 ORDER BY position LIMIT $3`)
+	ofMessageBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+		WHERE message = $4 AND message > 0 AND account = $1 AND position < $2 ORDER BY position DESC LIMIT $3`)
+	ofRecipientAfter = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+		WHERE account = $1 AND recipient = $4 AND recipient <> '' AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`)
+	ofRecipientBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+		WHERE account = $1 AND recipient = $4 AND recipient <> '' AND position IS NOT NULL AND position < $2 ORDER BY position DESC LIMIT $3`)
+	ofKindAfter = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+		WHERE account = $1 AND kind = $4 AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`)
+	ofKindBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+		WHERE account = $1 AND kind = $4 AND position IS NOT NULL AND position < $2 ORDER BY position DESC LIMIT $3`)
+	firstFrom = db.SQL(`SELECT COALESCE(position, 0) FROM event WHERE id >= $1 ORDER BY id LIMIT 1`)
+	newest    = db.SQL(`SELECT position FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`)
+)
+
+// List returns an account's numbered events: in order after a position, or
+// newest first before one. It looks at a bounded number of them, so a page may
+// be short although there are more.
+func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
+	limit := f.Limit
+	if limit <= 0 {
+		limit = db.DefaultPage
+	}
+	from, err := l.begin(ctx, &f)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Last: from}
+	for looked := 0; ; {
+		n := max(limit+1, db.MaxPage)
+		some, err := db.All(ctx, l.DB, f.query(account, page.Last, n), scan(account))
+		if err != nil {
+			return Page{}, err
+		}
+		for _, e := range some {
+			if f.over(&e) {
+				return page, l.fill(ctx, page.Events)
+			}
+			if !f.fits(&e) {
+				page.Last = e.Position
+				continue
+			}
+			if len(page.Events) == limit {
+				page.More = true
+				return page, l.fill(ctx, page.Events)
+			}
+			page.Events, page.Last = append(page.Events, e), e.Position
+		}
+		if looked += len(some); len(some) < n || looked >= maxLooked {
+			page.More = len(some) == n
+			return page, l.fill(ctx, page.Events)
+		}
+	}
+}
+
+// query reads the next events, some of which may fit.
+func (f *Filter) query(account db.ID, from int64, n int) db.Statement {
+	after := f.Before == 0
+	pick := func(forward, back *db.Query) *db.Query {
+		if after {
+			return forward
+		}
+		return back
+	}
+	switch {
+	case f.Message != 0:
+		return pick(ofMessageAfter, ofMessageBefore).With(account, from, n, f.Message)
+	case f.Recipient != "":
+		return pick(ofRecipientAfter, ofRecipientBefore).With(account, from, n, f.Recipient)
+	case len(f.Kinds) == 1:
+		return pick(ofKindAfter, ofKindBefore).With(account, from, n, f.Kinds[0])
+	}
+	return pick(ofAccountAfter, ofAccountBefore).With(account, from, n)
+}
+
+func (f *Filter) fits(e *Event) bool {
+	switch {
+	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, e.Type),
+		f.Message != 0 && e.Message != f.Message,
+		f.Recipient != "" && e.Recipient != f.Recipient,
+		f.Domain != 0 && e.Domain != f.Domain,
+		f.Mailbox != 0 && e.Mailbox != f.Mailbox,
+		!f.Since.IsZero() && e.Timestamp.Before(f.Since),
+		!f.Until.IsZero() && !e.Timestamp.Before(f.Until):
+		return false
+	}
+	return true
+}
+
+// over reports whether nothing can fit from this event on.
+func (f *Filter) over(e *Event) bool {
+	if f.Before > 0 {
+		return !f.Since.IsZero() && e.Timestamp.Before(f.Since.Add(-lateness))
+	}
+	return !f.Until.IsZero() && e.Timestamp.After(f.Until.Add(lateness))
+}
+
+// begin returns the position from which to look: the times that are asked for
+// bound it, as ids are in the order of time.
+func (l *Log) begin(ctx context.Context, f *Filter) (int64, error) {
+	at, from := f.Since.Add(-lateness), f.After
+	if f.Before > 0 {
+		at, from = f.Until.Add(lateness), f.Before
+	}
+	if f.Before > 0 && f.Until.IsZero() || f.Before == 0 && f.Since.IsZero() {
+		return from, nil
+	}
+	var position int64
+	err := l.DB.One(ctx, firstFrom.With(db.FirstID(at)), &position)
+	switch {
+	case err != nil && !errors.Is(err, db.ErrNoRow):
+		return 0, err
+	case err != nil || position == 0: // nothing is as late, or not numbered yet
+		return from, nil
+	case f.Before > 0:
+		return min(from, position+1), nil
+	}
+	return max(from, position-1), nil
+}
+
+// Newest returns the position of the last numbered event of all, 0 if there is
+// none: where to begin for who wants only what is to come.
+func (l *Log) Newest(ctx context.Context) (position int64, err error) {
+	err = l.DB.One(ctx, newest.With(), &position)
+	if errors.Is(err, db.ErrNoRow) {
+		return 0, nil
+	}
+	return position, err
+}
