@@ -50,7 +50,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("pruned %d", n)
 		}
 		list := func() []event.Event {
-			all, err := l.List(t.Context(), 1, event.Filter{Limit: 100})
+			all, err := listed(t, l, 1, event.Filter{Limit: 100})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestPruneWhileNumbering(t *testing.T) {
 			if n := numberAll(t, l); n != 1 {
 				t.Fatalf("numbered %d", n)
 			}
-			newest, err := l.List(t.Context(), 1, event.Filter{Before: 1 << 62, Limit: 1})
+			newest, err := listed(t, l, 1, event.Filter{Before: 1 << 62, Limit: 1})
 			if err != nil || len(newest) != 1 || newest[0].Position != last+1 || numbers(t, newest)[0] != i {
 				t.Fatalf("after %d came %+v, %v", last, newest, err)
 			}
