@@ -343,6 +343,18 @@ func (h *house) events() {
 	if len(kinds) != 2 {
 		h.Errorf("the events are %+v", all)
 	}
+	for e, err := range h.c.StreamEvents(ctx, f, "0") {
+		if err != nil || e.ID != all[len(all)-1].ID || e.Cursor == "" || !bytes.Contains(e.Body, []byte(e.ID)) {
+			h.Errorf("the stream begins with %+v, %v", e, err)
+		}
+		break
+	}
+	for e, err := range h.c.StreamEvents(ctx, client.EventFilter{Types: []string{"all"}}, "") {
+		refused(h, "a wrong stream", err, 422, "validation_failed", "type unknown_type")
+		if e.ID != "" {
+			h.Errorf("and %+v", e)
+		}
+	}
 	_, err = h.c.ListEvents(ctx, client.EventFilter{Types: []string{"all"}, MessageID: "x"}, client.Paging{})
 	refused(h, "a bad filter", err, 422, "validation_failed", "type unknown_type", "message invalid_id")
 }
