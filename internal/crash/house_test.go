@@ -22,7 +22,7 @@ import (
 
 // house is one service of two nodes: two processes over one PostgreSQL, with
 // one folder for large messages. Its customer has a verified domain with two
-// mailboxes; mail to outside.example goes to the sink.
+// mailboxes; mail to domains outside goes to the sink.
 type house struct {
 	*testing.T
 	a, b *service
@@ -33,14 +33,17 @@ type house struct {
 
 // lease of the nodes: short, so that a test need not wait long for the other
 // node to take over.
-const lease = "4s"
+const lease = "3s"
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{T: t, sink: startSink(t), url: dbtest.Postgres(t)}
-	resolver, zone := dnstest.Start(t,
-		"outside.example. MX 10 mx.outside.example.", "mx.outside.example. A "+sinkAddr,
+	resolver, zone := dnstest.Start(t, "mx.outside.example. A "+sinkAddr,
 		"mail.service.example. A 127.0.0.1", `spf.mail.service.example. TXT "v=spf1 ip4:127.0.0.1 -all"`)
+	zone.Add("elsewhere.example.net. MX 10 mx.outside.example.")
+	for i := range outsides {
+		zone.Add(outside(i) + ". MX 10 mx.outside.example.")
+	}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
 	h.args = []string{
@@ -54,6 +57,12 @@ func newHouse(t *testing.T) *house {
 	h.furnish(zone)
 	return h
 }
+
+// outsides is how many domains there are outside, and to how many mail can be
+// on its way at once: as many as there may be connections to their host.
+const outsides = 10
+
+func outside(i int) string { return fmt.Sprintf("outside%d.example", i) }
 
 // node makes a node, which doesn't run yet.
 func (h *house) node(name string) *service {

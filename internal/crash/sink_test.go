@@ -17,16 +17,17 @@ type sink struct {
 	port string
 
 	mu     sync.Mutex
+	last   int                      // the number of the session that began last
 	held   map[string]chan struct{} // stages at which sessions wait until it is closed
 	copies map[string][]arrival     // of each message, by its subject
-	busy   map[net.Conn]bool        // sessions that are inside a transaction
-	onStay chan string              // one for each session that begins to wait, as far as there is room
+	open   map[net.Conn]bool
+	onStay chan string // one for each session that begins to wait, as far as there is room
 }
 
 // arrival is one copy of a message.
 type arrival struct {
-	id       string // Message-ID
-	answered bool   // the 250 was handed to the system
+	id      string // Message-ID
+	session int
 }
 
 // sinkAddr is where it listens: loopback, but not where we are.
@@ -45,7 +46,7 @@ func startSink(t testing.TB) *sink {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sink{held: map[string]chan struct{}{}, copies: map[string][]arrival{}, busy: map[net.Conn]bool{}, onStay: make(chan string, 1000)}
+	s := &sink{held: map[string]chan struct{}{}, copies: map[string][]arrival{}, open: map[net.Conn]bool{}, onStay: make(chan string, 1000)}
 	_, s.port, _ = net.SplitHostPort(l.Addr().String())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -55,13 +56,15 @@ func startSink(t testing.TB) *sink {
 				return
 			}
 			s.mu.Lock()
-			s.busy[nc] = false
+			s.last++
+			n := s.last
+			s.open[nc] = true
 			s.mu.Unlock()
 			all.Go(func() {
-				s.serve(nc)
+				s.serve(nc, n)
 				_ = nc.Close()
 				s.mu.Lock()
-				delete(s.busy, nc)
+				delete(s.open, nc)
 				s.mu.Unlock()
 			})
 		}
@@ -71,7 +74,7 @@ func startSink(t testing.TB) *sink {
 		s.release(atData)
 		s.release(atFinal)
 		s.mu.Lock()
-		for nc := range s.busy {
+		for nc := range s.open {
 			_ = nc.Close()
 		}
 		s.mu.Unlock()
@@ -111,15 +114,9 @@ func (s *sink) stay(stage string) {
 	<-until
 }
 
-func (s *sink) inside(nc net.Conn, is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.busy[nc] = is
-}
-
 // serve is one session (RFC 5321), without anything that a client might want
 // beyond the least.
-func (s *sink) serve(nc net.Conn) {
+func (s *sink) serve(nc net.Conn, session int) {
 	r := textproto.NewReader(bufio.NewReader(nc))
 	say := func(line string) bool {
 		_, err := nc.Write([]byte(line + "\r\n"))
@@ -133,13 +130,9 @@ func (s *sink) serve(nc net.Conn) {
 		switch verb, _, _ := strings.Cut(strings.ToUpper(line), " "); verb {
 		case "EHLO":
 			more = say("250 mx.outside.example")
-		case "MAIL":
-			s.inside(nc, true)
-			more = say("250 2.1.0 ok")
 		case "DATA":
 			s.stay(atData)
-			more = say("354 go ahead") && s.message(nc, r, say)
-			s.inside(nc, false)
+			more = say("354 go ahead") && s.message(session, r, say)
 		case "QUIT":
 			say("221 2.0.0 bye")
 			return
@@ -151,7 +144,7 @@ func (s *sink) serve(nc net.Conn) {
 
 // message takes a message up to its final dot: then it is there, whether the
 // client hears of it or not.
-func (s *sink) message(nc net.Conn, r *textproto.Reader, say func(string) bool) bool {
+func (s *sink) message(session int, r *textproto.Reader, say func(string) bool) bool {
 	text := r.DotReader()
 	head, err := textproto.NewReader(bufio.NewReader(text)).ReadMIMEHeader()
 	if err != nil {
@@ -165,15 +158,10 @@ func (s *sink) message(nc net.Conn, r *textproto.Reader, say func(string) bool) 
 	}
 	subject := head.Get("Subject")
 	s.mu.Lock()
-	n := len(s.copies[subject])
-	s.copies[subject] = append(s.copies[subject], arrival{id: head.Get("Message-Id")})
+	s.copies[subject] = append(s.copies[subject], arrival{head.Get("Message-Id"), session})
 	s.mu.Unlock()
 	s.stay(atFinal)
-	ok := say("250 2.0.0 taken")
-	s.mu.Lock()
-	s.copies[subject][n].answered = ok
-	s.mu.Unlock()
-	return ok
+	return say("250 2.0.0 taken")
 }
 
 // got returns the copies of a message that have arrived.
@@ -183,15 +171,9 @@ func (s *sink) got(subject string) []arrival {
 	return append([]arrival(nil), s.copies[subject]...)
 }
 
-// sessions returns how many there are, and how many of them are inside a
-// transaction.
-func (s *sink) sessions() (all, inside int) {
+// mark returns the number of the session that began last.
+func (s *sink) mark() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, is := range s.busy {
-		if is {
-			inside++
-		}
-	}
-	return len(s.busy), inside
+	return s.last
 }

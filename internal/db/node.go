@@ -141,7 +141,7 @@ func (n *Node) Keep(ctx context.Context) error {
 		if err := n.renew(ctx); err != nil && ctx.Err() == nil {
 			n.db.log.Error("the node's lease could not be renewed", "node", n.Name, "error", err)
 			if fault.Is(err, fault.Conflict) {
-				return err
+				return fmt.Errorf("the node's lease could not be renewed: %w", err)
 			}
 		}
 	}

@@ -102,6 +102,14 @@ func (r *Run) Done(c *Consignment, outcomes ...Outcome) {
 // unreported stands in for an outcome that a courier did not give.
 var unreported = Outcome{State: Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the attempt was broken off"}
 
+// Ours reports whether a consignment is still this node's to carry. A node that
+// stood still may find that another has taken over what it had in hand, and
+// carried it. So ask before what can't be undone, such as the final dot, and
+// report what is not ours any more as Queued.
+func (r *Run) Ours(c *Consignment) bool {
+	return r.q.o.Node.Holds(c.To[0].tenure) // take sees to it that all have one
+}
+
 // Trouble reports that the destination as a whole can't be reached: c is
 // deferred with o, the rest of what is in hand for the destination is put off,
 // and after a while one run tries again. End the run after it.

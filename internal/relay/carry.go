@@ -304,18 +304,31 @@ func (s *shift) next() *job {
 	if s.leave || s.fallen != nil {
 		return nil
 	}
-	if len(s.pending) > 0 {
+	for len(s.pending) > 0 {
 		j := s.pending[0]
 		s.pending = slices.Delete(s.pending, 0, 1)
-		return j
+		if s.run.Ours(j.c) {
+			return j
+		}
+		s.giveBack(j)
 	}
 	return s.take()
+}
+
+// giveBack ends a job that another node may have taken over, as untried.
+func (s *shift) giveBack(j *job) {
+	j.rest(queue.Outcome{State: queue.Queued})
+	s.run.Done(j.c, j.outcomes...)
 }
 
 // report takes the result of one transaction.
 func (s *shift) report(j *job, r *smtpclient.Result) {
 	if s.ctx.Err() != nil && r.Err != nil {
 		return // the queue defers what is not reported
+	}
+	if errors.Is(r.Err, errTaken) {
+		s.giveBack(j)
+		return
 	}
 	if notDialled(r) {
 		s.pending = append(s.pending, j)

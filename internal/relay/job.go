@@ -4,6 +4,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (j *job) partial() bool { return len(j.open) < len(j.outcomes) }
 // message makes the transaction for the recipients that are open.
 func (j *job) message(s *shift) *smtpclient.Message {
 	mail := j.c.Mail
-	j.body = &body{s: s, open: mail.Body}
+	j.body = &body{s: s, c: j.c, open: mail.Body}
 	j.began = s.c.o.Now()
 	m := &smtpclient.Message{
 		From: j.c.From, To: make([]smtpclient.Rcpt, len(j.open)),
@@ -118,9 +119,11 @@ func outcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.Outco
 }
 
 // body opens a message when its first octet is wanted: one that is refused
-// before DATA is never read.
+// before DATA is never read. It ends with an error if the message is no longer
+// ours to send, so that the final dot is never written.
 type body struct {
 	s    *shift
+	c    *queue.Consignment
 	open func(context.Context) (io.ReadCloser, error)
 	r    io.ReadCloser
 }
@@ -132,26 +135,44 @@ func (b *body) ready() (err error) {
 	return err
 }
 
+// errTaken ends a message that another node has taken over.
+var errTaken = errors.New("another node carries the message now")
+
+func (b *body) ours() error {
+	if !b.s.run.Ours(b.c) {
+		return errTaken
+	}
+	return nil
+}
+
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	if err := b.ready(); err != nil {
 		return 0, err
 	}
-	return b.r.Read(p)
+	n, err := b.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		if taken := b.ours(); taken != nil {
+			err = taken
+		}
+	}
+	return n, err
 }
 
 // WriteTo implements io.WriterTo: one buffer serves all messages of a run.
-func (b *body) WriteTo(w io.Writer) (int64, error) {
+func (b *body) WriteTo(w io.Writer) (n int64, err error) {
 	if err := b.ready(); err != nil {
 		return 0, err
 	}
 	if all, ok := b.r.(io.WriterTo); ok {
-		return all.WriteTo(w)
+		n, err = all.WriteTo(w)
+	} else {
+		if b.s.buf == nil {
+			b.s.buf = make([]byte, bufferSize)
+		}
+		n, err = io.CopyBuffer(w, b.r, b.s.buf)
 	}
-	if b.s.buf == nil {
-		b.s.buf = make([]byte, bufferSize)
-	}
-	return io.CopyBuffer(w, b.r, b.s.buf)
+	return n, errors.Join(err, b.ours())
 }
 
 func (b *body) close() {

@@ -69,7 +69,7 @@ func NewBinary(t testing.TB, path, data, url string) *Binary {
 			<-b.Ended
 		}
 		if t.Failed() {
-			t.Logf("the service's last words:\n%s", b.errors)
+			t.Logf("the service's last words, on %s:\n%s", b.Data, b.errors)
 		}
 	})
 	return b
@@ -201,8 +201,26 @@ func (b *Binary) learn() {
 // Said is the end of what the program wrote to standard error, of all its runs.
 func (b *Binary) Said() string { return b.errors.String() }
 
-// Freeze stops the process where it stands, until Thaw.
-func (b *Binary) Freeze() { b.signal(syscall.SIGSTOP) }
+// Freeze stops the process where it stands, until Thaw. It returns once all its
+// threads stand still.
+func (b *Binary) Freeze() {
+	b.t.Helper()
+	b.signal(syscall.SIGSTOP)
+	Eventually(b.t, func() string {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", b.Cmd.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			b.t.Fatalf("the threads of process %d: %v", b.Cmd.Process.Pid, err)
+		}
+		for _, thread := range threads {
+			text, err := os.ReadFile(thread)
+			_, state, _ := strings.Cut(string(text), ") ") // proc_pid_stat(5)
+			if err == nil && !strings.HasPrefix(state, "T") {
+				return "a thread runs: " + string(text)
+			}
+		}
+		return ""
+	})
+}
 
 // Thaw lets the process go on, which has not noticed that time went by.
 func (b *Binary) Thaw() { b.signal(syscall.SIGCONT) }
