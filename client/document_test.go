@@ -82,6 +82,7 @@ var types = map[string]reflect.Type{
 	"EventList":                reflect.TypeFor[client.Page[client.Event]](),
 	"Field":                    reflect.TypeFor[client.FieldError](),
 	"Imported":                 reflect.TypeFor[client.Imported](),
+	"Figures":                  reflect.TypeFor[client.Figures](),
 	"Key":                      reflect.TypeFor[client.APIKey](),
 	"KeyList":                  reflect.TypeFor[client.Page[client.APIKey]](),
 	"LineFault":                reflect.TypeFor[client.LineError](),
@@ -113,6 +114,8 @@ var types = map[string]reflect.Type{
 	"SendRecipient":            reflect.TypeFor[client.AcceptedRecipient](),
 	"SendRequest":              reflect.TypeFor[client.Send](),
 	"SetPasswordRequest":       nil, // an argument
+	"Stats":                    reflect.TypeFor[client.Stats](),
+	"StatsPeriod":              reflect.TypeFor[client.StatsPeriod](),
 	"Suppression":              reflect.TypeFor[client.Suppression](),
 	"SuppressionList":          reflect.TypeFor[client.Page[client.Suppression]](),
 	"Thread":                   reflect.TypeFor[client.Thread](),

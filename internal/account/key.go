@@ -61,7 +61,7 @@ var resources = [...]string{"api_keys", "domains", "mailboxes", "messages", "eve
 
 // Scopes lists every scope that an account can give to a key.
 func Scopes() []string {
-	all := []string{All, "outbound.send"}
+	all := []string{All, "outbound.send", "stats.read"}
 	for _, r := range resources {
 		all = append(all, r+".read", r+".write")
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 )
@@ -41,6 +42,7 @@ type API struct {
 	Suppressions *suppression.List
 	Templates    *template.Templates
 	Operator     *queue.Operator
+	Stats        *stat.Stats
 	Events       *event.Log
 	Keys         *idempotency.Keys
 	Setup        *clientsetup.Service

@@ -41,6 +41,7 @@ var tags = [...]huma.Tag{
 	{Name: "Suppressions", Description: "Addresses that get no mail of yours: they bounced, complained, unsubscribed, or were added."},
 	{Name: "Threads", Description: "What was sent and what came in answer, in order."},
 	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
+	{Name: "Statistics", Description: "How much was sent and arrived, and what became of it."},
 	{Name: "API keys", Description: "What your applications sign in with."},
 	{Name: "Operators", Description: "For those who run the service: the queue of all accounts. The scope `operator` is given at the server's command line alone."},
 }
@@ -217,6 +218,8 @@ func tagOf(path string) string {
 		return "Suppressions"
 	case "events":
 		return "Events"
+	case "stats":
+		return "Statistics"
 	case "api-keys":
 		return "API keys"
 	case "operator":

@@ -47,7 +47,7 @@ type New struct {
 	Domain    db.ID  // of the sender, the mailbox, or itself
 	Mailbox   db.ID  // that it happened to
 	Recipient string // as address.Key of it
-	Status    string // data.status
+	Status    string // data.status, or "unsubscribed" where no state changed but that happened
 	// Content is the message that arrived from which Log.Content completes Data
 	// when the event is first read; 0 if Data is complete.
 	Content db.ID

@@ -443,6 +443,9 @@ func TestDocument(t *testing.T) {
 		return ""
 	})
 	c.call("GET", "/events?type=delivery_status&message="+sent, nil, 200)
+	c.call("GET", "/stats", nil, 200)
+	c.call("GET", "/stats?by=hour&from="+time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)+"&domain_id="+shop, nil, 200)
+	c.call("GET", "/stats?from=2020-01-01T00:00:00Z", nil, 422)
 
 	batch := []m{{"from_email": "desk@shop.test", "to": []string{"bob@demo.test"}, "subject": "s", "text": "t"}, {"from_email": "desk@shop.test", "to": []string{"x"}, "subject": "s", "text": "t"}}
 	c.call("POST", "/outbound/batch", m{"messages": batch}, 422)

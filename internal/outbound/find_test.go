@@ -184,7 +184,7 @@ func (g *garden) pages(f outbound.Filter, page db.Page) (ids []db.ID) {
 // later.
 func (g *garden) index(pass int, last db.ID, later time.Duration) {
 	g.t.Helper()
-	outbox := &outbound.Outbox{DB: g.s.DB, Node: g.s.Outbox.Node, Queue: g.s.Queue, Now: func() time.Time { return time.Now().Add(later) }}
+	outbox := &outbound.Outbox{DB: g.s.DB, Node: g.s.Outbox.Node, Queue: g.s.Queue, Stats: g.s.Stats, Now: func() time.Time { return time.Now().Add(later) }}
 	for {
 		var upTo db.ID
 		if err := g.s.DB.One(g.t.Context(), bookmark.With(pass), &upTo); err != nil {

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/stat"
 )
 
 // The passes. On PostgreSQL, and with several nodes, a message may be committed
 // when a pass has seen later ones already; so a second pass looks again for
 // what the first has missed, and a third long after anything can be committed.
-// Messages that the first has not come to are looked at one by one.
+// Messages that the first has not come to are looked at one by one. The commit
+// that makes the terms of a message also counts it.
 var passes = [...]struct {
 	lag   time.Duration // only messages that are older are looked at
 	every time.Duration
@@ -49,6 +51,15 @@ var (
 			($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
 			($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
 		ON CONFLICT DO NOTHING`)
+	// insertFirst is that of the domains, which say that a message is indexed:
+	// it returns those that were not.
+	insertFirst = db.SQL(`INSERT INTO outbound_term (account, term, message) VALUES
+			($1, $2, $3), ($4, $5, $6), ($7, $8, $9), ($10, $11, $12), ($13, $14, $15), ($16, $17, $18), ($19, $20, $21), ($22, $23, $24),
+			($25, $26, $27), ($28, $29, $30), ($31, $32, $33), ($34, $35, $36), ($37, $38, $39), ($40, $41, $42), ($43, $44, $45), ($46, $47, $48),
+			($49, $50, $51), ($52, $53, $54), ($55, $56, $57), ($58, $59, $60), ($61, $62, $63), ($64, $65, $66), ($67, $68, $69), ($70, $71, $72),
+			($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
+			($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
+		ON CONFLICT DO NOTHING RETURNING message`)
 )
 
 // RunIndex keeps what messages are found by up to date until ctx ends. Every
@@ -131,24 +142,30 @@ func (o *Outbox) indexSome(ctx context.Context, pass int) (more bool, err error)
 		missing = missing[:findChunk]
 		seen = seen[:slices.Index(seen, missing[findChunk-1])+1]
 	}
-	postings, err := o.postings(ctx, missing)
+	first, postings, accepted, err := o.postings(ctx, missing)
 	if err != nil {
 		return false, err
 	}
+	var counted []stat.Accepted
 	err = o.DB.Write(ctx, 0, &db.Job{
 		Guard: func(b *db.Batch) {
 			o.Node.HoldDuty(b, "finding", errNotMine)
 			b.Queue(passMove.With(pass, from, seen[len(seen)-1])).Else(errNotMine)
+			counted = counted[:0]
+			for some := range slices.Chunk(first, findRows) {
+				b.Queue(insertFirst.With(rowsOf(some)...)).Each(func(r db.Row) error {
+					var id db.ID
+					err := r.Scan(&id)
+					counted = append(counted, accepted[id])
+					return err
+				})
+			}
 		},
 		Apply: func(b *db.Batch) {
 			for some := range slices.Chunk(postings, findRows) {
-				args := make([]any, 0, 3*findRows)
-				for i := range findRows { // the last one is repeated
-					p := some[min(i, len(some)-1)]
-					args = append(args, p.account, p.term, p.message)
-				}
-				b.Queue(insertTerms.With(args...))
+				b.Queue(insertTerms.With(rowsOf(some)...))
 			}
+			o.Stats.Count(b, counted)
 		},
 	})
 	return err == nil && (len(seen) == chunk || len(missing) == findChunk), err
@@ -158,27 +175,41 @@ func (o *Outbox) upTo(ctx context.Context, pass int) (id db.ID, err error) {
 	return id, o.DB.One(ctx, passUpTo.With(pass), &id)
 }
 
+// rowsOf are the arguments for at most findRows rows; the last one is repeated.
+func rowsOf(some []posting) []any {
+	args := make([]any, 0, 3*findRows)
+	for i := range findRows {
+		p := some[min(i, len(some)-1)]
+		args = append(args, p.account, p.term, p.message)
+	}
+	return args
+}
+
 // postings makes the rows by which messages are found, in the order of their
-// keys.
-func (o *Outbox) postings(ctx context.Context, ids []db.ID) ([]posting, error) {
-	var all []posting
+// keys: first those of their domains. accepted is what is counted of each.
+func (o *Outbox) postings(ctx context.Context, ids []db.ID) (first, others []posting, accepted map[db.ID]stat.Accepted, err error) {
+	accepted = map[db.ID]stat.Accepted{}
 	for some := range slices.Chunk(ids, findStep) {
 		found, err := o.loadSome(ctx, some)
 		if err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
 		deliveries, err := o.Queue.DeliveriesOf(ctx, some)
 		if err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
 		for _, r := range found {
-			for _, term := range hashes(r, deliveries[r.id]) {
-				all = append(all, posting{r.account, term, r.id})
+			accepted[r.id] = stat.Accepted{Account: r.account, Domain: r.domain, At: r.created, Recipients: len(deliveries[r.id])}
+			first = append(first, posting{r.account, int64(r.domain), r.id})
+			for t := range terms(r, deliveries[r.id]) {
+				others = append(others, posting{r.account, hash(t), r.id})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b posting) int {
-		return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.term, b.term), cmp.Compare(a.message, b.message))
-	})
-	return all, nil
+	for _, list := range [][]posting{first, others} {
+		slices.SortFunc(list, func(a, b posting) int {
+			return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.term, b.term), cmp.Compare(a.message, b.message))
+		})
+	}
+	return first, others, accepted, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
@@ -37,7 +38,8 @@ type Outbox struct {
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
 	Templates    *template.Templates // of submissions, as the keys
-	Keys         *idempotency.Keys   // of submissions; those of the API are its own affair
+	Stats        *stat.Stats
+	Keys         *idempotency.Keys // of submissions; those of the API are its own affair
 	Key          *secret.Key
 	Host         string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
 	Now          func() time.Time

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -48,7 +49,11 @@ func (q *Queue) Unsubscribed(ctx context.Context, k suppression.Link) (bool, err
 			return err
 		}
 		s.Sequence--
-		return q.recordAll(ctx, tx, s.events(nil))
+		events := s.events(nil)
+		for i := range events { // no delivery came into a state
+			events[i].Status = stat.Unsubscribed
+		}
+		return q.recordAll(ctx, tx, events)
 	})
 	return done && err == nil, err
 }

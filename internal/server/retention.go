@@ -8,20 +8,25 @@ import (
 
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/retention"
+	"github.com/mailstead/mailstead/internal/stat"
 )
 
-// The least and the most days that something can be kept. Within a week a mail
-// host may still report that it gave up (RFC 5321 §4.5.4.1), and a webhook is
-// still being tried.
-const leastKeep, mostKeep = 7, 36500
+// mostKeep is the most days that something can be kept, if not for ever. What is
+// the least depends on who may still ask for it.
+const mostKeep = 36500
 
 func (c *Config) checkRetention() error {
 	for _, s := range []struct {
-		flag string
-		days int
-	}{{"messages", c.KeepMessages}, {"attempts", c.KeepAttempts}, {"threads", c.KeepThreads}, {"events", c.KeepEvents}} {
-		if s.days != 0 && (s.days < leastKeep || s.days > mostKeep) {
-			return fmt.Errorf("--keep-%s must be 0, for ever, or from %d to %d days", s.flag, leastKeep, mostKeep)
+		flag        string
+		days, least int
+	}{
+		{"messages", c.KeepMessages, 7}, // a host may try for so long before it reports (RFC 5321 §4.5.4.1)
+		{"attempts", c.KeepAttempts, 1},
+		{"threads", c.KeepThreads, 7},
+		{"events", c.KeepEvents, 10}, // a webhook may wait for one for eight days
+	} {
+		if s.days != 0 && (s.days < s.least || s.days > mostKeep) {
+			return fmt.Errorf("--keep-%s must be 0, for ever, or from %d to %d days", s.flag, s.least, mostKeep)
 		}
 	}
 	return nil
@@ -39,6 +44,7 @@ func (s *Server) retention() *retention.Keeper {
 			{Name: "traces of messages", Keep: days(s.Config.KeepThreads), Prune: s.Outbox.PruneTraces},
 			{Name: "webhook deliveries", Keep: days(s.Config.KeepEvents), Prune: s.Webhooks.Prune},
 			{Name: "events", Keep: days(s.Config.KeepEvents), Prune: s.Events.Prune},
+			{Name: "figures of hours", Keep: stat.HoursKept, Prune: s.Stats.Prune},
 			{Name: "notes of what was filed", Keep: inbound.FilingLife, Prune: s.Inbound.Prune},
 		},
 	}

@@ -44,6 +44,7 @@ import (
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
@@ -74,6 +75,7 @@ type Server struct {
 	Templates    *template.Templates
 	Threads      *thread.Threads
 	Keys         *idempotency.Keys
+	Stats        *stat.Stats
 	Retention    *retention.Keeper
 	Webhooks     *webhook.Hooks
 
@@ -187,9 +189,11 @@ func (s *Server) openRooms(context.Context) error {
 	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Threads = &thread.Threads{NewID: s.DB.NewID}
+	s.Stats = &stat.Stats{DB: s.DB}
+	s.Events.Follow = append(s.Events.Follow, s.Stats.Follow)
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
-		Templates: s.Templates, Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
+		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
 	s.Queue = queue.New(queue.Options{
@@ -298,7 +302,7 @@ func (s *Server) openDoors(context.Context) error {
 	s.Mailboxes.Revoked = s.imap.Revoked
 	door := &api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
-		Suppressions: s.Suppressions, Templates: s.Templates, Operator: s.Operator, Friend: s.friend,
+		Suppressions: s.Suppressions, Templates: s.Templates, Stats: s.Stats, Operator: s.Operator, Friend: s.friend,
 		Setup:   s.clientSetup(),
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Version: Version, Log: s.Log,

@@ -1,5 +1,7 @@
 -- +goose Up
 
+-- reads event: stat
+
 -- What is kept of a sent message when its copy is deleted: by what an answer
 -- finds its thread, and a late report its recipient.
 -- owner: outbound

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/stat"
+)
+
+type statsInput struct {
+	From     string `query:"from" format:"date-time" doc:"The first period is the one with this time in it; by default 30 days, or 24 hours, up to the last one." example:"2026-01-01T00:00:00Z"`
+	To       string `query:"to" format:"date-time" doc:"Only periods that begin before this time; by default now, so that the last one is not over yet." example:"2026-02-01T00:00:00Z"`
+	By       string `query:"by" enum:"day,hour" default:"day" doc:"How long a period is, in UTC. Hours are kept for 90 days, days for ever; 750 periods can be asked for."`
+	DomainID string `query:"domain_id" format:"uuid" doc:"Only what was sent from this domain, or arrived in its mailboxes."`
+}
+
+type figures struct {
+	Messages     int64 `json:"messages" doc:"Messages that were accepted, by the API or from a mailbox. They are counted some seconds later."`
+	Accepted     int64 `json:"accepted" doc:"Their recipients. What follows counts recipients too."`
+	Delivered    int64 `json:"delivered" doc:"Taken by the recipient's mail host."`
+	Deferred     int64 `json:"deferred" doc:"Not taken at the first attempt."`
+	Bounced      int64 `json:"bounced" doc:"Refused for good, at once or after having been delivered."`
+	Complained   int64 `json:"complained" doc:"Marked as spam by the recipient."`
+	Suppressed   int64 `json:"suppressed" doc:"Not sent, as the recipient is on the suppression list."`
+	Failed       int64 `json:"failed" doc:"Given up for a reason of ours."`
+	Cancelled    int64 `json:"cancelled" doc:"Cancelled before it was delivered."`
+	Unsubscribed int64 `json:"unsubscribed" doc:"Recipients who unsubscribed by the link."`
+	Inbound      int64 `json:"inbound" doc:"Messages that arrived in mailboxes, one for each mailbox."`
+
+	BounceRate    *float64 `json:"bounce_rate" nullable:"true" doc:"bounced / (delivered + bounced); null if there was neither." example:"0.012"`
+	ComplaintRate *float64 `json:"complaint_rate" nullable:"true" doc:"complained / delivered; null if nothing was delivered." example:"0.0003"`
+}
+
+type statsPeriod struct {
+	Period time.Time `json:"period" doc:"When the hour or the day begins." example:"2026-01-31T00:00:00Z"`
+	figures
+}
+
+type statsAnswer struct {
+	By     string        `json:"by" enum:"day,hour" doc:"How long a period is."`
+	From   time.Time     `json:"from" doc:"When the first period begins."`
+	To     time.Time     `json:"to" doc:"When the last period ends."`
+	Totals figures       `json:"totals" doc:"All periods together."`
+	Data   []statsPeriod `json:"data" nullable:"false" doc:"The periods, oldest first; those in which nothing happened too."`
+}
+
+func (a *API) statsRoutes(r *router) {
+	handle(r, operation{method: "GET", path: "/stats", id: "getStats", scope: "stats.read",
+		summary: "Show figures by day or hour", description: "How much was sent and arrived, and what became of it, each thing counted where it happened: a mail that was accepted " +
+			"on Monday and bounced on Tuesday is accepted on Monday and bounced on Tuesday. A delivery may be counted in several states: first deferred, then delivered. " +
+			"No figure is an estimate. A key of one domain sees the figures of that domain."}, a.getStats)
+}
+
+// maxPeriods is how many periods one request can ask for: a month of hours, or
+// two years of days.
+const maxPeriods = 750
+
+// read makes a query of the input, but for its domain.
+func (in *statsInput) read(now time.Time, bad *fault.Fields) stat.Query {
+	q := stat.Query{By: stat.Day, To: now}
+	usual := 30
+	switch in.By {
+	case "", "day":
+	case "hour":
+		q.By, usual = stat.Hour, 24
+	default:
+		bad.Add("by", "unknown_period", "A period is a day or an hour.")
+	}
+	given := func(name, text string, into *time.Time) bool {
+		if text == "" {
+			return true
+		}
+		var err error
+		*into, err = time.Parse(time.RFC3339, text)
+		if err != nil {
+			bad.Add(name, "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
+		}
+		return err == nil
+	}
+	if to, from := given("to", in.To, &q.To), given("from", in.From, &q.From); !to || !from {
+		return q
+	}
+	if in.From == "" {
+		q.From = q.To.Add(-1).UTC().Truncate(q.By).Add(-time.Duration(usual-1) * q.By)
+	}
+	switch {
+	case !q.From.Before(q.To):
+		bad.Add("from", "invalid_range", "This must be before to.")
+	case q.Periods() > maxPeriods:
+		bad.Add("from", "too_many_periods", "There are %d periods at most between from and to.", maxPeriods)
+	case q.By == stat.Hour && q.Begin().Before(now.Add(-stat.HoursKept)):
+		bad.Add("from", "too_old", "Hours are kept for %d days; ask for days.", int(stat.HoursKept/stat.Day))
+	}
+	return q
+}
+
+func (a *API) getStats(ctx context.Context, p account.Principal, in *statsInput) (statsAnswer, error) {
+	var bad fault.Fields
+	q := in.read(time.Now(), &bad)
+	q.Account = p.Account
+	var err error
+	if in.DomainID != "" {
+		q.Domain, err = a.domainID(ctx, p, &one{in.DomainID})
+		err = fieldFault(err, "domain_id", "There is no domain of yours with this id.")
+	} else {
+		var ok bool
+		if q.Domain, ok, err = a.onlyDomain(ctx, p); !ok {
+			q.Domain = -1 // the key's domain is gone; 0 would be all
+		}
+	}
+	if err := merge(&bad, err); err != nil {
+		return statsAnswer{}, err
+	}
+	if err := bad.Err(); err != nil {
+		return statsAnswer{}, err
+	}
+	periods, total, err := a.Stats.Read(ctx, q)
+	if err != nil {
+		return statsAnswer{}, err
+	}
+	out := statsAnswer{
+		By: "day", From: q.Begin(), To: q.Begin().Add(time.Duration(len(periods)) * q.By), Totals: showFigures(total),
+		Data: make([]statsPeriod, len(periods)),
+	}
+	if q.By == stat.Hour {
+		out.By = "hour"
+	}
+	for i, f := range periods {
+		out.Data[i] = statsPeriod{f.Begin, showFigures(f.Figures)}
+	}
+	return out, nil
+}
+
+func showFigures(f stat.Figures) figures {
+	out := figures{
+		Messages: f.Messages, Accepted: f.Accepted, Delivered: f.Delivered, Deferred: f.Deferred, Bounced: f.Bounced, Complained: f.Complained,
+		Suppressed: f.Suppressed, Failed: f.Failed, Cancelled: f.Cancelled, Unsubscribed: f.Unsubscribed, Inbound: f.Inbound,
+	}
+	if rate, ok := f.BounceRate(); ok {
+		out.BounceRate = &rate
+	}
+	if rate, ok := f.ComplaintRate(); ok {
+		out.ComplaintRate = &rate
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// What is sent and arrives is counted, for the account and for its domains.
+func TestStats(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		other := verified(t, s, s.Dev.APIKey, "other.test")
+		for _, change := range []object{
+			{"to": []string{"delivered@simulator.test", "bounced@simulator.test", "suppressed@simulator.test"}},
+			{"to": []string{"bob@demo.test"}},
+			{"from_email": "zoe@other.test", "to": []string{"delivered@simulator.test", "complained@simulator.test"}},
+		} {
+			status(t, "sending", s.API("POST", "/outbound/send", mail(change)), 202)
+		}
+		totals := func(key, query string) string {
+			a := s.As(key, "GET", "/stats"+query, nil)
+			status(t, query, a, 200)
+			out := into(t, a)
+			return fmt.Sprint(out["totals"])
+		}
+		const all = "map[accepted:6 bounce_rate:0.2 bounced:1 cancelled:0 complained:1 complaint_rate:0.25 deferred:0 delivered:4 failed:0 inbound:1 messages:3 suppressed:1 unsubscribed:0]"
+		const others = "map[accepted:2 bounce_rate:0 bounced:0 cancelled:0 complained:1 complaint_rate:0.5 deferred:0 delivered:2 failed:0 inbound:0 messages:1 suppressed:0 unsubscribed:0]"
+		const none = "map[accepted:0 bounce_rate:<nil> bounced:0 cancelled:0 complained:0 complaint_rate:<nil> deferred:0 delivered:0 failed:0 inbound:0 messages:0 suppressed:0 unsubscribed:0]"
+		servertest.Eventually(t, func() string {
+			if got := totals(s.Dev.APIKey, ""); got != all {
+				return got
+			}
+			return ""
+		})
+		restricted := into(t, s.API("POST", "/api-keys", object{"name": "one", "domain": "other.test", "scopes": []string{"stats.read"}}))["key"].(string)
+		foreign := stranger(t, s)
+		for _, c := range []struct{ key, query, want string }{
+			{s.Dev.APIKey, "?by=hour", all},
+			{s.Dev.APIKey, "?domain_id=" + other, others},
+			{s.Dev.APIKey, "?by=day&from=2025-01-01T00:00:00Z&to=2026-01-01T00:00:00Z", none},
+			{restricted, "", others},
+			{restricted, "?domain_id=" + other, others},
+			{foreign, "", none},
+			{foreign, "?domain_id=" + other, none},
+		} {
+			if got := totals(c.key, c.query); got != c.want {
+				t.Errorf("%s: got %s, want %s", c.query, got, c.want)
+			}
+		}
+
+		a := into(t, s.API("GET", "/stats?by=hour&from=2025-12-31T22:59:59Z&to="+time.Now().UTC().Format(time.RFC3339), nil))
+		if a["code"] != "validation_failed" {
+			t.Errorf("too long, and too old: %v", a)
+		}
+		from := time.Now().UTC().Add(-50 * time.Hour).Truncate(time.Hour)
+		a = into(t, s.API("GET", "/stats?by=hour&from="+from.Add(10*time.Minute).Format(time.RFC3339)+"&to="+from.Add(2*time.Hour).Format(time.RFC3339), nil))
+		data, _ := a["data"].([]any)
+		if len(data) != 2 || data[0].(map[string]any)["period"] != from.Format(time.RFC3339) || a["from"] != from.Format(time.RFC3339) || a["to"] != from.Add(2*time.Hour).Format(time.RFC3339) || a["by"] != "hour" {
+			t.Errorf("two hours are %v", a)
+		}
+		to := time.Now().UTC()
+		if days, _ := into(t, s.API("GET", "/stats?to="+to.Format(time.RFC3339Nano), nil))["data"].([]any); len(days) != 30 || days[29].(map[string]any)["period"] != to.Format("2006-01-02")+"T00:00:00Z" {
+			t.Errorf("%d days: %v", len(days), days)
+		}
+
+		refused(t, "all that is wrong", s.API("GET", "/stats?by=week&from=today&to=2026-01-01&domain_id=x", nil), 422, "validation_failed",
+			"by unknown_period", "to invalid_time", "from invalid_time", "domain_id not_found")
+		refused(t, "nothing between", s.API("GET", "/stats?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", nil), 422, "validation_failed", "from invalid_range")
+		refused(t, "too many", s.API("GET", "/stats?from=0001-01-01T00:00:00Z&to=9999-12-31T00:00:00Z", nil), 422, "validation_failed", "from too_many_periods")
+		refused(t, "too old", s.API("GET", "/stats?by=hour&from=2025-01-01T00:00:00Z&to=2025-01-02T00:00:00Z", nil), 422, "validation_failed", "from too_old")
+		refused(t, "another's domain", s.As(restricted, "GET", "/stats?domain_id="+s.Dev.Domain.ID.String(), nil), 422, "validation_failed", "domain_id not_found")
+		unscoped := into(t, s.API("POST", "/api-keys", object{"name": "none", "scopes": []string{"events.read"}}))["key"].(string)
+		refused(t, "without the scope", s.As(unscoped, "GET", "/stats", nil), 403, "missing_scope")
+	})
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/stat"
+)
+
+// Every message is counted once, with its recipients: whichever pass makes it
+// findable, however often and by however many at once it is looked at.
+func TestCounted(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		acc, err := s.Accounts.Create(t.Context(), "counted@example.com", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &garden{t: t, s: s, account: acc.ID, random: rand.New(rand.NewPCG(1, 2))}
+		second, err := s.DB.Join(t.Context(), "second", "another folder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now().Truncate(time.Microsecond)
+		for round := range 4 {
+			for i := range 60 {
+				g.grow(now.Add(-time.Duration(30*(4-round)) * time.Hour / 4).Add(time.Duration(i) * 30 * time.Second))
+			}
+			var passing sync.WaitGroup
+			for _, node := range []*db.Node{s.Outbox.Node, s.Outbox.Node, second} {
+				outbox := &outbound.Outbox{DB: s.DB, Node: node, Queue: s.Queue, Stats: s.Stats, Now: func() time.Time { return now.Add(2 * time.Hour) }}
+				passing.Go(func() {
+					for pass := range 3 {
+						for more := true; more; {
+							var err error
+							if more, err = outbox.IndexSome(t.Context(), pass); err != nil {
+								t.Error(err)
+							}
+						}
+					}
+				})
+			}
+			passing.Wait()
+			// These come when the first passes have seen later ones.
+			if round == 2 {
+				for i := range 20 {
+					g.grow(now.Add(-2*time.Hour - time.Duration(i)*time.Minute))
+				}
+			}
+		}
+		// The last pass begins anew, as if it had been far behind.
+		if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), beginAnew.With())
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for pass := range 3 {
+			g.index(pass, g.all[0].id, 3*time.Hour)
+		}
+		for _, domain := range []db.ID{0, 5, 6} {
+			periods, _, err := s.Stats.Read(t.Context(), stat.Query{Account: acc.ID, Domain: domain, By: stat.Hour, From: now.Add(-48 * time.Hour), To: now.Add(time.Hour)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range periods {
+				var want stat.Figures
+				for _, m := range g.all {
+					if m.created.UTC().Truncate(time.Hour).Equal(p.Begin) && (domain == 0 || m.domain == domain) {
+						want.Messages++
+						want.Accepted += int64(len(m.to))
+					}
+				}
+				if p.Figures != want {
+					t.Errorf("domain %d at %v: got %+v, want %+v", domain, p.Begin, p.Figures, want)
+				}
+			}
+		}
+	})
+}
+
+var beginAnew = db.SQL(`UPDATE outbound_pass SET upto = 0 WHERE pass = 2`)

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+var (
+	// count adds what new events tell to the hour and the day that they are in,
+	// of their domain and of all domains. Rows are taken in the order of their
+	// keys, as everywhere.
+	count = db.SQL(`WITH form (span, own) AS (VALUES
+			(CAST(3600000000 AS BIGINT), CAST(0 AS BIGINT)), (3600000000, 1), (86400000000, 0), (86400000000, 1))
+		INSERT INTO stat (account, domain, span, period, delivered, deferred, bounced, complained, suppressed, failed, cancelled, unsubscribed, inbound)
+		SELECT e.account, e.domain * f.own, f.span, e.created_at - e.created_at % f.span,
+			SUM(CASE WHEN e.status = 'delivered' THEN 1 ELSE 0 END), SUM(CASE WHEN e.status = 'deferred' THEN 1 ELSE 0 END),
+			SUM(CASE WHEN e.status = 'bounced' THEN 1 ELSE 0 END), SUM(CASE WHEN e.status = 'complained' THEN 1 ELSE 0 END),
+			SUM(CASE WHEN e.status = 'suppressed' THEN 1 ELSE 0 END), SUM(CASE WHEN e.status = 'failed' THEN 1 ELSE 0 END),
+			SUM(CASE WHEN e.status = 'cancelled' THEN 1 ELSE 0 END), SUM(CASE WHEN e.status = 'unsubscribed' THEN 1 ELSE 0 END),
+			SUM(CASE WHEN e.kind = 'inbound_email' THEN 1 ELSE 0 END)
+		FROM event e CROSS JOIN form f
+		WHERE e.position IS NOT NULL AND e.position > (SELECT position FROM stat_upto WHERE id = 1)
+			AND e.kind IN ('delivery_status', 'inbound_email') AND (f.own = 0 OR e.domain <> 0)
+		GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+		ON CONFLICT (account, domain, span, period) DO UPDATE SET
+			delivered = stat.delivered + excluded.delivered, deferred = stat.deferred + excluded.deferred,
+			bounced = stat.bounced + excluded.bounced, complained = stat.complained + excluded.complained,
+			suppressed = stat.suppressed + excluded.suppressed, failed = stat.failed + excluded.failed,
+			cancelled = stat.cancelled + excluded.cancelled, unsubscribed = stat.unsubscribed + excluded.unsubscribed,
+			inbound = stat.inbound + excluded.inbound`)
+	advance = db.SQL(`UPDATE stat_upto SET position = (SELECT MAX(position) FROM event WHERE position IS NOT NULL) WHERE id = 1`)
+
+	accept = db.SQL(`INSERT INTO stat_accepted (account, domain, span, period, messages, recipients) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (account, domain, span, period) DO UPDATE SET
+			messages = stat_accepted.messages + excluded.messages, recipients = stat_accepted.recipients + excluded.recipients`)
+
+	pruneHours = db.SQL(`DELETE FROM stat WHERE (account, domain, span, period) IN
+		(SELECT account, domain, span, period FROM stat WHERE span = 3600000000 AND period < $1 ORDER BY span, period LIMIT $2)`)
+	pruneAccepted = db.SQL(`DELETE FROM stat_accepted WHERE (account, domain, span, period) IN
+		(SELECT account, domain, span, period FROM stat_accepted WHERE span = 3600000000 AND period < $1 ORDER BY span, period LIMIT $2)`)
+)
+
+// Follow counts events in the commit that numbers them. It is for
+// event.Log.Follow.
+func (s *Stats) Follow(b *db.Batch) {
+	b.Queue(count.With())
+	b.Queue(advance.With())
+}
+
+// Accepted is a message that was accepted.
+type Accepted struct {
+	Account, Domain db.ID
+	At              time.Time
+	Recipients      int
+}
+
+// key is where something is counted.
+type key struct {
+	account, domain db.ID
+	span            time.Duration
+	period          int64
+}
+
+// Count queues the counting of accepted messages. The caller's commit decides
+// that each is counted once.
+func (s *Stats) Count(b *db.Batch, messages []Accepted) {
+	type sum struct{ messages, recipients int }
+	sums := map[key]sum{}
+	for _, m := range messages {
+		for _, span := range []time.Duration{Hour, Day} {
+			for _, domain := range slices.Compact([]db.ID{0, m.Domain}) {
+				k := key{m.Account, domain, span, m.At.UTC().Truncate(span).UnixMicro()}
+				n := sums[k]
+				sums[k] = sum{n.messages + 1, n.recipients + m.Recipients}
+			}
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.domain, b.domain), cmp.Compare(a.span, b.span), cmp.Compare(a.period, b.period))
+	})
+	for _, k := range keys {
+		b.Queue(accept.With(k.account, k.domain, k.span.Microseconds(), k.period, sums[k].messages, sums[k].recipients))
+	}
+}
+
+// Prune deletes, in one commit, at most limit rows of each table of hours that
+// began before a time, and returns how many; 0: there are no more.
+func (s *Stats) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	err = s.DB.Tx(ctx, func(tx *db.Tx) error {
+		n = 0
+		for _, q := range []*db.Query{pruneHours, pruneAccepted} {
+			deleted, err := tx.Exec(ctx, q.With(db.Micros(before), limit/2+1))
+			if err != nil {
+				return err
+			}
+			n += int(deleted)
+		}
+		return nil
+	})
+	return n, err
+}

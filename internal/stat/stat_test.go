@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stat_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/stat"
+)
+
+var start = time.Date(2026, 3, 1, 21, 30, 0, 0, time.UTC)
+
+// ledger counts as the test sees it: by account, domain, length and beginning.
+type ledger map[string]stat.Figures
+
+func (l ledger) add(account, domain db.ID, at time.Time, f func(*stat.Figures)) {
+	for _, span := range []time.Duration{stat.Hour, stat.Day} {
+		for _, d := range []db.ID{0, domain} {
+			k := fmt.Sprint(account, d, span, at.Truncate(span))
+			figures := l[k]
+			f(&figures)
+			l[k] = figures
+			if domain == 0 {
+				break
+			}
+		}
+	}
+}
+
+// check reads all figures and compares them.
+func (l ledger) check(t *testing.T, s *stat.Stats, accounts, domains []db.ID, from, to time.Time) {
+	t.Helper()
+	for _, account := range accounts {
+		for _, domain := range append([]db.ID{0}, domains...) {
+			for _, span := range []time.Duration{stat.Hour, stat.Day} {
+				q := stat.Query{Account: account, Domain: domain, By: span, From: from, To: to}
+				periods, total, err := s.Read(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var sum stat.Figures
+				at := from.Truncate(span)
+				for _, p := range periods {
+					want := l[fmt.Sprint(account, domain, span, at)]
+					if !p.Begin.Equal(at) || p.Figures != want {
+						t.Errorf("account %d, domain %d, %v: got %+v, want %v %+v", account, domain, span, p, at, want)
+					}
+					sum.Delivered += p.Delivered
+					sum.Inbound += p.Inbound
+					sum.Accepted += p.Accepted
+					at = at.Add(span)
+				}
+				if at.Before(to) || len(periods) != q.Periods() {
+					t.Errorf("the periods end at %v", at)
+				}
+				if sum.Delivered != total.Delivered || sum.Inbound != total.Inbound || sum.Accepted != total.Accepted {
+					t.Errorf("the total is %+v", total)
+				}
+			}
+		}
+	}
+}
+
+// states are how a status is counted.
+var states = map[string]func(*stat.Figures){
+	"delivered": func(f *stat.Figures) { f.Delivered++ }, "deferred": func(f *stat.Figures) { f.Deferred++ },
+	"bounced": func(f *stat.Figures) { f.Bounced++ }, "complained": func(f *stat.Figures) { f.Complained++ },
+	"suppressed": func(f *stat.Figures) { f.Suppressed++ }, "failed": func(f *stat.Figures) { f.Failed++ },
+	"cancelled": func(f *stat.Figures) { f.Cancelled++ }, "unsubscribed": func(f *stat.Figures) { f.Unsubscribed++ },
+	"queued": func(*stat.Figures) {},
+}
+
+var errCrash = errors.New("crashed before the commit")
+
+// Whatever happens, on two nodes, with commits that fail and events that are
+// pruned meanwhile: the figures are those of a recount.
+func TestFollow(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		second, err := d.Join(t.Context(), "second", "folder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &stat.Stats{DB: d}
+		random := rand.New(rand.NewPCG(1, 2))
+		accounts, domains := []db.ID{d.NewID(), d.NewID()}, []db.ID{d.NewID(), d.NewID(), d.NewID()}
+		want := ledger{}
+		now, crash := start, false
+		var logs []*event.Log
+		for _, n := range []*db.Node{node, second} {
+			logs = append(logs, &event.Log{DB: d, Node: n, Hub: &signal.Hub{}, Now: func() time.Time { return now }, Follow: []func(*db.Batch){
+				s.Follow,
+				func(b *db.Batch) {
+					if crash {
+						b.Queue(nothing.With()).Else(errCrash)
+					}
+				},
+			}})
+		}
+		var names []string
+		for name := range states {
+			names = append(names, name)
+		}
+		record := func() {
+			account, domain := accounts[random.IntN(2)], domains[random.IntN(3)]
+			if random.IntN(20) == 0 {
+				domain = 0
+			}
+			e := event.New{Account: account, Domain: domain, Data: struct{}{}}
+			count := func(*stat.Figures) {}
+			switch e.Status = names[random.IntN(len(names))]; random.IntN(5) {
+			case 0:
+				e.Kind, e.Status = event.InboundEmail, ""
+				count = func(f *stat.Figures) { f.Inbound++ }
+			case 1: // comes with a delivery_status
+				e.Kind = []string{event.Bounce, event.Complaint, event.MailboxCreated}[random.IntN(3)]
+			default:
+				e.Kind, count = event.DeliveryStatus, states[e.Status]
+			}
+			if err := d.Tx(t.Context(), func(tx *db.Tx) error { return logs[0].Record(t.Context(), tx, e) }); err != nil {
+				t.Fatal(err)
+			}
+			want.add(account, domain, now, count)
+		}
+		for round := range 40 {
+			now = now.Add(time.Duration(random.Int64N(int64(2 * time.Hour))))
+			for range random.IntN(20) {
+				record()
+			}
+			if crash = round%4 == 3; crash {
+				if _, err := logs[0].NumberSome(t.Context()); err != nil && !errors.Is(err, errCrash) {
+					t.Fatal(err)
+				}
+				crash = false
+			}
+			var together sync.WaitGroup
+			for _, l := range logs {
+				together.Go(func() {
+					if _, err := l.NumberSome(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			together.Wait()
+			if _, err := logs[0].Prune(t.Context(), now, 5); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want.check(t, s, accounts, domains, start.Add(-5*time.Hour), now.Add(time.Minute))
+	})
+}
+
+var nothing = db.SQL(`SELECT 1 FROM duty WHERE name = ''`)
+
+// What was accepted is added up; hours go after a while, days stay.
+func TestCountAndPrune(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := dbtest.Open(t, url)
+		s := &stat.Stats{DB: d}
+		random := rand.New(rand.NewPCG(3, 4))
+		accounts, domains := []db.ID{1, 2}, []db.ID{5, 6}
+		want := ledger{}
+		for range 30 {
+			var some []stat.Accepted
+			for range 1 + random.IntN(10) {
+				m := stat.Accepted{Account: accounts[random.IntN(2)], Domain: domains[random.IntN(2)],
+					At: start.Add(time.Duration(random.Int64N(int64(50 * time.Hour)))), Recipients: 1 + random.IntN(3)}
+				some = append(some, m)
+				want.add(m.Account, m.Domain, m.At, func(f *stat.Figures) { f.Messages++; f.Accepted += int64(m.Recipients) })
+			}
+			if err := d.Write(t.Context(), 0, &db.Job{Apply: func(b *db.Batch) { s.Count(b, some) }}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end := start.Add(50 * time.Hour)
+		want.check(t, s, accounts, domains, start, end)
+
+		middle := start.Add(25 * time.Hour).Truncate(time.Hour)
+		for {
+			n, err := s.Prune(t.Context(), middle, 10)
+			if err != nil || n > 12 {
+				t.Fatal(n, err)
+			}
+			if n == 0 {
+				break
+			}
+		}
+		want.check(t, s, accounts, domains, middle, end)
+		q := stat.Query{Account: 1, By: stat.Hour, From: start, To: middle}
+		if _, total, err := s.Read(t.Context(), q); err != nil || total != (stat.Figures{}) {
+			t.Errorf("hours that were pruned: %+v, %v", total, err)
+		}
+		q.By, q.To = stat.Day, end
+		if _, total, err := s.Read(t.Context(), q); err != nil || total.Messages == 0 || total.Messages != want.messages(1) {
+			t.Errorf("days: %+v, %v", total, err)
+		}
+	})
+}
+
+// messages counts those of an account.
+func (l ledger) messages(account db.ID) (n int64) {
+	for at := start.Truncate(stat.Day); at.Before(start.Add(60 * time.Hour)); at = at.Add(stat.Day) {
+		n += l[fmt.Sprint(account, db.ID(0), stat.Day, at)].Messages
+	}
+	return n
+}
+
+// The periods begin with the one that From is in.
+func TestPeriods(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		by       time.Duration
+		begin    string
+		n        int
+	}{
+		{"2026-03-01T21:30:00Z", "2026-03-01T21:30:01Z", stat.Hour, "2026-03-01T21:00:00Z", 1},
+		{"2026-03-01T21:30:00Z", "2026-03-01T22:00:00Z", stat.Hour, "2026-03-01T21:00:00Z", 1},
+		{"2026-03-01T21:30:00Z", "2026-03-01T22:00:01Z", stat.Hour, "2026-03-01T21:00:00Z", 2},
+		{"2026-03-01T01:30:00+02:00", "2026-03-03T00:00:00Z", stat.Day, "2026-02-28T00:00:00Z", 3},
+		{"2026-03-01T00:00:00Z", "2026-03-01T00:00:00Z", stat.Day, "2026-03-01T00:00:00Z", 0},
+		{"2026-03-02T00:00:00Z", "2026-03-01T00:00:00Z", stat.Day, "2026-03-02T00:00:00Z", 0},
+	} {
+		from, err := time.Parse(time.RFC3339, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := time.Parse(time.RFC3339, c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := stat.Query{By: c.by, From: from, To: to}
+		if got := q.Begin().Format(time.RFC3339); got != c.begin || q.Periods() != c.n {
+			t.Errorf("%s to %s: %d from %s, want %d from %s", c.from, c.to, q.Periods(), got, c.n, c.begin)
+		}
+	}
+}
