@@ -56,6 +56,7 @@ func TestService(t *testing.T) {
 		h.templates()
 		h.threads()
 		h.events()
+		h.stats()
 		h.operator(p)
 		covered(t, s, p)
 	})
@@ -357,6 +358,19 @@ func (h *house) events() {
 	}
 	_, err = h.c.ListEvents(ctx, client.EventFilter{Types: []string{"all"}, MessageID: "x"}, client.Paging{})
 	refused(h, "a bad filter", err, 422, "validation_failed", "type unknown_type", "message invalid_id")
+}
+
+// stats looks after events: what they told is counted.
+func (h *house) stats() {
+	h.Helper()
+	to := time.Now()
+	got, err := h.c.GetStats(h.Context(), client.StatsQuery{By: client.ByHour, From: to.Add(-2 * time.Hour), To: to, DomainID: h.domain})
+	h.want("figures", err)
+	if n := len(got.Data); n < 2 || n > 3 || got.By != client.ByHour || !got.Data[0].Period.Equal(got.From) || got.Totals.Bounced == 0 || got.Totals.BounceRate == nil {
+		h.Errorf("the figures are %+v", got)
+	}
+	_, err = h.c.GetStats(h.Context(), client.StatsQuery{By: "year"})
+	refused(h, "a bad period", err, 422, "validation_failed", "by unknown_period")
 }
 
 func (h *house) batches() {

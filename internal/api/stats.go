@@ -18,7 +18,9 @@ type statsInput struct {
 	DomainID string `query:"domain_id" format:"uuid" doc:"Only what was sent from this domain, or arrived in its mailboxes."`
 }
 
-type figures struct {
+// Figures are what is counted in a period; embedded, so it needs a name that
+// shows.
+type Figures struct {
 	Messages     int64 `json:"messages" doc:"Messages that were accepted, by the API or from a mailbox. They are counted some seconds later."`
 	Accepted     int64 `json:"accepted" doc:"Their recipients. What follows counts recipients too."`
 	Delivered    int64 `json:"delivered" doc:"Taken by the recipient's mail host."`
@@ -37,14 +39,14 @@ type figures struct {
 
 type statsPeriod struct {
 	Period time.Time `json:"period" doc:"When the hour or the day begins." example:"2026-01-31T00:00:00Z"`
-	figures
+	Figures
 }
 
 type statsAnswer struct {
 	By     string        `json:"by" enum:"day,hour" doc:"How long a period is."`
 	From   time.Time     `json:"from" doc:"When the first period begins."`
 	To     time.Time     `json:"to" doc:"When the last period ends."`
-	Totals figures       `json:"totals" doc:"All periods together."`
+	Totals Figures       `json:"totals" doc:"All periods together."`
 	Data   []statsPeriod `json:"data" nullable:"false" doc:"The periods, oldest first; those in which nothing happened too."`
 }
 
@@ -135,8 +137,8 @@ func (a *API) getStats(ctx context.Context, p account.Principal, in *statsInput)
 	return out, nil
 }
 
-func showFigures(f stat.Figures) figures {
-	out := figures{
+func showFigures(f stat.Figures) Figures {
+	out := Figures{
 		Messages: f.Messages, Accepted: f.Accepted, Delivered: f.Delivered, Deferred: f.Deferred, Bounced: f.Bounced, Complained: f.Complained,
 		Suppressed: f.Suppressed, Failed: f.Failed, Cancelled: f.Cancelled, Unsubscribed: f.Unsubscribed, Inbound: f.Inbound,
 	}
