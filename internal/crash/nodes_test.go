@@ -24,7 +24,7 @@ func TestTwoNodes(t *testing.T) {
 	h.idleAcrossNodes()
 	h.oneMailbox()
 	h.revokedAcrossNodes()
-	h.sameName()
+	h.refused()
 	h.a.Stop()
 	h.b.Stop()
 }
@@ -337,12 +337,17 @@ func (h *house) revokedAcrossNodes() {
 	}
 }
 
-// sameName starts a process under the name of one that runs.
-func (h *house) sameName() {
+// refused starts processes that can't be nodes of this service.
+func (h *house) refused() {
 	h.Helper()
-	other := h.node("a")
-	err := other.TryStart()
-	if err == nil || !strings.Contains(err.Error(), `Another process runs as node "a"`) || !strings.Contains(err.Error(), "--node") {
-		h.Errorf("a second process of the same name: %v", err)
+	named, keyed := h.node("a"), h.node("c")
+	keyed.Serve = append(keyed.Serve, "--secret-key", strings.Repeat("0f", 32))
+	for want, s := range map[string]*service{
+		`Another process runs as node "a". Give this one another name (--node)`:  named,
+		`This database is used with another secret key. Give all nodes the same`: keyed,
+	} {
+		if err := s.TryStart(); err == nil || !strings.Contains(err.Error(), "mailstead: ") || !strings.Contains(err.Error(), want) {
+			h.Errorf("a process that is to be refused: %v, want %s", err, want)
+		}
 	}
 }

@@ -17,7 +17,7 @@ type sink struct {
 	port string
 
 	mu     sync.Mutex
-	last   int                      // the number of the session that began last
+	last   int                      // the number of the copy that arrived last
 	held   map[string]chan struct{} // stages at which sessions wait until it is closed
 	copies map[string][]arrival     // of each message, by its subject
 	open   map[net.Conn]bool
@@ -26,8 +26,8 @@ type sink struct {
 
 // arrival is one copy of a message.
 type arrival struct {
-	id      string // Message-ID
-	session int
+	id string // Message-ID
+	n  int    // its place among all copies
 }
 
 // sinkAddr is where it listens: loopback, but not where we are.
@@ -56,12 +56,10 @@ func startSink(t testing.TB) *sink {
 				return
 			}
 			s.mu.Lock()
-			s.last++
-			n := s.last
 			s.open[nc] = true
 			s.mu.Unlock()
 			all.Go(func() {
-				s.serve(nc, n)
+				s.serve(nc)
 				_ = nc.Close()
 				s.mu.Lock()
 				delete(s.open, nc)
@@ -116,7 +114,7 @@ func (s *sink) stay(stage string) {
 
 // serve is one session (RFC 5321), without anything that a client might want
 // beyond the least.
-func (s *sink) serve(nc net.Conn, session int) {
+func (s *sink) serve(nc net.Conn) {
 	r := textproto.NewReader(bufio.NewReader(nc))
 	say := func(line string) bool {
 		_, err := nc.Write([]byte(line + "\r\n"))
@@ -132,7 +130,7 @@ func (s *sink) serve(nc net.Conn, session int) {
 			more = say("250 mx.outside.example")
 		case "DATA":
 			s.stay(atData)
-			more = say("354 go ahead") && s.message(session, r, say)
+			more = say("354 go ahead") && s.message(r, say)
 		case "QUIT":
 			say("221 2.0.0 bye")
 			return
@@ -144,7 +142,7 @@ func (s *sink) serve(nc net.Conn, session int) {
 
 // message takes a message up to its final dot: then it is there, whether the
 // client hears of it or not.
-func (s *sink) message(session int, r *textproto.Reader, say func(string) bool) bool {
+func (s *sink) message(r *textproto.Reader, say func(string) bool) bool {
 	text := r.DotReader()
 	head, err := textproto.NewReader(bufio.NewReader(text)).ReadMIMEHeader()
 	if err != nil {
@@ -158,7 +156,8 @@ func (s *sink) message(session int, r *textproto.Reader, say func(string) bool) 
 	}
 	subject := head.Get("Subject")
 	s.mu.Lock()
-	s.copies[subject] = append(s.copies[subject], arrival{head.Get("Message-Id"), session})
+	s.last++
+	s.copies[subject] = append(s.copies[subject], arrival{head.Get("Message-Id"), s.last})
 	s.mu.Unlock()
 	s.stay(atFinal)
 	return say("250 2.0.0 taken")
@@ -171,7 +170,7 @@ func (s *sink) got(subject string) []arrival {
 	return append([]arrival(nil), s.copies[subject]...)
 }
 
-// mark returns the number of the session that began last.
+// mark returns how many copies have arrived.
 func (s *sink) mark() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

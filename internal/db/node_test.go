@@ -205,6 +205,20 @@ func TestKeepReplaced(t *testing.T) {
 	})
 }
 
+// All nodes of a database have one secret key.
+func TestSameKey(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for range 2 {
+			if err := d.SameKey(t.Context(), "one"); err != nil {
+				t.Error(err)
+			}
+			if err := d.SameKey(t.Context(), "another"); !fault.Is(err, fault.Conflict) {
+				t.Errorf("a node with another key: %v", err)
+			}
+		}
+	})
+}
+
 // dbtestJoin is another process that runs under the name "one".
 func dbtestJoin(t *testing.T, url string) (*db.Node, *clock) {
 	d, clock := openWithClock(t, url)

@@ -135,6 +135,9 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, Lease: s.Config.Lease}); err != nil {
 		return err
 	}
+	if err = s.DB.SameKey(ctx, s.key.Fingerprint()); err != nil {
+		return err
+	}
 	if s.node, err = s.DB.Join(ctx, s.Config.Node, s.data.holder); err != nil {
 		return err
 	}
