@@ -47,22 +47,45 @@ func (d *DB) Listen(ctx context.Context, heard func(payload string), missed func
 }
 
 func (e *postgresEngine) listen(ctx context.Context, heard func(string), missed func()) error {
-	conn, err := e.pool.Acquire(ctx)
+	start, cancel := context.WithTimeout(ctx, e.patience)
+	defer cancel()
+	conn, err := e.pool.Acquire(start)
 	if err != nil {
 		return err
 	}
 	// The pool must not hand a listening connection to others.
 	own := conn.Hijack()
-	defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing to lose
-	if _, err := own.Exec(ctx, "LISTEN "+channel); err != nil {
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.patience)
+		defer cancel()
+		_ = own.Close(ctx) // nothing to lose
+	}()
+	if _, err := own.Exec(start, "LISTEN "+channel); err != nil {
 		return err
 	}
 	missed()
 	for {
-		n, err := own.WaitForNotification(ctx)
-		if err != nil {
+		if err := e.hear(ctx, own, heard); err != nil {
 			return errors.Join(err, ctx.Err())
 		}
-		heard(n.Payload)
 	}
+}
+
+// hear waits for what is told next. After a time without anything it asks
+// whether the server is still there: a network that drops packets breaks no
+// connection, and this node would go on with log-ins that have ended.
+func (e *postgresEngine) hear(ctx context.Context, own *pgx.Conn, heard func(string)) error {
+	quiet, cancel := context.WithTimeout(ctx, e.patience)
+	defer cancel()
+	n, err := own.WaitForNotification(quiet)
+	switch {
+	case err == nil:
+		heard(n.Payload)
+		return nil
+	case quiet.Err() == nil || ctx.Err() != nil || own.IsClosed():
+		return err
+	}
+	answer, cancel := context.WithTimeout(ctx, e.patience)
+	defer cancel()
+	return own.Ping(answer)
 }

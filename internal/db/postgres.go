@@ -24,6 +24,8 @@ type postgresEngine struct {
 	// transactions keeps them waiting.
 	lanePool *pgxpool.Pool
 	log      *slog.Logger
+	// patience is how long the connection that listens may be quiet.
+	patience time.Duration
 	closed   atomic.Bool
 }
 
@@ -71,7 +73,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	lanes := cfg.Copy()
 	cfg.MaxConns = max(cfg.MaxConns, postgresConns)
 	lanes.MaxConns, lanes.MinConns, lanes.MinIdleConns = postgresLanes, 0, 0
-	e := &postgresEngine{log: o.Log}
+	e := &postgresEngine{log: o.Log, patience: o.Lease / 3}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}

@@ -53,6 +53,7 @@ type Binary struct {
 
 	t      testing.TB
 	base   int // of its ports
+	client *client.Client
 	errors *tail
 }
 
@@ -180,6 +181,7 @@ func (b *Binary) output() (out io.ReadCloser, ready string, err error) {
 // learn finds out what there is to know of the running program.
 func (b *Binary) learn() {
 	b.t.Helper()
+	b.client = nil // its connections led to the former process
 	if b.Serve != nil {
 		b.Dev.BaseURL = fmt.Sprintf("http://127.0.0.1:%d", b.base+80)
 		b.Dev.CACert = filepath.Join(b.Data, "ca.pem")
@@ -273,16 +275,19 @@ func (b *Binary) TLS() *tls.Config {
 	return trusting(b.t, b.Dev.CACert)
 }
 
-// Client is a client of the service as it runs now, with the demonstration
-// account's key. It repeats nothing: what goes wrong shall show.
+// Client is a client of the service as it runs now, with the account's key in
+// Dev. It repeats nothing: what goes wrong shall show.
 func (b *Binary) Client() *client.Client {
 	b.t.Helper()
-	c, err := client.New(b.Dev.BaseURL, b.Dev.APIKey, client.WithAttempts(1))
-	if err != nil {
-		b.t.Fatal(err)
+	if b.client == nil {
+		c, err := client.New(b.Dev.BaseURL, b.Dev.APIKey, client.WithAttempts(1))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.t.Cleanup(c.CloseIdleConnections)
+		b.client = c
 	}
-	b.t.Cleanup(c.CloseIdleConnections)
-	return c
+	return b.client
 }
 
 // Eventually asks again and again until there is nothing left to complain of:
