@@ -86,19 +86,23 @@ func (s *stream) read(ctx context.Context, yield func(StreamedEvent, error) bool
 	defer resp.Body.Close() //nolint:errcheck // only read
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	var data []byte
+	id, data := s.cursor, []byte(nil)
 	for lines.Scan() {
 		dead.Reset(silence)
 		field, value, _ := strings.Cut(lines.Text(), ":")
 		value = strings.TrimPrefix(value, " ")
 		switch field {
 		case "id":
-			s.cursor = value
+			id = value
 		case "data":
 			data = []byte(value)
 		case "":
-			if data == nil || lines.Text() != "" {
-				continue // nothing but an id, or a comment
+			if lines.Text() != "" {
+				continue // a comment
+			}
+			s.cursor = id // not before: the rest might not have come
+			if data == nil {
+				continue
 			}
 			e := StreamedEvent{Cursor: s.cursor, Body: data}
 			if err := json.Unmarshal(data, &e.Event); err != nil {
