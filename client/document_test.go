@@ -136,6 +136,18 @@ var types = map[string]reflect.Type{
 	"UnsubscribeRequest":       reflect.TypeFor[client.Unsubscribe](),
 	"UpdateDomainRequest":      reflect.TypeFor[client.DomainChange](),
 	"UpdateMailboxRequest":     reflect.TypeFor[client.MailboxChange](),
+
+	"CreateWebhookRequest":       reflect.TypeFor[client.NewWebhook](),
+	"UpdateWebhookRequest":       reflect.TypeFor[client.WebhookChange](),
+	"RotateWebhookSecretRequest": nil, // an argument
+	"TestWebhookRequest":         nil, // an argument
+	"Webhook":                    reflect.TypeFor[client.Webhook](),
+	"WebhookList":                reflect.TypeFor[client.Page[client.Webhook]](),
+	"WebhookDelivery":            reflect.TypeFor[client.WebhookDelivery](),
+	"WebhookDeliveryList":        reflect.TypeFor[client.Page[client.WebhookDelivery]](),
+	"WebhookDeliveryDetail":      reflect.TypeFor[client.WebhookDeliveryDetail](),
+	"WebhookAttempt":             reflect.TypeFor[client.WebhookAttempt](),
+	"Replayed":                   reflect.TypeFor[client.Replayed](),
 }
 
 // elsewhere are the members of schemas that are written or read in another way

@@ -58,6 +58,7 @@ func TestService(t *testing.T) {
 		h.events()
 		h.stats()
 		h.operator(p)
+		h.webhooks()
 		covered(t, s, p)
 	})
 }

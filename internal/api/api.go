@@ -30,6 +30,7 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
+	"github.com/mailstead/mailstead/internal/webhook"
 )
 
 // API is the door with what lies behind it.
@@ -44,6 +45,7 @@ type API struct {
 	Operator     *queue.Operator
 	Stats        *stat.Stats
 	Events       *event.Log
+	Webhooks     *webhook.Hooks
 	Keys         *idempotency.Keys
 	Setup        *clientsetup.Service
 	// Signer returns the certificate that profiles are signed with, nil for

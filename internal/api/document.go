@@ -41,6 +41,7 @@ var tags = [...]huma.Tag{
 	{Name: "Suppressions", Description: "Addresses that get no mail of yours: they bounced, complained, unsubscribed, or were added."},
 	{Name: "Threads", Description: "What was sent and what came in answer, in order."},
 	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
+	{Name: "Webhooks", Description: "URLs of yours that events are sent to, and what became of each."},
 	{Name: "Statistics", Description: "How much was sent and arrived, and what became of it."},
 	{Name: "API keys", Description: "What your applications sign in with."},
 	{Name: "Operators", Description: "For those who run the service: the queue of all accounts. The scope `operator` is given at the server's command line alone."},
@@ -174,7 +175,7 @@ func (d *document) parameters(op *huma.Operation, in reflect.Type) {
 				continue
 			}
 			schema := huma.SchemaFromField(d.schemas, f, "")
-			p := &huma.Param{Name: name, In: place, Required: place == "path", Description: schema.Description, Schema: schema}
+			p := &huma.Param{Name: name, In: place, Required: place == "path" || f.Tag.Get("required") == "true", Description: schema.Description, Schema: schema}
 			if f.Type.Kind() == reflect.Map {
 				p.Style, p.Explode = "deepObject", new(true)
 			}
@@ -218,6 +219,8 @@ func tagOf(path string) string {
 		return "Suppressions"
 	case "events":
 		return "Events"
+	case "webhooks":
+		return "Webhooks"
 	case "stats":
 		return "Statistics"
 	case "api-keys":

@@ -53,6 +53,7 @@ func (a *API) routes(r *router) {
 	a.suppressionRoutes(r)
 
 	a.eventRoutes(r)
+	a.webhookRoutes(r)
 
 	a.statsRoutes(r)
 

@@ -97,6 +97,11 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"dropQueue":          {"destination": "nowhere.test", "dry_run": true},
 		"rescheduleMessage":  {"send_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
+
+		"createWebhook":       {"url": "http://localhost:65535/walk", "events": []string{"domain_verified"}},
+		"updateWebhook":       {"description": "walked"},
+		"rotateWebhookSecret": {"overlap_hours": 1},
+		"testWebhook":         {"event": "bounce"},
 	}
 }
 
@@ -121,6 +126,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 		"/domains/{id}":      made("/domains", map[string]any{"name": "mine.test"}),
 		"/mailboxes/{id}":    s.Dev.Mailboxes[1].ID.String(),
 		"/templates/{id}":    made("/templates", bodies(t, s)["createTemplate"]),
+		"/webhooks/{id}":     made("/webhooks", bodies(t, s)["createWebhook"]),
 		"/suppressions/{id}": made("/suppressions", map[string]any{"address": "left@elsewhere.example.net"}),
 		"/threads/{id}": func() string {
 			message := bodies(t, s)["send"]
@@ -139,6 +145,7 @@ func at(t *testing.T, ids map[string]string, path string) (full string, ok bool)
 	t.Helper()
 	path = strings.Replace(path, "/versions/{version}", "/versions/1", 1)
 	path = strings.Replace(path, "/dkim/{key}", "/dkim/01999999-0000-7000-8000-000000000000", 1)
+	path = strings.Replace(path, "/deliveries/{delivery}", "/deliveries/01999999-0000-7000-8000-000000000000", 1)
 	open := strings.IndexByte(path, '{')
 	if open < 0 {
 		return path, false
@@ -494,6 +501,8 @@ func TestDocument(t *testing.T) {
 	c.call("GET", "/suppressions/export", nil, 200)
 	c.call("DELETE", "/suppressions/"+left, nil, 204)
 	c.call("DELETE", "/suppressions/"+left, nil, 404)
+
+	c.webhooks()
 
 	key := c.id("POST", "/api-keys", m{
 		"name": "till", "scopes": []string{"outbound.send"}, "domain": "shop.test", "allowed_ips": []string{"127.0.0.1"},

@@ -305,7 +305,7 @@ func (s *Server) openDoors(context.Context) error {
 	s.Mailboxes.Revoked = s.imap.Revoked
 	door := &api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
-		Suppressions: s.Suppressions, Templates: s.Templates, Stats: s.Stats, Operator: s.Operator, Friend: s.friend,
+		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Stats: s.Stats, Operator: s.Operator, Friend: s.friend,
 		Setup:   s.clientSetup(),
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Version: Version, Log: s.Log,

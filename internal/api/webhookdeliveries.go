@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+func (a *API) deliveryRoutes(r *router) {
+	handle(r, operation{method: "POST", path: "/webhooks/{id}/test", id: "testWebhook", scope: "webhooks.write", conflicts: true,
+		summary: "Send a test", description: "An event that did not happen, of the kind that you choose, with `\"test\": true` in its data, is sent now, signed like any other. " +
+			"The answer says what the receiver said. It is tried once, also when the webhook is disabled."}, a.testWebhook)
+	handle(r, operation{method: "GET", path: "/webhooks/{id}/deliveries", id: "listWebhookDeliveries", scope: "webhooks.read",
+		summary: "List a webhook's deliveries", description: "Newest first: what was delivered, what waits for its next attempt, what was given up."}, a.listWebhookDeliveries)
+	handle(r, operation{method: "GET", path: "/webhooks/{id}/deliveries/{delivery}", id: "getWebhookDelivery", scope: "webhooks.read",
+		summary: "Show a delivery with every attempt", description: "What was sent, what came back, how long it took, and when it is tried again. Of more than 100 attempts the last are shown."}, a.getWebhookDelivery)
+	handle(r, operation{method: "POST", path: "/webhooks/{id}/deliveries/{delivery}/redeliver", id: "redeliverWebhookDelivery", scope: "webhooks.write", conflicts: true,
+		summary: "Send an event again", description: "Whatever became of it, it is tried at once, with the same id and the same body, and with the whole schedule before it."}, a.redeliverWebhookDelivery)
+	handle(r, operation{method: "POST", path: "/webhooks/{id}/replay", id: "replayWebhook", scope: "webhooks.write", conflicts: true,
+		summary: "Send all events since a time", description: "Those that the webhook is for as it is now, also those from before it was made or while it was disabled, as far back as events are kept. One call looks at 50,000 events: while `has_more` is true, go on since `through`."}, a.replayWebhook)
+}
+
+// WebhookDelivery is a delivery as it stands in a list.
+type WebhookDelivery struct {
+	ID             db.ID      `json:"id" doc:"The event's id, which is X-Event-ID."`
+	WebhookID      db.ID      `json:"webhook_id" doc:"The webhook."`
+	Type           string     `json:"type" enum:"inbound_email,delivery_status,bounce,complaint,domain_verified,mailbox_created,migration_complete,rate_limit_warning" doc:"The kind of event."`
+	Test           bool       `json:"test" doc:"Whether it was a test: the event did not happen."`
+	Status         string     `json:"status" enum:"pending,delivered,failed" doc:"pending: to be tried, for the first time or again; delivered: the receiver took it; failed: given up."`
+	Attempts       int        `json:"attempts" doc:"How often it was tried." example:"1"`
+	ResponseStatus *int       `json:"response_status" doc:"The HTTP status of the last attempt; null if there was no answer." example:"204"`
+	Error          *string    `json:"error" doc:"Stable name of what was wrong with the last attempt; null for nothing." example:"timeout"`
+	NextAttemptAt  *time.Time `json:"next_attempt_at" doc:"When it is due; null if it will not be tried again."`
+	CreatedAt      time.Time  `json:"created_at" doc:"When it was made."`
+	UpdatedAt      time.Time  `json:"updated_at" doc:"When it last changed."`
+}
+
+func showWebhookDelivery(d webhook.Delivery) WebhookDelivery {
+	return WebhookDelivery{
+		ID: d.ID, WebhookID: d.Webhook, Type: d.Kind, Test: d.Test, Status: d.State, Attempts: d.Attempts,
+		ResponseStatus: optionalNumber(d.Code), Error: optional(d.Trouble), NextAttemptAt: optionalTime(d.NextAt),
+		CreatedAt: stamp(d.CreatedAt), UpdatedAt: stamp(d.UpdatedAt),
+	}
+}
+
+// optionalNumber shows 0 as null.
+func optionalNumber(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+type webhookAttemptAnswer struct {
+	Number         int               `json:"number" doc:"1 for the first." example:"1"`
+	StartedAt      time.Time         `json:"started_at" doc:"When it was made."`
+	DurationMS     float64           `json:"duration_ms" doc:"How long it took, in milliseconds." example:"41.7"`
+	RequestHeaders map[string]string `json:"request_headers" doc:"The headers that were sent."`
+	ResponseStatus *int              `json:"response_status" doc:"The HTTP status; null if there was no answer." example:"500"`
+	ResponseBody   string            `json:"response_body" doc:"The beginning of the answer, at most 2 KiB." example:"out of order"`
+	Error          *string           `json:"error" doc:"Stable name of what was wrong; null for nothing." example:"http_status"`
+	Detail         *string           `json:"detail" doc:"The same in words." example:"The receiver answered with status 500."`
+	NextAttemptAt  *time.Time        `json:"next_attempt_at" doc:"When it was to be tried again; null for never."`
+}
+
+func showWebhookAttempt(t webhook.Attempt) webhookAttemptAnswer {
+	headers := t.Headers
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	return webhookAttemptAnswer{
+		Number: t.N, StartedAt: stamp(t.StartedAt), DurationMS: float64(t.Took.Microseconds()) / 1000, RequestHeaders: headers,
+		ResponseStatus: optionalNumber(t.Code), ResponseBody: t.Response, Error: optional(t.Trouble), Detail: optional(t.Words), NextAttemptAt: optionalTime(t.NextAt),
+	}
+}
+
+type webhookDeliveryDetailAnswer struct {
+	WebhookDelivery
+	Body     *string                `json:"body" doc:"What is sent, byte for byte; null if the event is no longer kept."`
+	Timeline []webhookAttemptAnswer `json:"timeline" nullable:"false" doc:"Every attempt, oldest first."`
+}
+
+// detail shows a delivery with what is known of it.
+func (a *API) detail(ctx context.Context, p account.Principal, hook, id db.ID) (webhookDeliveryDetailAnswer, error) {
+	d, attempts, err := a.Webhooks.Delivery(ctx, p.Account, hook, id)
+	if err != nil {
+		return webhookDeliveryDetailAnswer{}, err
+	}
+	out := webhookDeliveryDetailAnswer{WebhookDelivery: showWebhookDelivery(d), Timeline: []webhookAttemptAnswer{}}
+	for _, t := range attempts {
+		out.Timeline = append(out.Timeline, showWebhookAttempt(t))
+	}
+	switch body, err := a.Webhooks.Body(ctx, p.Account, hook, id); {
+	case err == nil:
+		text := string(body)
+		out.Body = &text
+	case !fault.Is(err, fault.Conflict): // that one says that it is no longer kept
+		return webhookDeliveryDetailAnswer{}, err
+	}
+	return out, nil
+}
+
+type testWebhookRequest struct {
+	Event string `json:"event,omitempty" enum:"inbound_email,delivery_status,bounce,complaint,domain_verified,mailbox_created,migration_complete,rate_limit_warning" doc:"The kind of event; the first that the webhook is for when left out."`
+}
+
+type testWebhookInput struct {
+	one
+	Body *testWebhookRequest
+}
+
+func (a *API) testWebhook(ctx context.Context, p account.Principal, in *testWebhookInput) (webhookDeliveryDetailAnswer, error) {
+	w, err := a.webhook(ctx, p, &in.one)
+	if err != nil {
+		return webhookDeliveryDetailAnswer{}, err
+	}
+	kind := ""
+	if in.Body != nil {
+		kind = in.Body.Event
+	}
+	d, _, err := a.Webhooks.Test(ctx, p.Account, w.ID, kind)
+	if err != nil {
+		return webhookDeliveryDetailAnswer{}, err
+	}
+	return a.detail(ctx, p, w.ID, d.ID)
+}
+
+type listDeliveriesInput struct {
+	one
+	page
+	Status string `query:"status" enum:"pending,delivered,failed" doc:"Only deliveries that stand so."`
+}
+
+func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in *listDeliveriesInput) (list[WebhookDelivery], error) {
+	w, err := a.webhook(ctx, p, &in.one)
+	if err != nil {
+		return list[WebhookDelivery]{}, err
+	}
+	var bad fault.Fields
+	at, err := in.db()
+	if err := merge(&bad, err); err != nil {
+		return list[WebhookDelivery]{}, err
+	}
+	if in.Status != "" && !slices.Contains(webhook.States[:], in.Status) {
+		bad.Add("status", "unknown_status", "A delivery is %s.", strings.Join(webhook.States[:], ", "))
+	}
+	if err := bad.Err(); err != nil {
+		return list[WebhookDelivery]{}, err
+	}
+	found, more, err := a.Webhooks.Deliveries(ctx, p.Account, w.ID, in.Status, at)
+	if err != nil {
+		return list[WebhookDelivery]{}, err
+	}
+	return answer(in.page, found, more, showWebhookDelivery, func(d webhook.Delivery) string { return d.ID.String() }), nil
+}
+
+type oneDelivery struct {
+	one
+	Delivery string `path:"delivery" format:"uuid" doc:"The delivery's id, which is the event's."`
+}
+
+// delivery finds the webhook, if the principal may see it, and the id of a
+// delivery.
+func (a *API) delivery(ctx context.Context, p account.Principal, in *oneDelivery) (hook, id db.ID, err error) {
+	w, err := a.webhook(ctx, p, &in.one)
+	if err == nil {
+		id, err = db.ParseID(in.Delivery)
+	}
+	return w.ID, id, err
+}
+
+func (a *API) getWebhookDelivery(ctx context.Context, p account.Principal, in *oneDelivery) (webhookDeliveryDetailAnswer, error) {
+	hook, id, err := a.delivery(ctx, p, in)
+	if err != nil {
+		return webhookDeliveryDetailAnswer{}, err
+	}
+	return a.detail(ctx, p, hook, id)
+}
+
+func (a *API) redeliverWebhookDelivery(ctx context.Context, p account.Principal, in *oneDelivery) (WebhookDelivery, error) {
+	hook, id, err := a.delivery(ctx, p, in)
+	if err != nil {
+		return WebhookDelivery{}, err
+	}
+	d, err := a.Webhooks.Redeliver(ctx, p.Account, hook, id)
+	return showWebhookDelivery(d), err
+}
+
+type replayWebhookInput struct {
+	one
+	Since   string `query:"since" format:"date-time" required:"true" doc:"Events from this time on." example:"2026-01-31T00:00:00Z"`
+	Missing bool   `query:"missing" doc:"Leave out what was delivered."`
+}
+
+type replayedAnswer struct {
+	Deliveries int       `json:"deliveries" doc:"How many events are sent because of this." example:"12"`
+	Through    time.Time `json:"through" doc:"Up to when events were looked at."`
+	HasMore    bool      `json:"has_more" doc:"Whether there are later ones: replay again since through."`
+}
+
+func (a *API) replayWebhook(ctx context.Context, p account.Principal, in *replayWebhookInput) (replayedAnswer, error) {
+	w, err := a.webhook(ctx, p, &in.one)
+	if err != nil {
+		return replayedAnswer{}, err
+	}
+	var bad fault.Fields
+	since, err := time.Parse(time.RFC3339, in.Since)
+	switch {
+	case in.Since == "":
+		bad.Add("since", "required", "Say since when.")
+	case err != nil || since.Year() < 1970:
+		bad.Add("since", "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
+	}
+	if err := bad.Err(); err != nil {
+		return replayedAnswer{}, err
+	}
+	done, err := a.Webhooks.Replay(ctx, p.Account, w.ID, since, in.Missing)
+	return replayedAnswer{done.Deliveries, stamp(done.Through), done.More}, err
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// sink takes whatever it is sent.
+func sink(t *testing.T) (url string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// A key of one domain sees and makes webhooks of that domain, and nothing else.
+func TestWebhooksOfOneDomain(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		url := sink(t)
+		other := into(t, s.API("POST", "/domains", object{"name": "other.test"}))["id"].(string)
+		_, key := newKey(t, s, object{"scopes": []string{"webhooks.read", "webhooks.write"}, "domain": "other.test"})
+		demo, alice := s.Dev.Domain.ID.String(), s.Dev.Mailboxes[0].ID.String()
+		made := func(as string, more object) string {
+			t.Helper()
+			body := object{"url": url, "events": []string{"all"}}
+			for name, value := range more {
+				body[name] = value
+			}
+			a := s.As(as, "POST", "/webhooks", body)
+			status(t, "making a webhook", a, 201)
+			return into(t, a)["id"].(string)
+		}
+		foreign := []string{
+			made(s.Dev.APIKey, nil), made(s.Dev.APIKey, object{"domains": []string{demo}}), made(s.Dev.APIKey, object{"domains": []string{demo, other}}),
+			made(s.Dev.APIKey, object{"mailboxes": []string{alice}}), made(s.Dev.APIKey, object{"domains": []string{other}, "mailboxes": []string{alice}}),
+		}
+		own := []string{made(s.Dev.APIKey, object{"domains": []string{other}}), made(key, nil), made(key, object{"domains": []string{other}})}
+		for _, id := range foreign {
+			path := "/webhooks/" + id
+			for what, a := range map[string]servertest.Answer{
+				"showing": s.As(key, "GET", path, nil), "changing": s.As(key, "PATCH", path, object{"description": "mine"}), "deleting": s.As(key, "DELETE", path, nil),
+				"testing": s.As(key, "POST", path+"/test", nil), "rotating": s.As(key, "POST", path+"/rotate-secret", nil), "listing": s.As(key, "GET", path+"/deliveries", nil),
+				"one": s.As(key, "GET", path+"/deliveries/"+id, nil), "redelivering": s.As(key, "POST", path+"/deliveries/"+id+"/redeliver", nil),
+				"replaying": s.As(key, "POST", path+"/replay?since=2026-01-01T00:00:00Z", nil),
+			} {
+				refused(t, what, a, 404, "not_found")
+			}
+		}
+		var l struct {
+			Data []struct {
+				ID      string
+				Domains []string
+			}
+		}
+		s.As(key, "GET", "/webhooks", nil).Into(t, &l)
+		if len(l.Data) != len(own) {
+			t.Errorf("the key sees %v", l.Data)
+		}
+		for i, w := range l.Data {
+			if w.ID != own[len(own)-1-i] || len(w.Domains) != 1 || w.Domains[0] != other {
+				t.Errorf("the key sees %v", w)
+			}
+			status(t, "testing", s.As(key, "POST", "/webhooks/"+w.ID+"/test", nil), 200)
+		}
+		body := object{"url": "x", "events": []string{"all"}, "domains": []string{other, demo}, "mailboxes": []string{alice}}
+		refused(t, "another's", s.As(key, "POST", "/webhooks", body), 422, "validation_failed", "url invalid_url", "domains[1] not_found", "mailboxes[0] not_found")
+		path := "/webhooks/" + own[0]
+		refused(t, "no filter", s.As(key, "PATCH", path, object{"domains": []string{}}), 403, "domain_restricted")
+		refused(t, "another filter", s.As(key, "PATCH", path, object{"domains": []string{demo}}), 422, "validation_failed", "domains[0] not_found")
+		refused(t, "one more", s.As(key, "PATCH", path, object{"mailboxes": []string{alice}}), 422, "validation_failed", "mailboxes[0] not_found")
+		status(t, "a change", s.As(key, "PATCH", path, object{"events": []string{"bounce"}}), 200)
+		status(t, "deleting", s.As(key, "DELETE", path, nil), 204)
+
+		_, nowhere := newKey(t, s, object{"domain": "nowhere.test"})
+		refused(t, "a domain that is not there", s.As(nowhere, "POST", "/webhooks", object{"url": url, "events": []string{"all"}}), 403, "domain_restricted")
+	})
+}
+
+// All that can be wrong with a webhook is told at once; nothing of it comes
+// back.
+func TestWebhookRules(t *testing.T) {
+	s := servertest.Start(t)
+	url := sink(t)
+	for _, k := range []struct {
+		what   string
+		body   object
+		faults []string
+	}{
+		{"nothing", object{}, []string{"url required", "events required"}},
+		{"no kinds", object{"url": url, "events": []string{}}, []string{"events required"}},
+		{"unknown kinds", object{"url": url, "events": []string{"bounce", "bounces", "all", "ALL"}}, []string{"events[1] unknown_event", "events[3] unknown_event"}},
+		{"everything", object{"url": "http://u:s3cret@127.0.0.1/", "events": []string{"s3cret"}, "description": strings.Repeat("s3cret ", 30), "domains": []string{"s3cret"}},
+			[]string{"url userinfo_not_allowed", "events[0] unknown_event", "description too_long", "domains[0] not_found"}},
+		{"many domains", object{"url": url, "events": []string{"all"}, "domains": make([]string, 101)}, []string{"domains too_many"}},
+		{"an address that is not public", object{"url": "https://10.0.0.1/", "events": []string{"all"}}, []string{"url address_not_allowed"}},
+		{"the metadata service", object{"url": "https://169.254.169.254/latest", "events": []string{"all"}}, []string{"url address_not_allowed"}},
+		{"in clear", object{"url": "http://203.0.114.1/", "events": []string{"all"}}, []string{"url https_required"}},
+		{"a secret of one's own", object{"url": url, "events": []string{"all"}, "secret": "s3cret"}, []string{"secret unknown_field"}},
+	} {
+		a := s.API("POST", "/webhooks", k.body)
+		refused(t, k.what, a, 422, "validation_failed", k.faults...)
+		if strings.Contains(string(a.Body), "s3cret") {
+			t.Errorf("%s: it comes back: %s", k.what, a.Body)
+		}
+	}
+	a := s.API("POST", "/webhooks", object{"url": url, "events": []string{"bounce", "all", "bounce"}})
+	status(t, "all with others", a, 201)
+	w := into(t, a)
+	if fmt.Sprint(w["events"]) != "[all]" {
+		t.Errorf("made %s", a.Body)
+	}
+	path := "/webhooks/" + w["id"].(string)
+	for _, a := range []servertest.Answer{s.API("GET", path, nil), s.API("GET", "/webhooks", nil), s.API("PATCH", path, object{"status": "enabled"})} {
+		if strings.Contains(string(a.Body), "whsec_") || strings.Contains(string(a.Body), `"secret"`) {
+			t.Errorf("the secret shows: %s", a.Body)
+		}
+	}
+	refused(t, "a rotation", s.API("POST", path+"/rotate-secret", object{"overlap_hours": 25}), 422, "validation_failed", "overlap_hours out_of_range")
+	refused(t, "a rotation", s.API("POST", path+"/rotate-secret", object{"overlap_hours": -1}), 422, "validation_failed", "overlap_hours out_of_range")
+	refused(t, "a replay", s.API("POST", path+"/replay", nil), 422, "validation_failed", "since required")
+	refused(t, "a replay", s.API("POST", path+"/replay?since=yesterday", nil), 422, "validation_failed", "since invalid_time")
+	for range 49 {
+		status(t, "making", s.API("POST", "/webhooks", object{"url": url, "events": []string{"all"}}), 201)
+	}
+	refused(t, "one too many", s.API("POST", "/webhooks", object{"url": url, "events": []string{"all"}}), 409, "too_many_webhooks")
+}
