@@ -321,7 +321,7 @@ func (h *house) revokedAcrossNodes() {
 	if err := idling.Wait(); err == nil {
 		h.Error("IDLE ended as if it had been told to")
 	}
-	<-idle.Closed()
+	next(h, idle.Closed())
 	servertest.Eventually(h.T, func() string {
 		if err := smtp.Mail(box.Address); err != nil {
 			if !answered(err) || !strings.HasPrefix(err.Error(), "421") {
