@@ -33,7 +33,7 @@ func showEvent(e event.Event) eventAnswer {
 func (a *API) eventRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
 		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data. A page may be short although `has_more` is true: " +
-			"a request looks at a bounded number of events."}, a.listEvents)
+			"a request looks at a bounded number of events. Events are kept for some days: 30, unless the service says otherwise."}, a.listEvents)
 	stream := operation{method: "GET", path: "/events/stream", id: "streamEvents", scope: "events.read", media: "text/event-stream",
 		summary: "Stream events", description: "Server-Sent Events, in order, each once: `id` is where to go on, `event` the type, `data` the same JSON that webhooks get. " +
 			"A client that comes back sends the last id as `Last-Event-ID` (or `after`) and misses nothing that is still kept; without it the stream begins with what happens next, " +

@@ -31,7 +31,7 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 		return nil
 	}
 	changed, err := i.Queue.Bounced(ctx, r.message, r.n, found.Report)
-	if fault.Is(err, fault.NotFound) {
+	if fault.Is(err, fault.NotFound) || err == nil && !changed {
 		changed, err = i.reportedPast(ctx, r, found)
 	}
 	if err == nil {

@@ -15,9 +15,13 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Describe tells the queue what events say about a message.
+// Describe tells the queue what events say about a message; of one that was
+// pruned, as much as its trace knows.
 func (o *Outbox) Describe(ctx context.Context, id db.ID) (queue.About, error) {
 	r, err := o.load(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return o.describePast(ctx, id)
+	}
 	if err != nil {
 		return queue.About{}, err
 	}

@@ -138,7 +138,7 @@ func (o *Outbox) forget(ctx context.Context, some []*past, before time.Time) (ro
 					continue
 				}
 				rows += p.size()
-				b.Queue(o.trace(p))
+				b.Queue(o.traceOf(p))
 				o.Queue.Delete(b, p.id)
 				p.deleteTerms(b)
 				b.Queue(blob.Remove(p.blob))

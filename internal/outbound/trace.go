@@ -25,14 +25,14 @@ import (
 var (
 	insertTrace = db.SQL(`INSERT INTO outbound_trace (id, account, domain, reference, thread_id, message_id, recipients)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`)
-	traceByID   = db.SQL(`SELECT account, recipients FROM outbound_trace WHERE id = $1`)
+	traceByID   = db.SQL(`SELECT account, domain, thread_id, message_id, recipients FROM outbound_trace WHERE id = $1`)
 	pruneTraces = db.SQL(`DELETE FROM outbound_trace WHERE id IN (SELECT id FROM outbound_trace WHERE id < $1 ORDER BY id LIMIT $2)`)
 )
 
 // markSize is how many bytes stand for a recipient.
 const markSize = 8
 
-func (o *Outbox) trace(p *past) db.Statement {
+func (o *Outbox) traceOf(p *past) db.Statement {
 	marks := []byte{}
 	if p.mailbox == 0 { // nobody else's recipients are suppressed
 		marks = o.marks(p.id, p.recipients)
@@ -62,23 +62,40 @@ func (o *Outbox) mark(message db.ID, a address.Address) []byte {
 	return h.Sum(nil)[:markSize]
 }
 
+// trace is what the row has.
+type trace struct {
+	queue.About
+	marks []byte
+}
+
+func (o *Outbox) loadTrace(ctx context.Context, id db.ID) (t trace, err error) {
+	err = o.DB.One(ctx, traceByID.With(id), &t.Account, &t.Domain, &t.ThreadID, &t.MessageID, &t.marks)
+	if errors.Is(err, db.ErrNoRow) {
+		err = gone()
+	}
+	t.API = len(t.marks) > 0
+	return t, err
+}
+
+func (o *Outbox) describePast(ctx context.Context, id db.ID) (queue.About, error) {
+	t, err := o.loadTrace(ctx, id)
+	return t.About, err
+}
+
 // Past finds out which of some addresses a delivery of API mail was for that
 // Prune has deleted, and the account that sent it. It is fault.NotFound if none
 // was, and when not even a trace is left.
 func (o *Outbox) Past(ctx context.Context, message db.ID, n int, of []address.Address) (account db.ID, to address.Address, err error) {
-	var marks []byte
-	err = o.DB.One(ctx, traceByID.With(message), &account, &marks)
-	if errors.Is(err, db.ErrNoRow) {
-		return 0, to, gone()
-	}
+	t, err := o.loadTrace(ctx, message)
 	if err != nil {
 		return 0, to, err
 	}
+	marks := t.marks
 	if n >= 0 && n < len(marks)/markSize {
 		mark := marks[n*markSize : (n+1)*markSize]
 		for _, a := range of {
 			if subtle.ConstantTimeCompare(mark, o.mark(message, a)) == 1 {
-				return account, a, nil
+				return t.Account, a, nil
 			}
 		}
 	}

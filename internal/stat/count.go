@@ -14,20 +14,23 @@ import (
 
 var (
 	// count adds what new events tell to the hour and the day that they are in,
-	// of their domain and of all domains. Rows are taken in the order of their
-	// keys, as everywhere.
-	count = db.SQL(`WITH form (span, own) AS (VALUES
-			(CAST(3600000000 AS BIGINT), CAST(0 AS BIGINT)), (3600000000, 1), (86400000000, 0), (86400000000, 1))
+	// of their domain and of all domains. They are first added up by hour and
+	// domain, which are few. Rows are taken in the order of their keys, as
+	// everywhere.
+	count = db.SQL(`WITH fresh AS MATERIALIZED (SELECT account, domain, created_at - created_at % 3600000000 AS hour,
+				SUM(CASE WHEN status = 'delivered' THEN 1 ELSE 0 END) AS delivered, SUM(CASE WHEN status = 'deferred' THEN 1 ELSE 0 END) AS deferred,
+				SUM(CASE WHEN status = 'bounced' THEN 1 ELSE 0 END) AS bounced, SUM(CASE WHEN status = 'complained' THEN 1 ELSE 0 END) AS complained,
+				SUM(CASE WHEN status = 'suppressed' THEN 1 ELSE 0 END) AS suppressed, SUM(CASE WHEN status = 'failed' THEN 1 ELSE 0 END) AS failed,
+				SUM(CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled, SUM(CASE WHEN status = 'unsubscribed' THEN 1 ELSE 0 END) AS unsubscribed,
+				SUM(CASE WHEN kind = 'inbound_email' THEN 1 ELSE 0 END) AS inbound
+			FROM event
+			WHERE position IS NOT NULL AND position > (SELECT position FROM stat_upto WHERE id = 1) AND kind IN ('delivery_status', 'inbound_email')
+			GROUP BY 1, 2, 3),
+		form (span, own) AS (VALUES (CAST(3600000000 AS BIGINT), CAST(0 AS BIGINT)), (3600000000, 1), (86400000000, 0), (86400000000, 1))
 		INSERT INTO stat (account, domain, span, period, delivered, deferred, bounced, complained, suppressed, failed, cancelled, unsubscribed, inbound)
-		SELECT e.account, e.domain * f.own, f.span, e.created_at - e.created_at % f.span,
-			SUM(CASE WHEN e.status = 'delivered' THEN 1 ELSE 0 END), SUM(CASE WHEN e.status = 'deferred' THEN 1 ELSE 0 END),
-			SUM(CASE WHEN e.status = 'bounced' THEN 1 ELSE 0 END), SUM(CASE WHEN e.status = 'complained' THEN 1 ELSE 0 END),
-			SUM(CASE WHEN e.status = 'suppressed' THEN 1 ELSE 0 END), SUM(CASE WHEN e.status = 'failed' THEN 1 ELSE 0 END),
-			SUM(CASE WHEN e.status = 'cancelled' THEN 1 ELSE 0 END), SUM(CASE WHEN e.status = 'unsubscribed' THEN 1 ELSE 0 END),
-			SUM(CASE WHEN e.kind = 'inbound_email' THEN 1 ELSE 0 END)
-		FROM event e CROSS JOIN form f
-		WHERE e.position IS NOT NULL AND e.position > (SELECT position FROM stat_upto WHERE id = 1)
-			AND e.kind IN ('delivery_status', 'inbound_email') AND (f.own = 0 OR e.domain <> 0)
+		SELECT n.account, n.domain * f.own, f.span, n.hour - n.hour % f.span, SUM(n.delivered), SUM(n.deferred), SUM(n.bounced), SUM(n.complained),
+			SUM(n.suppressed), SUM(n.failed), SUM(n.cancelled), SUM(n.unsubscribed), SUM(n.inbound)
+		FROM fresh n CROSS JOIN form f WHERE f.own = 0 OR n.domain <> 0
 		GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
 		ON CONFLICT (account, domain, span, period) DO UPDATE SET
 			delivered = stat.delivered + excluded.delivered, deferred = stat.deferred + excluded.deferred,

@@ -244,3 +244,39 @@ func TestPeriods(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkFollow numbers events in chunks of 500, with and without counting
+// them.
+func BenchmarkFollow(b *testing.B) {
+	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
+		for _, counts := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/%v", name, counts), func(b *testing.B) {
+				d, node := dbtest.Open(b, url(b))
+				s := &stat.Stats{DB: d}
+				l := &event.Log{DB: d, Node: node, Hub: &signal.Hub{}, Now: time.Now}
+				if counts {
+					l.Follow = append(l.Follow, s.Follow)
+				}
+				for range (b.N + 499) / 500 {
+					b.StopTimer()
+					if err := d.Tx(b.Context(), func(tx *db.Tx) error {
+						for i := range 500 {
+							e := event.New{Account: db.ID(1 + i%20), Domain: db.ID(100 + i%40), Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
+							if err := l.Record(b.Context(), tx, e); err != nil {
+								return err
+							}
+						}
+						return nil
+					}); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+					if n, err := l.NumberSome(b.Context()); err != nil || n != 500 {
+						b.Fatal(n, err)
+					}
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			})
+		}
+	}
+}
