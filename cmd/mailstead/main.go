@@ -25,6 +25,7 @@ type commands struct {
 	Account accountCommand `cmd:"" help:"Accounts of the service's customers."`
 	Key     keyCommand     `cmd:"" help:"API keys."`
 	Queue   queueCommand   `cmd:"" help:"Mail that waits: look, try again, hold, release, drop."`
+	Listen  listenCommand  `cmd:"" help:"Forward events to a URL of this machine, signed like webhooks."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+const (
+	// answerTime is how long a receiver may take, as for a webhook.
+	answerTime = 15 * time.Second
+	// mostPause is the longest wait before a receiver that is not there is
+	// looked for again.
+	mostPause = 2 * time.Second
+)
+
+type listenCommand struct {
+	Forward string   `required:"" help:"Where each event is sent, signed like a webhook." placeholder:"URL"`
+	Events  []string `help:"Kinds of event, separated by commas; all by default." placeholder:"KIND"`
+	URL     string   `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
+	Key     string   `env:"MAILSTEAD_API_KEY" help:"An API key with the scope events.read; that of mailstead dev by default." placeholder:"KEY"`
+	Secret  string   `env:"MAILSTEAD_WEBHOOK_SECRET" help:"What signs; one that belongs to the API key by default." placeholder:"SECRET"`
+	Data    string   `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
+}
+
+// Run forwards events until it is interrupted.
+func (c *listenCommand) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := c.listen(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil { // the client's own name for itself says nothing here
+		return errors.New(strings.TrimPrefix(err.Error(), "mailstead: "))
+	}
+	return nil
+}
+
+func (c *listenCommand) listen(ctx context.Context) error {
+	to, err := url.Parse(c.Forward)
+	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
+		return errors.New("--forward must be a URL such as http://localhost:3000/hook")
+	}
+	if err := c.service(); err != nil {
+		return err
+	}
+	secret := cmp.Or(c.Secret, secretOf(c.Key))
+	filter := client.EventFilter{}
+	if !slices.Contains(c.Events, webhook.All) {
+		filter.Types = c.Events
+	}
+	once, err := client.New(c.URL, c.Key, client.WithAttempts(1))
+	if err != nil {
+		return err
+	}
+	after, seen, err := newest(ctx, once, filter)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Forwarding %s of %s to %s\nSecret %s\n", cmp.Or(strings.Join(filter.Types, ", "), "every event"), c.URL, c.Forward, secret)
+
+	line := &connection{transport: http.DefaultTransport}
+	stream, err := client.New(c.URL, c.Key, client.WithHTTPClient(&http.Client{Transport: line}), client.WithWait(line.wait))
+	if err != nil {
+		return err
+	}
+	f := newForwarder(to, secret)
+	for e, err := range stream.StreamEvents(ctx, filter, after) {
+		if err != nil {
+			return err
+		}
+		if e.ID == seen {
+			continue
+		}
+		if err := f.forward(ctx, &e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// service fills in what is not given from the dev.json of a sandbox.
+func (c *listenCommand) service() error {
+	if c.URL != "" && c.Key != "" {
+		return nil
+	}
+	if c.URL != "" {
+		return errors.New("--key is missing, or $MAILSTEAD_API_KEY")
+	}
+	var dev struct {
+		BaseURL string `json:"base_url"`
+		APIKey  string `json:"api_key"`
+	}
+	text, err := os.ReadFile(filepath.Join(c.Data, "dev.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &dev)
+	}
+	if err != nil {
+		return fmt.Errorf("start `mailstead dev`, or give --url and --key: %w", err)
+	}
+	c.URL, c.Key = dev.BaseURL, cmp.Or(c.Key, dev.APIKey)
+	return nil
+}
+
+// secretOf makes a secret of an API key, which tells nothing about the key: the
+// same each time, so that the application is set up once.
+func secretOf(key string) string {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte("mailstead listen"))
+	return "whsec_" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// newest finds where to begin, and the last event that is not to be forwarded:
+// nothing that happens after it returned is missed, however late the stream
+// begins.
+func newest(ctx context.Context, c *client.Client, f client.EventFilter) (after, seen string, err error) {
+	defer c.CloseIdleConnections()
+	page, err := c.ListEvents(ctx, f, client.Paging{Limit: 1})
+	if err != nil {
+		return "", "", err
+	}
+	for _, e := range page.Data {
+		seen = e.ID
+	}
+	return cmp.Or(page.NextCursor, "0"), seen, nil
+}
+
+// connection says when the stream breaks off, and when it goes on.
+type connection struct {
+	transport http.RoundTripper
+	broken    bool
+}
+
+// RoundTrip is what http.Client asks for.
+func (c *connection) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.transport.RoundTrip(r)
+	if err == nil && resp.StatusCode == http.StatusOK && c.broken {
+		c.broken = false
+		fmt.Fprintln(os.Stderr, "connected again")
+	}
+	return resp, err
+}
+
+func (c *connection) wait(ctx context.Context, d time.Duration) error {
+	if !c.broken {
+		c.broken = true
+		fmt.Fprintln(os.Stderr, "the connection to the service is lost; trying again")
+	}
+	return sleep(ctx, d)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// forwarder makes requests to a receiver as the service does.
+type forwarder struct {
+	to     *url.URL
+	secret string
+	http   *http.Client
+}
+
+func newForwarder(to *url.URL, secret string) *forwarder {
+	return &forwarder{to: to, secret: secret, http: &http.Client{
+		Timeout:       answerTime,
+		Transport:     &http.Transport{DisableCompression: true}, // with the headers of a webhook, and without a proxy
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// forward hands an event over and prints what became of it. While nobody
+// listens there it waits: events come after another, and none is dropped
+// because the application is being restarted.
+func (f *forwarder) forward(ctx context.Context, e *client.StreamedEvent) error {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, mostPause) {
+		began := time.Now()
+		status, err := f.post(ctx, e)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			if pause == 100*time.Millisecond {
+				fmt.Fprintf(os.Stderr, "nobody listens at %s; waiting\n", f.to.Host)
+			}
+			if err := sleep(ctx, pause); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			status = "no answer: " + err.Error()
+		}
+		_, err = fmt.Printf("%s  %-18s %s  %s  %d ms\n", e.Timestamp.Local().Format(time.TimeOnly), e.Type, e.ID, status, time.Since(began).Milliseconds())
+		return err
+	}
+}
+
+// post makes one request, and returns the status of the answer.
+func (f *forwarder) post(ctx context.Context, e *client.StreamedEvent) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.to.String(), bytes.NewReader(e.Body))
+	if err != nil {
+		return "", err
+	}
+	r.Header = webhook.Sign(f.secret, nil, e.ID, time.Now(), e.Body)
+	r.Header[webhook.HeaderEvent] = []string{e.Type}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "Mailstead-Webhooks/"+version)
+	resp, err := f.http.Do(r)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		return "", err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is used again
+	return fmt.Sprint(resp.StatusCode), resp.Body.Close()
+}
