@@ -19,7 +19,7 @@ import (
 type queueCommand struct {
 	List    queueList    `cmd:"" help:"Show what waits: by destination, or, with a choice, each delivery."`
 	Show    queueShow    `cmd:"" help:"Show a message with its deliveries and attempts."`
-	Retry   queueRetry   `cmd:"" help:"Try what waits now, also at hosts that are being left alone."`
+	Retry   queueRetry   `cmd:"" help:"Try what waits now, also where no host could be reached."`
 	Hold    queueHold    `cmd:"" help:"Hold mail until it is released; by --destination or --account also what is still to come."`
 	Release queueRelease `cmd:"" help:"Release what is held."`
 	Drop    queueDrop    `cmd:"" help:"End deliveries as failed. Senders of submissions get a report."`

@@ -108,7 +108,7 @@ func listDestinations(ctx context.Context, d *server.Desk, t *table) error {
 			}
 			if goOn, err := t.row("DESTINATION\tWAITING\tHELD\tIN HAND\tOLDEST\tNEXT TRY\tLAST ANSWER", destination(o), "%s\t%s\t%s\t%d\t%s\t%s\t%s",
 				o.Destination, upTo(o.Waiting, o.MoreWaiting), held, o.InHand, age(o.Oldest), moment(o.NextTry),
-				printable(answerText(o.Code, o.Enhanced, o.Reply), 60)); !goOn || err != nil {
+				printable(answerText(o.Code, o.Enhanced, o.Reply), 100)); !goOn || err != nil {
 				return err
 			}
 		}
@@ -139,7 +139,7 @@ func listDeliveries(ctx context.Context, d *server.Desk, f queue.Filter, t *tabl
 			}
 			if goOn, err := t.row("MESSAGE\tRECIPIENT\tSTATE\tAGE\tTRIES\tNEXT TRY\tFROM\tLAST ANSWER", v, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s",
 				e.Message, printable(e.Recipient, 50), stateText(e.State, e.Held), age(e.AcceptedAt), e.Attempts, try, printable(e.Letter.From, 40),
-				printable(answerText(e.Code, e.Enhanced, e.Reply), 60)); !goOn || err != nil {
+				printable(answerText(e.Code, e.Enhanced, e.Reply), 100)); !goOn || err != nil {
 				return err
 			}
 		}

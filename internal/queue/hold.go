@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -313,10 +314,15 @@ func (q *Queue) heed(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	before := q.nudged
+	maps.DeleteFunc(before, func(name string, at int64) bool { return heard[name] != at })
+	if len(heard) > len(before) && q.o.Again != nil {
+		q.o.Again()
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for name, at := range heard {
-		if q.nudged[name] == at {
+		if before[name] == at {
 			continue
 		}
 		if name != anywhere {

@@ -52,6 +52,10 @@ type Options struct {
 	// case), at the beginning of each run. An error puts the destination off.
 	Choose func(ctx context.Context, destination string) (Courier, error)
 
+	// Again tells the couriers that destinations are wanted now, also at hosts
+	// that were down a moment ago; nil if they remember none.
+	Again func()
+
 	Window int           // deliveries in hand per destination at most; 0: 200
 	Places int           // deliveries in hand at most; 0: 20,000
 	Runs   int           // runs at the same time at most; 0: 500
@@ -104,8 +108,9 @@ type Queue struct {
 	overruling map[db.ID]int // messages whose deliveries are being ended by a verb
 	overruled  int           // how often that happened
 	standing   *standing     // what operators hold; nil for nothing
-	nudged     map[string]int64
-	attended   time.Time // when that was learned
+	attended   time.Time     // when that was learned
+
+	nudged map[string]int64 // what operators wanted tried, as heed last read it; its own
 
 	pruned pruned // has a lock of its own
 }

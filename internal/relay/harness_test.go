@@ -80,6 +80,11 @@ func houseOn(t testing.TB, port uint16, set func(*relay.Options), resolver strin
 		Prepare:  h.prepare,
 		Describe: func(_ context.Context, id db.ID) (queue.About, error) { return queue.About{Account: 1}, nil },
 		Choose:   func(context.Context, string) (queue.Courier, error) { return h.courier, nil },
+		Again: func() {
+			if c, ok := h.courier.(*relay.Courier); ok {
+				c.DialAgain()
+			}
+		},
 	}
 	for _, f := range more {
 		f(&qo)

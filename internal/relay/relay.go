@@ -70,6 +70,14 @@ func New(o Options) *Courier {
 
 var _ queue.Courier = (*Courier)(nil)
 
+// DialAgain forgets which hosts were down: somebody who knows more wants them
+// tried. What hosts asked for, such as to slow down, is still kept to.
+func (c *Courier) DialAgain() {
+	c.hosts.mu.Lock()
+	defer c.hosts.mu.Unlock()
+	clear(c.hosts.failed)
+}
+
 // Runs is one, and one more for each Options.PerRun deliveries that wait: with
 // fewer, opening a connection takes longer than sending them over the ones
 // that there are.

@@ -203,6 +203,11 @@ func (s *Server) openRooms(context.Context) error {
 		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,
 		Drain:   s.Config.Drain,
 		Prepare: s.Outbox.Prepare, Describe: s.Outbox.Describe, Choose: s.choose,
+		Again: func() {
+			if c, ok := s.outside.(*relay.Courier); ok {
+				c.DialAgain()
+			}
+		},
 	})
 	s.Outbox.Queue = s.Queue
 	s.Operator = &queue.Operator{
