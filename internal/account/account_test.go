@@ -148,3 +148,56 @@ func TestKeyPages(t *testing.T) {
 		}
 	})
 }
+
+// The keys of operators are of an account that is nobody's, and neither they
+// nor the keys of customers do what the others do.
+func TestOperatorKeys(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		a, _, acc := open(t, d)
+		ctx := t.Context()
+		var principals []account.Principal
+		for _, scopes := range [][]string{nil, {account.Operator}} {
+			_, token, err := a.CreateKey(ctx, account.Operators, account.NewKey{Name: "operator", Scopes: scopes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := a.Authenticate(ctx, token, here)
+			if err != nil || !p.Can(account.Operator) || p.Account != account.Operators {
+				t.Fatalf("got %+v, %v", p, err)
+			}
+			principals = append(principals, p)
+		}
+		for _, scope := range account.Scopes() {
+			if principals[0].Can(scope) {
+				t.Errorf("an operator has %s", scope)
+			}
+			if scope == account.Operator {
+				t.Error("customers can give the scope of operators")
+			}
+		}
+		for _, n := range []account.NewKey{
+			{Name: "x", Scopes: []string{account.Operator, "domains.read"}},
+			{Name: "x", Scopes: []string{account.All}},
+			{Name: "x", Domain: "example.com"},
+		} {
+			if _, _, err := a.CreateKey(ctx, account.Operators, n); !fault.Is(err, fault.Invalid) {
+				t.Errorf("an operator's key %+v: %v", n, err)
+			}
+		}
+		if _, _, err := a.CreateKey(ctx, acc.ID, account.NewKey{Name: "x", Scopes: []string{account.Operator}}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("a customer's key with the scope of operators: %v", err)
+		}
+		if _, _, err := a.Delegate(ctx, account.Principal{Account: acc.ID, Scopes: []string{account.All}}, account.NewKey{Name: "x", Scopes: []string{account.Operator}}); !fault.Is(err, fault.Denied) {
+			t.Errorf("given on: %v", err)
+		}
+		if (account.Principal{Account: acc.ID, Scopes: []string{account.All, account.Operator}}).Can(account.Operator) {
+			t.Error("a customer's key is an operator's")
+		}
+		if _, err := a.Create(ctx, "operators", ""); !fault.Is(err, fault.Invalid) {
+			t.Errorf("an account of that name: %v", err)
+		}
+		if err := a.DeleteKey(ctx, acc.ID, principals[0].Key); !fault.Is(err, fault.NotFound) {
+			t.Errorf("deleted by a customer: %v", err)
+		}
+	})
+}

@@ -62,6 +62,7 @@ func TestPrivilege(t *testing.T) {
 		}{
 			"everything":        {object{"scopes": []string{"*"}}, "scope_exceeded"},
 			"sending":           {object{"scopes": []string{"domains.read", "outbound.send"}}, "scope_exceeded"},
+			"all accounts":      {object{"scopes": []string{"operator"}}, "scope_exceeded"},
 			"another domain":    {object{"domain": "other.test"}, "domain_exceeded"},
 			"a longer life":     {object{"expires_at": end.Add(time.Second)}, "expiry_exceeded"},
 			"all networks":      {object{"allowed_ips": []string{"0.0.0.0/0"}}, "networks_exceeded"},
