@@ -109,6 +109,11 @@ func TestHoldDestination(t *testing.T) {
 			}
 			return all[0].Held
 		})
+		no := false
+		h.attended(func() bool { // what was sent before it had is delivered
+			list, _, err := o.List(ctx, queue.Filter{Destination: "a.test", Held: &no}, "", 10)
+			return err == nil && len(list) == 0
+		})
 		before := h.expiry(later)
 		now := h.clock.Now()
 		h.later(50 * time.Hour)
