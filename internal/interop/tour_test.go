@@ -53,17 +53,18 @@ func TestSendingPage(t *testing.T) {
 }
 
 // paste runs the commands of a page one by one in one shell, as a reader does
-// who waits for each to finish. Only ports and paths differ.
-func paste(t *testing.T, commands []string, promised []promise) {
+// who waits for each to finish. Only ports and paths differ; more are others, in
+// pairs.
+func paste(t *testing.T, commands []string, promised []promise, more ...string) {
 	t.Helper()
 	s := servertest.Start(t)
 	p := newProgram(t)
-	replace := strings.NewReplacer(
+	replace := strings.NewReplacer(append(more,
 		"~/.cache/mailstead-dev/dev.json", filepath.Join(s.Config.Data, "dev.json"),
 		"localhost:10993", fmt.Sprintf("localhost:%d", s.Dev.Ports["imaps"]),
 		"localhost:10587", fmt.Sprintf("localhost:%d", s.Dev.Ports["submission"]),
 		"/tmp/", p.home+"/",
-	)
+	)...)
 	sh := newShell(t, p)
 	done := 0
 	for _, command := range commands {
