@@ -188,6 +188,25 @@ func (h *house) recordAll(account db.ID, of func(int) event.New, n int) {
 	}
 }
 
+// newest numbers what was recorded and returns the id of the last event.
+func (h *house) newest() db.ID {
+	h.t.Helper()
+	for {
+		n, err := h.log.NumberSome(h.t.Context())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	last, err := h.log.List(h.t.Context(), h.account, event.Filter{Before: 1 << 62, Limit: 1})
+	if err != nil || len(last) == 0 {
+		h.t.Fatal(err)
+	}
+	return last[0].ID
+}
+
 // outcome waits for the next outcome.
 func (h *house) outcome() told {
 	h.t.Helper()
