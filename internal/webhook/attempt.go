@@ -29,6 +29,7 @@ func (l *lane) launch() {
 	l.window = l.window[1:]
 	l.hand[i.id] = true
 	l.flying++
+	l.begun++
 	l.idle = time.Time{}
 	a := landing{item: i, level: l.level, life: l.life}
 	s, c := l.settings, l.client
@@ -46,7 +47,7 @@ func (h *Hooks) try(ctx context.Context, s settings, c *client, hook db.ID, i it
 	switch {
 	case errors.Is(err, errPruned):
 		now := h.o.Now()
-		return answer{began: now, ended: now, trouble: TroublePruned, words: errPruned.Message}, nil
+		return answer{began: now, ended: now, headers: "{}", trouble: TroublePruned, words: errPruned.Message}, nil
 	case err != nil:
 		return answer{}, err
 	}

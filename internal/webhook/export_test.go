@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"context"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -23,3 +24,6 @@ var (
 
 // FailingFor is how long a webhook must fail to be disabled.
 const FailingFor time.Duration = failingFor
+
+// Purge removes what is left of deleted webhooks.
+func (h *Hooks) Purge(ctx context.Context) error { return h.purge(ctx) }

@@ -61,6 +61,14 @@ type house struct {
 	stop    func()
 }
 
+// loud is a log whose errors fail the test.
+type loud struct{ t testing.TB }
+
+func (l loud) Write(p []byte) (int, error) {
+	l.t.Errorf("%s", p)
+	return len(p), nil
+}
+
 // now is a clock that the test moves forward.
 func (h *house) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
@@ -85,12 +93,12 @@ func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, db: d, node: node, hub: &signal.Hub{}, key: key, told: make(chan told, 1<<20), stop: func() {}}
+	h := &house{t: t, db: d, node: node, hub: &signal.Hub{}, key: key, told: make(chan told, 1<<17), stop: func() {}}
 	h.log = &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.now}
 	yes := func(context.Context, db.ID, db.ID) (bool, error) { return true, nil }
 	o := webhook.Options{
 		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: key, Dialer: &egress.Dialer{Allow: loopback},
-		Version: "test", Now: h.now, Log: slog.New(slog.DiscardHandler), OwnsDomain: yes, OwnsMailbox: yes,
+		Version: "test", Now: h.now, Log: slog.New(slog.NewTextHandler(loud{t}, &slog.HandlerOptions{Level: slog.LevelError})), OwnsDomain: yes, OwnsMailbox: yes,
 	}
 	for _, option := range options {
 		option(&o)
@@ -118,9 +126,15 @@ func (h *house) newAccount() db.ID {
 // run sets sequencer and dispatcher to work until the test ends, or stop.
 func (h *house) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	var working sync.WaitGroup
+	lease, leave := context.WithCancel(context.Background())
+	var working, keeping sync.WaitGroup
+	keeping.Go(func() {
+		if err := h.node.Keep(lease); err != nil {
+			h.t.Error(err)
+		}
+	})
 	working.Go(func() {
-		if err := h.log.Number(ctx, slog.New(slog.DiscardHandler)); err != nil {
+		if err := h.log.Number(ctx, slog.New(slog.NewTextHandler(loud{h.t}, &slog.HandlerOptions{Level: slog.LevelError}))); err != nil {
 			h.t.Error(err)
 		}
 	})
@@ -132,6 +146,8 @@ func (h *house) run() {
 	h.stop = sync.OnceFunc(func() {
 		cancel()
 		working.Wait()
+		leave()
+		keeping.Wait()
 	})
 	h.t.Cleanup(func() { h.stop() })
 }

@@ -20,6 +20,9 @@ const (
 	maxUnwritten = 200
 	// linger is how long a node stays with a webhook for which nothing is due.
 	linger = 2 * time.Second
+	// share is how many attempts a webhook gets before it makes room, while
+	// others wait for a place in hand.
+	share = 500
 	// troubleWait is how long after trouble with the database it is tried again.
 	troubleWait = time.Second
 )
@@ -32,7 +35,7 @@ var (
 	dueNext = db.SQL(`SELECT due_at FROM webhook_delivery
 		WHERE webhook = $1 AND state = 'pending' AND due_at > $2 ORDER BY due_at LIMIT 1`)
 	// A node leaves only if nothing arrived that it has not seen.
-	leaveLane = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = CASE WHEN $4 = 0 THEN NULL ELSE $4 END
+	leaveLane = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = NULLIF(CAST($4 AS BIGINT), 0)
 		WHERE webhook = $1 AND tenure = $2 AND arrivals = $3`)
 )
 
@@ -73,6 +76,7 @@ type lane struct {
 	more     bool      // rows may be due that are not in the window
 	next     time.Time // when the next row is due; zero for none
 	trouble  time.Time // the database is left alone until then
+	begun    int       // attempts
 	idle     time.Time // since when there is nothing to do; zero while there is
 	landed   chan landing
 	written  chan outcome
@@ -189,9 +193,22 @@ func (l *lane) look(ctx context.Context) bool {
 
 func (l *lane) fail(ctx context.Context, what string, err error) {
 	l.trouble = time.Now().Add(troubleWait)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && l.h.mayComplain() {
 		l.h.o.Log.Error(what+" failed", "webhook", l.id, "error", err)
 	}
+}
+
+// mayComplain lets one lane a second write to the log: a database that is away is
+// away for all of them.
+func (h *Hooks) mayComplain() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if now.Sub(h.complained) < time.Second {
+		return false
+	}
+	h.complained = now
+	return true
 }
 
 // fill reads what is due next, once the window is empty.
@@ -231,9 +248,12 @@ func (l *lane) fill(ctx context.Context) {
 
 // ready reports whether an attempt may begin.
 func (l *lane) ready() bool {
-	return !l.off && !l.lost && len(l.window) > 0 && l.flying < max(l.limit, 1) &&
+	return !l.off && !l.lost && !l.spent() && len(l.window) > 0 && l.flying < max(l.limit, 1) &&
 		len(l.hand)-l.flying < maxUnwritten && !l.h.o.Now().Before(l.rest)
 }
+
+// spent reports whether the webhook has had its share, and others wait.
+func (l *lane) spent() bool { return l.begun >= share && l.h.crowded() }
 
 // pool is where an attempt takes its place: those of webhooks that fail must
 // not take those of the others.
@@ -302,6 +322,8 @@ func (l *lane) rests() (due int64, free bool) {
 		return 0, true
 	case l.revision == 0: // not yet looked at
 		return 0, false
+	case !resting && l.spent():
+		return db.Micros(l.h.o.Now()), true
 	case len(l.window) > 0 || l.more:
 		return db.Micros(l.rest), resting
 	case resting && !l.next.IsZero():

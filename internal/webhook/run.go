@@ -226,10 +226,14 @@ func (h *Hooks) begin(ctx context.Context, l *lane) {
 	h.working.Go(func() {
 		l.run(ctx)
 		h.mu.Lock()
+		crowded := len(h.lanes) >= h.o.Lanes
 		if h.lanes[l.id] == l {
 			delete(h.lanes, l.id)
 		}
 		h.mu.Unlock()
+		if crowded {
+			h.o.Hub.Receive([]signal.Key{{Kind: signal.Webhook}}) // another one may come
+		}
 	})
 }
 

@@ -30,7 +30,7 @@ const (
 	TroubleClosed      = "connection_closed" // without an answer
 	TroubleAnswer      = "invalid_answer"    // not HTTP
 	TroubleRedirect    = "redirect"          // 3xx: not followed
-	TroubleGone        = "gone"              // 410: the webhook was disabled
+	TroubleGone        = "gone"              // 410: disables the webhook
 	TroubleStatus      = "status"            // any other answer that is not 2xx
 	TroublePruned      = "event_pruned"      // nothing was sent: the event is no longer stored
 )
@@ -47,7 +47,7 @@ func judge(code int) (trouble, words string) {
 	case code/100 == 3:
 		return TroubleRedirect, said + ". Redirects are not followed: give the final URL."
 	case code == http.StatusGone:
-		return TroubleGone, said + ", which asks for no more deliveries: the webhook was disabled."
+		return TroubleGone, said + ", which asks for no more deliveries."
 	}
 	return TroubleStatus, said + "."
 }

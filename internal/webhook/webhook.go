@@ -124,9 +124,10 @@ type Hooks struct {
 	// told, if set, is told each outcome (for tests).
 	told func(hook db.ID, o *outcome, err error)
 
-	mu      sync.Mutex
-	lanes   map[db.ID]*lane // in hand
-	arrived []db.ID         // webhooks that got deliveries in the batch that is being numbered
+	mu         sync.Mutex
+	lanes      map[db.ID]*lane // in hand
+	complained time.Time
+	arrived    []db.ID // webhooks that got deliveries in the batch that is being numbered
 }
 
 // New returns Hooks. Until Run is called, deliveries wait.

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+// Any delivery can be made again, with the same id and body and the whole
+// schedule before it.
+func TestRedeliver(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		r := listen(t, func(w http.ResponseWriter, r request) {
+			if r.n == 2 {
+				w.WriteHeader(500)
+			}
+		})
+		w, _ := h.create(r.URL)
+		h.record(event.Bounce, 1)
+		first := r.next()
+		id := h.outcome().event
+		d, err := h.hooks.Redeliver(t.Context(), h.account, w.ID, id)
+		if err != nil || d.State != webhook.Pending || d.Attempts != 1 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		second := r.next()
+		h.outcome()
+		d, attempts := h.delivery(w.ID, id)
+		if wait := d.NextAt.Sub(attempts[1].StartedAt); d.State != webhook.Pending || d.Attempts != 2 || wait > time.Minute {
+			t.Errorf("after a failure: %+v, the next in %v", d, wait)
+		}
+		if _, err := h.hooks.Redeliver(t.Context(), h.account, w.ID, id); err != nil { // at once, not by the schedule
+			t.Fatal(err)
+		}
+		third := r.next()
+		h.outcome()
+		for _, again := range []request{second, third} {
+			if !bytes.Equal(again.body, first.body) || again.Header.Get("X-Event-ID") != first.Header.Get("X-Event-ID") {
+				t.Error("another body or id")
+			}
+		}
+		d, attempts = h.delivery(w.ID, id)
+		if d.State != webhook.Delivered || d.Attempts != 3 || len(attempts) != 3 || attempts[0].Code != 200 || attempts[1].Code != 500 || attempts[2].Code != 200 {
+			t.Errorf("%+v, %+v", d, attempts)
+		}
+		if body, err := h.hooks.Body(t.Context(), h.account, w.ID, id); err != nil || !bytes.Equal(body, first.body) {
+			t.Errorf("body %s, %v", body, err)
+		}
+		for state, want := range map[string]int{"": 1, webhook.Delivered: 1, webhook.Pending: 0, webhook.Failed: 0} {
+			if list, more, err := h.hooks.Deliveries(t.Context(), h.account, w.ID, state, db.Page{}); err != nil || more || len(list) != want {
+				t.Errorf("%q: %+v, %v", state, list, err)
+			}
+		}
+	})
+}
+
+// A replay delivers what a webhook missed, or everything again.
+func TestReplay(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		r := listen(t, nil)
+		h.record(event.Bounce, 3) // before there was a webhook
+		h.recordAll(h.newAccount(), func(i int) event.New { return event.New{Kind: event.Bounce, Data: data{i}} }, 3)
+		h.newest()
+		between := h.now()
+		h.forward(time.Second)
+		w, _ := h.create(r.URL, event.Bounce)
+		h.record(event.Complaint, 2)
+		h.record(event.Bounce, 700)
+		for range 700 {
+			h.outcome()
+		}
+		for _, c := range []struct {
+			name    string
+			since   time.Time
+			missing bool
+			want    int
+		}{
+			{"what it missed", between.Add(-time.Hour), true, 3},
+			{"nothing is missing now", between.Add(-time.Hour), true, 0},
+			{"everything since", between, false, 700},
+			{"everything", time.Unix(0, 0), false, 703},
+			{"the future", h.now().Add(time.Hour), false, 0},
+		} {
+			sent := r.n.Load()
+			did, err := h.hooks.Replay(t.Context(), h.account, w.ID, c.since, c.missing)
+			if err != nil || did.Deliveries != c.want || did.More || c.want > 0 && !did.Through.After(between.Add(-time.Minute)) {
+				t.Fatalf("%s: %+v, %v", c.name, did, err)
+			}
+			for range c.want {
+				h.outcome()
+			}
+			if n := r.n.Load() - sent; n != int64(c.want) {
+				t.Errorf("%s: %d requests", c.name, n)
+			}
+		}
+		disabled := webhook.Disabled
+		if _, err := h.hooks.Update(t.Context(), h.account, w.ID, webhook.Change{Status: &disabled}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.hooks.Replay(t.Context(), h.account, w.ID, between, false); !fault.Is(err, fault.Conflict) {
+			t.Errorf("of a disabled one: %v", err)
+		}
+	})
+}
+
+var (
+	countAttempts = db.SQL(`SELECT COUNT(*) FROM webhook_attempt WHERE webhook = $1`)
+	countHooks    = db.SQL(`SELECT (SELECT COUNT(*) FROM webhook WHERE id = $1) + (SELECT COUNT(*) FROM webhook_lane WHERE webhook = $1)`)
+	dropEvents    = db.SQL(`DELETE FROM event`)
+)
+
+// Old deliveries are pruned with their attempts, those that wait last of all.
+func TestPrune(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		broken := false
+		r := listen(t, func(w http.ResponseWriter, r request) {
+			if broken {
+				w.WriteHeader(500)
+			}
+		})
+		w, _ := h.create(r.URL)
+		h.record(event.Bounce, 25)
+		for range 25 {
+			h.outcome()
+		}
+		broken = true
+		h.record(event.Bounce, 1)
+		waiting := h.outcome().event
+		attempts := func() (n int) {
+			t.Helper()
+			if err := h.db.One(t.Context(), countAttempts.With(w.ID), &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		prune := func(before time.Time) (total int) {
+			t.Helper()
+			for {
+				n, err := h.hooks.Prune(t.Context(), before, 10)
+				if err != nil || n > 10 {
+					t.Fatal(n, err)
+				}
+				if total += n; n == 0 {
+					return total
+				}
+			}
+		}
+		if n := prune(h.now().Add(-time.Hour)); n != 0 {
+			t.Errorf("pruned %d that are not old", n)
+		}
+		if n := prune(h.now().Add(time.Second)); n != 25 || attempts() != 1 || h.count(w.ID, "") != 1 {
+			t.Errorf("pruned %d; %d attempts and %d deliveries are left", n, attempts(), h.count(w.ID, ""))
+		}
+		// An event that is gone can't be sent any more.
+		if err := h.db.Tx(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), dropEvents.With())
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.hooks.Redeliver(t.Context(), h.account, w.ID, waiting); !fault.Is(err, fault.Conflict) {
+			t.Errorf("an event that is gone was redelivered: %v", err)
+		}
+		h.forward(time.Minute)
+		h.outcome()
+		if d, _ := h.delivery(w.ID, waiting); d.State != webhook.Failed || d.Trouble != webhook.TroublePruned {
+			t.Errorf("%+v", d)
+		}
+		if err := h.hooks.Delete(t.Context(), h.account, w.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.hooks.Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var left int
+		if err := h.db.One(t.Context(), countHooks.With(w.ID), &left); err != nil || left+attempts()+h.count(w.ID, "") != 0 {
+			t.Errorf("%d rows are left, %v", left, err)
+		}
+	})
+}

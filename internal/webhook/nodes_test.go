@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+var (
+	endTenure = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
+	laneFree  = db.SQL(`SELECT COUNT(*) FROM webhook_lane WHERE tenure IS NULL`)
+)
+
+// pair makes two nodes of one service: on PostgreSQL as two processes would.
+func pair(t *testing.T, url string) (one, two *house) {
+	t.Helper()
+	one = build(t, url)
+	second := one.db
+	if one.db.Engine() == db.Postgres {
+		var err error
+		if second, err = db.Open(t.Context(), db.Options{URL: url}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = second.Close() })
+	}
+	node, err := second.Join(t.Context(), "second", "folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two = furnish(t, second, node)
+	two.account = one.account
+	return one, two
+}
+
+// When a node's lease ends, another one goes on with what it had under way; what
+// the first one brings afterwards no longer counts.
+func TestTakeOver(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		one, two := pair(t, url)
+		hold, open := make(chan struct{}), make(chan struct{})
+		r := listen(t, func(w http.ResponseWriter, r request) {
+			if r.n == 1 {
+				close(hold)
+				<-open
+			}
+		})
+		w, _ := one.create(r.URL)
+		one.record(event.Bounce, 5)
+		one.run()
+		<-hold
+		tenure, _ := one.node.Tenure()
+		if err := one.db.Tx(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), endTenure.With(tenure))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		two.run()
+		bodies := map[string][]byte{}
+		for range 5 {
+			got := r.next()
+			bodies[got.Header.Get("X-Event-ID")] = got.body
+			two.outcome()
+		}
+		close(open)
+		late := r.next()
+		if !bytes.Equal(bodies[late.Header.Get("X-Event-ID")], late.body) || len(bodies) != 5 {
+			t.Error("sent again with another id or body")
+		}
+		if o := <-one.told; o.err == nil {
+			t.Error("the node without a lease wrote an outcome")
+		}
+		for id := range bodies {
+			n, err := db.ParseID(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d, attempts := two.delivery(w.ID, n); d.State != webhook.Delivered || len(attempts) != 1 {
+				t.Errorf("%+v, %+v", d, attempts)
+			}
+		}
+		one.stop()
+	})
+}
+
+// A node that ends leaves everything to others.
+func TestLeave(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		one, two := pair(t, url)
+		hold, open := make(chan struct{}), make(chan struct{})
+		r := listen(t, func(w http.ResponseWriter, r request) {
+			if r.n == 1 {
+				close(hold)
+				<-open
+			}
+		})
+		one.create(r.URL)
+		one.record(event.Bounce, 300)
+		one.run()
+		<-hold
+		var ending sync.WaitGroup
+		ending.Go(one.stop)
+		close(open) // what is under way may end
+		ending.Wait()
+		sent := r.n.Load()
+		var free int
+		if err := one.db.One(t.Context(), laneFree.With(), &free); err != nil || free != 1 {
+			t.Fatalf("%d lanes are free, %v", free, err)
+		}
+		two.run()
+		for range 300 - sent {
+			two.outcome()
+		}
+		if n := r.n.Load(); n != 300 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// While two sequencers and many writers are at work, each event makes one
+// delivery for each webhook.
+func TestFollowOnce(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		one, two := pair(t, url)
+		const hooks, writers, each = 3, 4, 60
+		var made []db.ID
+		for range hooks {
+			w, _ := one.create("https://127.0.0.1:9999/")
+			made = append(made, w.ID)
+		}
+		var writing, numbering sync.WaitGroup
+		for w := range writers {
+			h := [2]*house{one, two}[w%2]
+			writing.Go(func() {
+				for range each {
+					h.record(event.Bounce, 1)
+				}
+			})
+		}
+		done := make(chan struct{})
+		for _, h := range []*house{one, two} {
+			numbering.Go(func() {
+				for last := false; ; {
+					n, err := h.log.NumberSome(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n == 0 && last {
+						return
+					}
+					select {
+					case <-done:
+						last = true
+					default:
+					}
+				}
+			})
+		}
+		writing.Wait()
+		close(done)
+		numbering.Wait()
+		one.newest() // what a node without the duty left
+		two.newest()
+		for _, id := range made {
+			if n := one.count(id, ""); n != writers*each {
+				t.Errorf("%d deliveries of %d events", n, writers*each)
+			}
+		}
+	})
+}
