@@ -305,11 +305,6 @@ func (r *receiver) next() request {
 	}
 }
 
-// status answers with a code.
-func status(code int) func(http.ResponseWriter, request) {
-	return func(w http.ResponseWriter, _ request) { w.WriteHeader(code) }
-}
-
 // verify is a receiver's check, written from the interface specification alone:
 // HMAC-SHA256 over the raw body with the secret as key, in lower-case hex after
 // "sha256=", compared in constant time.
