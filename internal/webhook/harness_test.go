@@ -217,10 +217,10 @@ func (h *house) newest() db.ID {
 		}
 	}
 	last, err := h.log.List(h.t.Context(), h.account, event.Filter{Before: 1 << 62, Limit: 1})
-	if err != nil || len(last) == 0 {
+	if err != nil || len(last.Events) == 0 {
 		h.t.Fatal(err)
 	}
-	return last[0].ID
+	return last.Events[0].ID
 }
 
 // outcome waits for the next outcome.
