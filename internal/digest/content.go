@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package digest
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// Content is what there is to read in a message beside its Summary.
+type Content struct {
+	ReplyTo    []Person `json:"reply_to" nullable:"false" doc:"Where answers go, if not to the authors; at most 50."`
+	InReplyTo  string   `json:"in_reply_to" doc:"The Message-ID of the message that this answers; empty if it answers none." example:"<abc@example.com>"`
+	References []string `json:"references" nullable:"false" doc:"The Message-IDs of the conversation so far, the nearest last; the last 20." example:"<abc@example.com>"`
+
+	Headers          []Field `json:"headers" nullable:"false" doc:"The fields of the header, in order: at most 500, of 32 KiB together."`
+	HeadersTruncated bool    `json:"headers_truncated" doc:"Whether the header has more than headers shows." example:"false"`
+
+	Text          *string `json:"text" nullable:"true" doc:"The plain text in UTF-8, at most 64 KiB, with line feeds as line ends; null if the message has none." example:"Thank you!\n"`
+	TextTruncated bool    `json:"text_truncated" doc:"Whether there is more of the plain text." example:"false"`
+	HTML          *string `json:"html" nullable:"true" doc:"The HTML in UTF-8, at most 64 KiB; null if the message has none. It is as the sender wrote it: clean it before you show it." example:"<p>Thank you!</p>"`
+	HTMLTruncated bool    `json:"html_truncated" doc:"Whether there is more of the HTML." example:"false"`
+
+	Attachments          []File `json:"attachments" nullable:"false" doc:"The files of the message, those shown in its HTML too; at most 100."`
+	AttachmentsTruncated bool   `json:"attachments_truncated" doc:"Whether there are more files." example:"false"`
+}
+
+// Field is one of a header.
+type Field struct {
+	Name  string `json:"name" doc:"As it stands in the message." example:"List-Id"`
+	Value string `json:"value" doc:"On one line, encoded words decoded." example:"News <news.example.org>"`
+}
+
+// Read reads the content of a message: its header, and as much of its texts as
+// is shown. ix is the index of its parts. The errors are r's.
+func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
+	in := &source{r: r}
+	header, err := in.header(ix)
+	if err != nil {
+		return Summary{}, Content{}, err
+	}
+	parts := sort(ix)
+	c := Content{ReplyTo: people(header.Addresses("Reply-To")), References: references(header)}
+	if ids := message.ParseMessageIDs(header.Text("In-Reply-To")); len(ids) > 0 {
+		c.InReplyTo = clip(ids[0], maxID)
+	}
+	c.Headers, c.HeadersTruncated = fields(header)
+	if c.Text, c.TextTruncated, err = in.text(ix, parts.text); err != nil {
+		return Summary{}, Content{}, err
+	}
+	if c.HTML, c.HTMLTruncated, err = in.text(ix, parts.html); err != nil {
+		return Summary{}, Content{}, err
+	}
+	c.Attachments = []File{}
+	shown := parts.files[:min(len(parts.files), MaxFiles)]
+	for n, i := range shown {
+		f, err := in.file(&ix.Parts[i], n)
+		if err != nil {
+			return Summary{}, Content{}, err
+		}
+		c.Attachments = append(c.Attachments, f)
+	}
+	c.AttachmentsTruncated = len(shown) < len(parts.files)
+	return Summarize(header), c, nil
+}
+
+// None is the content of a message that is gone.
+func None() Content {
+	return Content{ReplyTo: []Person{}, References: []string{}, Headers: []Field{}, Attachments: []File{}}
+}
+
+// Link gives each file its URL below that of the message.
+func (c *Content) Link(message string) {
+	for i := range c.Attachments {
+		c.Attachments[i].URL = message + "/attachments/" + strconv.Itoa(c.Attachments[i].N)
+	}
+}
+
+func references(h message.Header) []string {
+	ids := message.ParseMessageIDs(h.Text("References"))
+	ids = ids[max(0, len(ids)-maxReferences):]
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = clip(id, maxID)
+	}
+	return out
+}
+
+// fields reads a header until there is enough of it. Lines that are no field
+// are left out.
+func fields(h message.Header) (list []Field, more bool) {
+	list = []Field{}
+	room := MaxHeaders
+	for f := range h.Fields() {
+		if len(f.Name) == 0 {
+			continue
+		}
+		if len(list) == MaxFields || len(f.Name) >= room {
+			return list, true
+		}
+		room -= len(f.Name)
+		raw := f
+		if len(raw.Value) > 4*room {
+			raw.Value = raw.Value[:4*room] // beyond it nothing would be shown
+			more = true
+		}
+		value := raw.Decoded()
+		if len(value) > room {
+			more = true
+		}
+		value = clip(value, room)
+		room -= len(value)
+		list = append(list, Field{Name: string(f.Name), Value: value})
+		if more {
+			return list, true
+		}
+	}
+	return list, false
+}
+
+// source is a message that is being read.
+type source struct{ r io.ReaderAt }
+
+func (s *source) section(span message.Span) *io.SectionReader {
+	return io.NewSectionReader(s.r, span.Start, span.Len)
+}
+
+func (s *source) header(ix *message.Index) (message.Header, error) {
+	b, err := io.ReadAll(io.LimitReader(s.section(ix.Parts[0].Header), message.MaxHeader))
+	if err != nil {
+		return nil, fmt.Errorf("reading the header of a message: %w", err)
+	}
+	return b, nil
+}

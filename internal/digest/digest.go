@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package digest takes out of a message what applications want of it: the
+// fields of its header, its texts as UTF-8, a list of its files. The message
+// may come from anyone, so all of that is bounded, and a flag tells when
+// something was left out. It is pure, and says the same of the same message
+// each time.
+//
+// The types are those of events and of the API; their doc tags go into the
+// OpenAPI document.
+package digest
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// The limits of what is taken, in bytes of UTF-8 where nothing else is said.
+// An event holds a Summary and a Content, so these bound what 100,000 events
+// cost: 0.1 MB for most of them, 0.5 MB each at the very worst.
+const (
+	MaxText    = 64 << 10 // of the plain text, and of the HTML
+	MaxHeaders = 32 << 10 // of all names and values together
+	MaxFields  = 500      // fields of the header
+	MaxPeople  = 50       // addresses of each field
+	MaxFiles   = 100      // files that are listed; all of them can be read
+
+	maxSubject    = 2000
+	maxPerson     = 512 // a name, and an address
+	maxID         = 998 // a Message-ID: none that is longer fits on a line (RFC 5322 §2.1.1)
+	maxReferences = 20  // the last ones
+)
+
+// Person is somebody in an address field.
+type Person struct {
+	Name  string `json:"name,omitempty" doc:"The display name." example:"Ann Lee"`
+	Email string `json:"email" doc:"The address as it stands there, which may be none that mail can be sent to." example:"ann@example.com"`
+}
+
+// Summary is what lists show of a message.
+type Summary struct {
+	MessageID string     `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
+	From      []Person   `json:"from" nullable:"false" doc:"The authors, at most 50."`
+	To        []Person   `json:"to" nullable:"false" doc:"The recipients that the header names, at most 50; the envelope tells where the message went."`
+	Cc        []Person   `json:"cc" nullable:"false" doc:"Further recipients, at most 50."`
+	Subject   string     `json:"subject" doc:"The subject line, at most 2,000 bytes." example:"Your order"`
+	Date      *time.Time `json:"date" nullable:"true" doc:"When it was written, as its author says; null if that can't be read."`
+}
+
+// Summarize reads a header.
+func Summarize(h message.Header) Summary {
+	e := h.Envelope()
+	return Summarized(e.MessageID, e.From, e.To, e.Cc, e.Subject, e.Date)
+}
+
+// Summarized is Summarize for fields that were read already; date is zero if
+// there is none.
+func Summarized(messageID string, from, to, cc []message.Address, subject string, date time.Time) Summary {
+	s := Summary{
+		MessageID: clip(messageID, maxID), From: people(from), To: people(to), Cc: people(cc), Subject: clip(subject, maxSubject),
+	}
+	if !date.IsZero() {
+		date = date.UTC()
+		s.Date = &date
+	}
+	return s
+}
+
+func people(list []message.Address) []Person {
+	some := make([]Person, 0, min(len(list), MaxPeople))
+	for _, a := range list[:min(len(list), MaxPeople)] {
+		some = append(some, Person{Name: clip(a.Name, maxPerson), Email: clip(a.String(), maxPerson)})
+	}
+	return some
+}
+
+// clip makes at most n bytes of s fit for JSON and for a column: valid UTF-8
+// without control characters.
+func clip(s string, n int) string {
+	s = cut(strings.ToValidUTF8(s[:min(len(s), n+utf8.UTFMax)], "\uFFFD"), n)
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// cut cuts valid UTF-8 to at most n bytes, between two characters.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package digest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// File is a file of a message: whatever of it is not its text.
+type File struct {
+	N           int    `json:"n" doc:"Its number in the message, 0 for the first." example:"0"`
+	Filename    string `json:"filename" doc:"The name that the sender gave it, without folders and control characters; empty if it has none. Two files may have the same." example:"invoice.pdf"`
+	ContentType string `json:"content_type" doc:"The media type that the sender claims." example:"application/pdf"`
+	Size        int64  `json:"size" doc:"In bytes when decoded; of broken base64, and of large quoted-printable files, about." example:"48211"`
+	ContentID   string `json:"content_id,omitempty" doc:"By which the HTML shows it, as cid:…" example:"logo"`
+	Disposition string `json:"disposition" enum:"attachment,inline" doc:"inline is shown in place." example:"attachment"`
+	URL         string `json:"url,omitempty" doc:"Where it can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/attachments/0"`
+}
+
+const (
+	maxName      = 255
+	maxMediaType = 127
+	maxContentID = 255
+	// maxCounted is how many octets of a quoted-printable file are decoded to
+	// tell its size.
+	maxCounted = 64 << 10
+)
+
+// sorted says what the parts of a message are, by their places in the index.
+type sorted struct{ text, html, files []int }
+
+// sort tells texts from files. A text that has a name is a file, and so is a
+// message within the message, as a whole.
+func sort(ix *message.Index) sorted {
+	var s sorted
+	within := make([]bool, len(ix.Parts)) // a part of a message within the message
+	for i := range ix.Parts {
+		p := &ix.Parts[i]
+		if p.Parent >= 0 && (within[p.Parent] || ix.Parts[p.Parent].Kind == message.Embedded) {
+			within[i] = true
+			continue
+		}
+		if p.Kind == message.Multipart {
+			continue
+		}
+		typ, subtype := p.MediaType()
+		text := p.Kind == message.Leaf && typ == "text" && p.Disposition != "attachment" && p.Filename() == ""
+		switch {
+		case text && subtype == "plain":
+			s.text = append(s.text, i)
+		case text && subtype == "html":
+			s.html = append(s.html, i)
+		default:
+			s.files = append(s.files, i)
+		}
+	}
+	return s
+}
+
+func (s *source) file(p *message.Part, n int) (File, error) {
+	f := File{N: n, Filename: fileName(p.Filename()), ContentType: "application/octet-stream", Disposition: "attachment"}
+	typ, subtype := p.MediaType()
+	if media := typ + "/" + subtype; len(media) <= maxMediaType {
+		f.ContentType = media
+	}
+	f.ContentID = clip(strings.Trim(strings.TrimSpace(p.ID), "<>"), maxContentID)
+	if p.Disposition == "inline" || p.Disposition == "" && f.ContentID != "" {
+		f.Disposition = "inline"
+	}
+	var err error
+	f.Size, err = s.size(p)
+	return f, err
+}
+
+// size tells a file's size without reading all of it.
+func (s *source) size(p *message.Part) (int64, error) {
+	switch p.Encoding {
+	case "base64":
+		chars := max(0, p.Body.Len-2*p.Lines) // lines end in CRLF
+		tail := make([]byte, min(8, p.Body.Len))
+		if _, err := s.r.ReadAt(tail, p.Body.End()-int64(len(tail))); err != nil && err != io.EOF { //nolint:errorlint // what io.ReaderAt promises
+			return 0, fmt.Errorf("reading the end of a file of a message: %w", err)
+		}
+		return max(0, chars/4*3+chars%4*3/4-int64(bytes.Count(tail, []byte("=")))), nil
+	case "quoted-printable":
+		if p.Body.Len > maxCounted {
+			return p.Body.Len, nil
+		}
+		n, err := io.Copy(io.Discard, p.Decode(s.section(p.Body)))
+		if err != nil {
+			return 0, fmt.Errorf("reading a file of a message: %w", err)
+		}
+		return n, nil
+	}
+	return p.Body.Len, nil
+}
+
+// Open returns the n-th file of a message with its content, decoded; false if
+// there is no such file. Reading it takes little memory, however large it is.
+func Open(r io.ReaderAt, ix *message.Index, n int) (File, io.Reader, bool, error) {
+	parts := sort(ix)
+	if n < 0 || n >= len(parts.files) {
+		return File{}, nil, false, nil
+	}
+	in := &source{r: r}
+	p := &ix.Parts[parts.files[n]]
+	f, err := in.file(p, n)
+	return f, p.Decode(in.section(p.Body)), true, err
+}
+
+// fileName makes a name that can be used for a file: without folders, and
+// without what hides how it ends.
+func fileName(name string) string {
+	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
+		name = name[i+1:]
+	}
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\uFEFF' || r == '\u2028' || r == '\u2029' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, "\uFFFD"))
+	name = strings.TrimSpace(name)
+	if len(name) > maxName {
+		name = shorten(name)
+	}
+	if strings.Trim(name, ".") == "" {
+		return ""
+	}
+	return name
+}
+
+// shorten keeps the end that tells the kind of file.
+func shorten(name string) string {
+	end := ""
+	if i := strings.LastIndexByte(name, '.'); i >= 0 && len(name)-i <= 16 {
+		end = name[i:]
+	}
+	return cut(name, maxName-len(end)) + end
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package digest
+
+import (
+	"slices"
+	"strings"
+)
+
+// Verdicts say how an arriving message was judged.
+type Verdicts struct {
+	SPF   string `json:"spf" enum:"none,neutral,pass,fail,softfail,temperror,permerror" doc:"Whether the sender's host may send for the domain of MAIL FROM (RFC 7208)." example:"pass"`
+	DKIM  string `json:"dkim" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"What the message's signatures are worth (RFC 6376)." example:"pass"`
+	DMARC string `json:"dmarc" enum:"none,pass,fail,temperror,permerror" doc:"Whether one of the two speaks for the author's domain (RFC 7489)." example:"pass"`
+	Spam  string `json:"spam" enum:"none,ham,spam" doc:"What the spam filter thinks; none if it was not asked." example:"ham"`
+}
+
+// The words of each verdict, as RFC 8601 has them where it has any.
+const (
+	spfWords   = "none neutral pass fail softfail temperror permerror"
+	dkimWords  = "none neutral pass fail policy temperror permerror"
+	dmarcWords = "none pass fail temperror permerror"
+	spamWords  = "none ham spam"
+)
+
+// What Verdicts.Spam says of a message that was judged.
+const (
+	Ham  = "ham"
+	Spam = "spam"
+)
+
+func (v *Verdicts) each(f func(name string, value *string, words string)) {
+	f("spf", &v.SPF, spfWords)
+	f("dkim", &v.DKIM, dkimWords)
+	f("dmarc", &v.DMARC, dmarcWords)
+	f("spam", &v.Spam, spamWords)
+}
+
+// Whole returns v with none for what is not said.
+func (v Verdicts) Whole() Verdicts {
+	v.each(func(_ string, value *string, _ string) {
+		if *value == "" {
+			*value = "none"
+		}
+	})
+	return v
+}
+
+// Bad names the verdicts that are none of the words, in order.
+func (v Verdicts) Bad() (names []string) {
+	v = v.Whole()
+	v.each(func(name string, value *string, words string) {
+		if !slices.Contains(strings.Fields(words), *value) {
+			names = append(names, name)
+		}
+	})
+	return names
+}
+
+// String is v as it is stored: "spf=pass dkim=fail"; "" if all is none.
+func (v Verdicts) String() string {
+	var said []string
+	v.each(func(name string, value *string, _ string) {
+		if *value != "" && *value != "none" {
+			said = append(said, name+"="+*value)
+		}
+	})
+	return strings.Join(said, " ")
+}
+
+// ParseVerdicts reads what String wrote.
+func ParseVerdicts(s string) Verdicts {
+	var v Verdicts
+	v.each(func(name string, value *string, _ string) {
+		for _, word := range strings.Fields(s) {
+			if said, ok := strings.CutPrefix(word, name+"="); ok {
+				*value = said
+			}
+		}
+	})
+	return v.Whole()
+}
