@@ -57,7 +57,8 @@ const (
 const Operators db.ID = 1
 
 // resources have a scope NAME.read and NAME.write each.
-var resources = [...]string{"api_keys", "domains", "mailboxes", "messages", "events", "webhooks", "templates", "suppressions", "migrations"}
+// mail is what lies in mailboxes, messages what was sent.
+var resources = [...]string{"api_keys", "domains", "mailboxes", "mail", "messages", "events", "webhooks", "templates", "suppressions", "migrations", "sandbox"}
 
 // Scopes lists every scope that an account can give to a key.
 func Scopes() []string {

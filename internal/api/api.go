@@ -51,6 +51,7 @@ type API struct {
 	// Signer returns the certificate that profiles are signed with, nil for
 	// none; may be nil.
 	Signer  func(context.Context) (*tls.Certificate, error)
+	Base    string // the URL up to /api/v1, for answers that point at others
 	Version string
 	Log     *slog.Logger
 	// Friend reports whom limits per client network don't apply to; may be nil.

@@ -45,7 +45,7 @@ func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
 	parts := sort(ix)
 	c := Content{ReplyTo: people(header.Addresses("Reply-To")), References: references(header)}
 	if ids := message.ParseMessageIDs(header.Text("In-Reply-To")); len(ids) > 0 {
-		c.InReplyTo = clip(ids[0], maxID)
+		c.InReplyTo = Clip(ids[0], maxID)
 	}
 	c.Headers, c.HeadersTruncated = fields(header)
 	if c.Text, c.TextTruncated, err = in.text(ix, parts.text); err != nil {
@@ -84,7 +84,7 @@ func references(h message.Header) []string {
 	ids = ids[max(0, len(ids)-maxReferences):]
 	out := make([]string, len(ids))
 	for i, id := range ids {
-		out[i] = clip(id, maxID)
+		out[i] = Clip(id, maxID)
 	}
 	return out
 }
@@ -111,7 +111,7 @@ func fields(h message.Header) (list []Field, more bool) {
 		if len(value) > room {
 			more = true
 		}
-		value = clip(value, room)
+		value = Clip(value, room)
 		room -= len(value)
 		list = append(list, Field{Name: string(f.Name), Value: value})
 		if more {

@@ -60,7 +60,7 @@ func Summarize(h message.Header) Summary {
 // there is none.
 func Summarized(messageID string, from, to, cc []message.Address, subject string, date time.Time) Summary {
 	s := Summary{
-		MessageID: clip(messageID, maxID), From: people(from), To: people(to), Cc: people(cc), Subject: clip(subject, maxSubject),
+		MessageID: Clip(messageID, maxID), From: people(from), To: people(to), Cc: people(cc), Subject: Clip(subject, maxSubject),
 	}
 	if !date.IsZero() {
 		date = date.UTC()
@@ -72,14 +72,14 @@ func Summarized(messageID string, from, to, cc []message.Address, subject string
 func people(list []message.Address) []Person {
 	some := make([]Person, 0, min(len(list), MaxPeople))
 	for _, a := range list[:min(len(list), MaxPeople)] {
-		some = append(some, Person{Name: clip(a.Name, maxPerson), Email: clip(a.String(), maxPerson)})
+		some = append(some, Person{Name: Clip(a.Name, maxPerson), Email: Clip(a.String(), maxPerson)})
 	}
 	return some
 }
 
-// clip makes at most n bytes of s fit for JSON and for a column: valid UTF-8
+// Clip makes at most n bytes of s fit for JSON and for a column: valid UTF-8
 // without control characters.
-func clip(s string, n int) string {
+func Clip(s string, n int) string {
 	s = cut(strings.ToValidUTF8(s[:min(len(s), n+utf8.UTFMax)], "\uFFFD"), n)
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

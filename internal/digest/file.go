@@ -69,7 +69,7 @@ func (s *source) file(p *message.Part, n int) (File, error) {
 	if media := typ + "/" + subtype; len(media) <= maxMediaType {
 		f.ContentType = media
 	}
-	f.ContentID = clip(strings.Trim(strings.TrimSpace(p.ID), "<>"), maxContentID)
+	f.ContentID = Clip(strings.Trim(strings.TrimSpace(p.ID), "<>"), maxContentID)
 	if p.Disposition == "inline" || p.Disposition == "" && f.ContentID != "" {
 		f.Disposition = "inline"
 	}

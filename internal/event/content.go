@@ -3,9 +3,11 @@
 package event
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
 )
@@ -59,6 +61,7 @@ func (l *Log) fillSome(ctx context.Context, events []*Event) error {
 		}
 		e.Data = json.RawMessage(text)
 	}
+	slices.SortFunc(events, func(a, b *Event) int { return cmp.Compare(a.ID, b.ID) }) // as every writer takes rows
 	kept := map[db.ID]bool{}
 	err := l.DB.Write(ctx, 0, &db.Job{Guard: func(b *db.Batch) {
 		clear(kept)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // Want says what Fetch has to read; UID, sequence number, flags, keywords,
@@ -210,21 +209,13 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []R
 // OpenMessage opens the bytes of a message, or returns a fault.NotFound when
 // they are gone. The caller must Close the reader.
 func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, error) {
-	gone := fault.New(fault.NotFound, "message_gone", "The message was expunged.")
 	var id db.ID
 	err := s.DB.One(ctx, findBlob.With(message), &id)
 	if errors.Is(err, db.ErrNoRow) {
-		return nil, gone
+		return nil, expungedMessage()
 	}
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.Blobs.Load(ctx, id)
-	if errors.Is(err, blob.ErrNotExist) {
-		return nil, gone
-	}
-	if err != nil {
-		return nil, err
-	}
-	return b.Open(ctx)
+	return s.openBlob(ctx, id)
 }

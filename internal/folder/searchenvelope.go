@@ -71,6 +71,26 @@ func envelopePeople(envelope []byte, place int) []string {
 	return r.people()
 }
 
+// envelopeAddresses returns the addresses of a field.
+func envelopeAddresses(envelope []byte, place int) (list []message.Address) {
+	r := wireReader{envelope}
+	r.accept('(')
+	for range place {
+		r.skip()
+	}
+	if !r.accept('(') {
+		return nil
+	}
+	for r.accept('(') {
+		name, _, local, host := r.text(), r.text(), r.text(), r.text()
+		r.accept(')')
+		if host != nil { // else where a group begins or ends
+			list = append(list, message.Address{Name: message.DecodeWords(string(name)), Local: string(local), Domain: string(host)})
+		}
+	}
+	return list
+}
+
 // people takes a list of addresses; nothing for NIL.
 func (r *wireReader) people() (list []string) {
 	if !r.accept('(') {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -19,6 +20,9 @@ import (
 // Letter is a message on its way in from outside, from MAIL FROM to its
 // commit. It serves one goroutine.
 type Letter struct {
+	// Verdicts are what the message is found to be; to be set before Message.
+	Verdicts digest.Verdicts
+
 	in      *Inbound
 	from    string
 	size    int64
@@ -29,7 +33,7 @@ type Letter struct {
 // rcpt is a recipient that was accepted.
 type rcpt struct {
 	mailbox.Recipient
-	as string // the address that was given at RCPT
+	as []string // the addresses that were given at RCPT
 }
 
 // report is a signed return path that was accepted for a recipient.
@@ -63,17 +67,18 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == found.Mailbox }) {
-		return nil // one copy for each mailbox
-	}
-	if err := l.in.Mailboxes.Room(ctx, found.Mailbox, l.size); err != nil {
-		return err
-	}
 	as := to.String()
 	if to.Domain == "" {
 		as = found.Address
 	}
-	l.rcpts = append(l.rcpts, rcpt{found, as})
+	if at := slices.IndexFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == found.Mailbox }); at >= 0 {
+		l.rcpts[at].as = append(l.rcpts[at].as, as) // one copy for each mailbox
+		return nil
+	}
+	if err := l.in.Mailboxes.Room(ctx, found.Mailbox, l.size); err != nil {
+		return err
+	}
+	l.rcpts = append(l.rcpts, rcpt{found, []string{as}})
 	return nil
 }
 
@@ -107,13 +112,14 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	if err != nil {
 		return 0, err
 	}
+	s.verdicts = l.Verdicts
 	var copies []folder.Incoming
 	for _, to := range l.rcpts {
-		if looped(s.header, to.as) {
+		if looped(s.header, to.as[0]) {
 			s.blob.Discard(ctx)
 			return 0, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
 		}
-		one, err := i.copyFor(ctx, s, to.Recipient, l.from, to.as)
+		one, err := i.copyFor(ctx, s, to.Recipient, l.from, to.as...)
 		if err != nil {
 			return 0, err
 		}

@@ -3,84 +3,99 @@
 package inbound
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/message"
 )
 
-// arrival is the data of an inbound_email event.
-type arrival struct {
-	ID          db.ID      `json:"id"`
-	Mailbox     db.ID      `json:"mailbox_id"`
-	Domain      db.ID      `json:"domain_id"`
-	Address     string     `json:"mailbox"`
-	Envelope    envelope   `json:"envelope"`
-	Tag         string     `json:"tag,omitempty"`
-	MessageID   string     `json:"message_id"`
-	ThreadID    string     `json:"thread_id"`
-	From        []person   `json:"from"`
-	To          []person   `json:"to"`
-	Cc          []person   `json:"cc"`
-	Subject     string     `json:"subject"`
-	Date        *time.Time `json:"date"` // as its author says; null if that can't be read
-	Size        int64      `json:"size"`
-	Attachments int        `json:"attachments"`
+// Arrival is the data of an inbound_email event. Its Content is read from the
+// message when the event first is (event.New.Content): few events are read, and
+// the way of a message into its mailbox must not wait for that.
+type Arrival struct {
+	ID       db.ID           `json:"id" doc:"The message's id, for GET /mailboxes/{mailbox.id}/messages/{id}."`
+	ThreadID string          `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
+	Metadata struct{}        `json:"metadata" doc:"Always empty: what arrives has none."`
+	Domain   db.ID           `json:"domain_id" doc:"The domain of the mailbox."`
+	Mailbox  ArrivalMailbox  `json:"mailbox" doc:"Where it arrived."`
+	Envelope Envelope        `json:"envelope" doc:"What the sending host said, whatever the header says."`
+	Tag      string          `json:"tag" doc:"What stood after the plus in the recipient's address; empty for nothing." example:"news"`
+	Size     int64           `json:"size" doc:"Of the whole message, in bytes." example:"4711"`
+	Verdicts digest.Verdicts `json:"verdicts" doc:"How it was judged."`
+	RawURL   string          `json:"raw_url" doc:"Where the whole message can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/raw"`
+	digest.Summary
+	*digest.Content
+	Gone bool `json:"gone" doc:"Whether the message was deleted before the event was first read: then text, html, headers and attachments are empty." example:"false"`
 }
 
-type envelope struct {
-	From string `json:"from"` // "" for the null sender
-	To   string `json:"to"`
+// ArrivalMailbox names a mailbox.
+type ArrivalMailbox struct {
+	ID      db.ID  `json:"id" doc:"The mailbox's id."`
+	Address string `json:"address" doc:"Its address." example:"you@example.com"`
 }
 
-type person struct {
-	Name  string `json:"name,omitempty"`
-	Email string `json:"email"`
+// Envelope is that of SMTP.
+type Envelope struct {
+	MailFrom string   `json:"mail_from" doc:"The sender; empty for the null sender, of reports and automatic replies." example:"bob@example.org"`
+	RcptTo   []string `json:"rcpt_to" nullable:"false" doc:"The addresses by which it came to this mailbox, plus-tags included." example:"you+news@example.com"`
 }
 
-// Bounds of what an event repeats of a header that anyone may have written.
-const (
-	maxMessageID = 998
-	maxSubject   = 2000
-	maxPeople    = 50
-	maxPerson    = 512
-)
-
-func (s *spooled) arrived(to mailbox.Recipient, in folder.Incoming, from, rcpt string) arrival {
-	e := s.header.Envelope()
-	a := arrival{
-		Mailbox: to.Mailbox, Domain: to.Domain, Address: to.Address, Envelope: envelope{From: from, To: rcpt}, Tag: to.Tag,
-		MessageID: in.MessageID, ThreadID: in.Place.Thread, From: people(e.From), To: people(e.To), Cc: people(e.Cc), Subject: clip(e.Subject, maxSubject),
-		Size: in.Blob.Size,
+// arrived tells of a recipient's copy; in which message it is filed is yet to
+// be said.
+func (s *spooled) arrived(to mailbox.Recipient, in folder.Incoming, from string, rcpts []string) Arrival {
+	return Arrival{
+		ThreadID: in.Place.Thread, Domain: to.Domain, Mailbox: ArrivalMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Tag: to.Tag,
+		Size: in.Blob.Size, Verdicts: s.verdicts.Whole(), Summary: digest.Summarize(s.header),
 	}
-	if !e.Date.IsZero() {
-		date := e.Date.UTC()
-		a.Date = &date
+}
+
+// RawURL is where the bytes of a message in a mailbox can be had.
+func (i *Inbound) RawURL(box, message db.ID) string {
+	return i.Base + "/api/v1/mailboxes/" + box.String() + "/messages/" + message.String() + "/raw"
+}
+
+// MessageURL is the URL that RawURL goes on from.
+func messageURL(raw string) string { return strings.TrimSuffix(raw, "/raw") }
+
+// Content completes the data of an inbound_email event with the content of its
+// message: it is event.Log's. What is gone, or damaged for good, is told as
+// such.
+func (i *Inbound) Content(ctx context.Context, message db.ID, data json.RawMessage) (any, error) {
+	var a Arrival
+	if err := json.Unmarshal(data, &a); err != nil {
+		return nil, fmt.Errorf("reading the data of an %s event: %w", event.InboundEmail, err)
 	}
-	for n := range s.index.Parts {
-		if s.index.Parts[n].Attachment() {
-			a.Attachments++
+	content, err := i.read(ctx, message)
+	switch {
+	case fault.Is(err, fault.NotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, io.ErrUnexpectedEOF):
+		if !fault.Is(err, fault.NotFound) {
+			i.Log.Error("a message is damaged", "message", message, "error", err)
 		}
+		content, a.Gone = digest.None(), true
+	case err != nil:
+		return nil, err
 	}
-	return a
+	content.Link(messageURL(a.RawURL))
+	a.Content = &content
+	return a, nil
 }
 
-func people(list []message.Address) []person {
-	some := make([]person, 0, min(len(list), maxPeople))
-	for _, a := range list[:min(len(list), maxPeople)] {
-		some = append(some, person{Name: clip(a.Name, maxPerson), Email: clip(a.String(), maxPerson)})
+func (i *Inbound) read(ctx context.Context, message db.ID) (digest.Content, error) {
+	index, r, err := i.Folders.OpenParts(ctx, message)
+	if err != nil {
+		return digest.Content{}, err
 	}
-	return some
-}
-
-// clip makes header text fit for a column: at most n bytes of valid UTF-8
-// without NUL.
-func clip(s string, n int) string {
-	if len(s) > n {
-		s = s[:n]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+	defer r.Close() //nolint:errcheck // only read
+	_, content, err := digest.Read(r, index)
+	return content, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -32,6 +33,7 @@ import (
 // Options are what Inbound works with.
 type Options struct {
 	Host      string // our name in Received fields; bounces.Host takes reports too
+	Base      string // the URL of the API up to /api/v1, for what events point at
 	Key       *secret.Key
 	Blobs     *blob.Store
 	Events    *event.Log
@@ -64,6 +66,9 @@ type spooled struct {
 	index   *message.Index
 	arrival db.ID            // the same for all copies
 	threads map[db.ID]string // by account, as far as they were found
+	// verdicts are what was found out about the message; nothing yet, but what
+	// the sandbox is told to find.
+	verdicts digest.Verdicts
 }
 
 // spool keeps a message: head, then the message without its Return-Path, since
@@ -99,9 +104,9 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 }
 
 // copyFor makes one recipient's copy, to be filed: with the trace fields that
-// are its own on top.
-func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient, returnPath, deliveredTo string) (folder.Incoming, error) {
-	top := message.AppendDeliveredTo(message.AppendReturnPath(nil, returnPath), deliveredTo)
+// are its own on top. rcpts are the addresses by which it came.
+func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient, returnPath string, rcpts ...string) (folder.Incoming, error) {
+	top := message.AppendDeliveredTo(message.AppendReturnPath(nil, returnPath), rcpts[0])
 	own := s.index.Parts[0].Header.Len
 	s.index.ResizeHeader(own + int64(len(top)))
 	described, err := folder.Described(s.header, s.index)
@@ -109,18 +114,23 @@ func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient,
 	if err != nil {
 		return folder.Incoming{}, err
 	}
-	described.MessageID = clip(described.MessageID, maxMessageID)
 	place, err := i.place(ctx, s, to)
 	if err != nil {
 		return folder.Incoming{}, err
 	}
-	in := folder.Incoming{Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Place: place, Date: i.Now()}
-	a := s.arrived(to, in, returnPath, deliveredTo)
+	in := folder.Incoming{
+		Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Place: place, Verdicts: s.verdicts.String(), Date: i.Now(),
+	}
+	if s.verdicts.Spam == digest.Spam {
+		in.Special = folder.Junk
+	}
+	a := s.arrived(to, in, returnPath, rcpts)
 	in.Event = func(f folder.Filed) event.New {
 		a := a
-		a.ID = f.Message
+		a.ID, a.RawURL = f.Message, i.RawURL(to.Mailbox, f.Message)
 		return event.New{
-			Account: to.Account, Kind: event.InboundEmail, Data: a, Domain: to.Domain, Mailbox: to.Mailbox, Recipient: address.KeyOf(to.Address),
+			Account: to.Account, Kind: event.InboundEmail, Data: a, Content: f.Message,
+			Domain: to.Domain, Mailbox: to.Mailbox, Recipient: address.KeyOf(to.Address),
 		}
 	}
 	return in, nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -27,7 +28,7 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 	}
 	found, ok := readStatus(text)
 	if !ok {
-		i.Log.Info("a message to a return path that reports no failure", "message", r.message, "n", r.n, "subject", clip(s.header.Decoded("Subject"), 200))
+		i.Log.Info("a message to a return path that reports no failure", "message", r.message, "n", r.n, "subject", digest.Clip(s.header.Decoded("Subject"), 200))
 		return nil
 	}
 	changed, err := i.Queue.Bounced(ctx, r.message, r.n, found.Report)

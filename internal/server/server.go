@@ -215,9 +215,10 @@ func (s *Server) openRooms(context.Context) error {
 	}
 	s.Threads.Sources = []thread.Source{s.Outbox, s.Folders}
 	s.Inbound = inbound.New(inbound.Options{
-		Host: s.Config.Host, Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
+		Host: s.Config.Host, Base: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 	})
+	s.Events.Content = s.Inbound.Content
 	if err := s.openWebhooks(); err != nil {
 		return err
 	}
@@ -313,7 +314,7 @@ func (s *Server) openDoors(context.Context) error {
 		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Stats: s.Stats, Operator: s.Operator, Friend: s.friend,
 		Setup:   s.clientSetup(),
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
-		Version: Version, Log: s.Log,
+		Base:    s.baseURL(), Version: Version, Log: s.Log,
 	}
 	handler := s.certs.Challenge(door.Handler())
 	for range 2 { // in clear, and with TLS

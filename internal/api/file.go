@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+)
+
+// file is an answer that is streamed, such as a message from anybody. Close is
+// called when it is done with.
+type file struct {
+	name  string
+	media string
+	size  int64 // -1 if it is not known
+	body  io.Reader
+	io.Closer
+}
+
+// handleFile registers an operation that answers with a file.
+func handleFile[I any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (*file, error)) {
+	describe[I, []byte](r.doc, o)
+	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+		var in I
+		if err := bind(w, req, &in); err != nil {
+			return err
+		}
+		out, err := f(req.Context(), p, &in)
+		if err != nil {
+			return err
+		}
+		defer out.Close() //nolint:errcheck // only read
+		return r.api.stream(w, req, out)
+	})
+}
+
+// stream writes a file. One that breaks off must not look whole, so then the
+// connection is cut.
+func (a *API) stream(w http.ResponseWriter, r *http.Request, f *file) error {
+	to := &fileAnswer{w: w, file: f}
+	_, err := io.CopyBuffer(to, struct{ io.Reader }{f.body}, make([]byte, 32<<10))
+	if err == nil {
+		to.begin()
+		return nil
+	}
+	if !to.begun {
+		return err
+	}
+	if r.Context().Err() == nil && to.err == nil {
+		a.Log.ErrorContext(r.Context(), "a file broke off", "request", requestID(r.Context()), "error", err)
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// fileTime is how long 32 KiB of a file may take to be read by the client.
+const fileTime = time.Minute
+
+// fileAnswer begins the answer with the first bytes, so that a failure before
+// them is told as a problem, and lets a client that reads go on reading.
+type fileAnswer struct {
+	w     http.ResponseWriter
+	file  *file
+	begun bool
+	err   error // of writing
+}
+
+// begin writes the header. Whatever the file is, no browser runs or shows it
+// as a page of ours.
+func (f *fileAnswer) begin() {
+	if f.begun {
+		return
+	}
+	f.begun = true
+	h := f.w.Header()
+	h.Set("Content-Type", f.file.media)
+	h.Set("Content-Disposition", disposition(f.file.name))
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if f.file.size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(f.file.size, 10))
+	}
+	f.w.WriteHeader(http.StatusOK)
+}
+
+func (f *fileAnswer) Write(p []byte) (int, error) {
+	f.begin()
+	_ = http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(fileTime)) // the server has a bound of its own, too
+	n, err := f.w.Write(p)
+	f.err = err
+	return n, err
+}
+
+// disposition is a Content-Disposition (RFC 6266): never inline. The name is
+// given twice, in ASCII and in UTF-8 (RFC 8187).
+func disposition(name string) string {
+	var plain, extended strings.Builder
+	for _, r := range name {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' {
+			r = '_'
+		}
+		plain.WriteRune(r)
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("!#$&+-.^_`|~", c) >= 0:
+			extended.WriteByte(c)
+		default:
+			const hex = "0123456789ABCDEF"
+			extended.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		}
+	}
+	out := `attachment; filename="` + plain.String() + `"`
+	if plain.String() != name {
+		out += "; filename*=UTF-8''" + extended.String()
+	}
+	return out
+}
+
+// harmless are the media types that a file of a message is answered with as
+// its sender says; any other is answered as bytes. No script can be in what
+// browsers make of these.
+func harmless(media string) string {
+	typ, subtype, _ := strings.Cut(media, "/")
+	switch typ {
+	case "image":
+		switch subtype {
+		case "png", "jpeg", "gif", "webp", "bmp", "avif", "heic", "tiff":
+			return media
+		}
+	case "audio", "video":
+		return media
+	case "text":
+		switch subtype {
+		case "plain", "csv", "calendar", "vcard":
+			return media
+		}
+	case "message":
+		if subtype == "rfc822" {
+			return media
+		}
+	case "application":
+		switch subtype {
+		case "pdf", "zip", "gzip", "json", "msword", "rtf", "pgp-signature", "pkcs7-signature":
+			return media
+		}
+		if strings.HasPrefix(subtype, "vnd.openxmlformats-officedocument.") || strings.HasPrefix(subtype, "vnd.oasis.opendocument.") {
+			return media
+		}
+	}
+	return "application/octet-stream"
+}
+
+// mediaType is a harmless media type as a header has it.
+func mediaType(media string) string {
+	if text := mime.FormatMediaType(harmless(media), nil); text != "" {
+		return text
+	}
+	return "application/octet-stream"
+}

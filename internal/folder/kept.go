@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// A message keeps its id wherever it is moved or copied to within its mailbox,
+// until no folder shows it any more.
+
+// Kept is a message of a mailbox, with the folders that show it.
+type Kept struct {
+	ID       db.ID
+	Mailbox  db.ID
+	Outbound db.ID  // the outbound_message that it is a delivery of; 0 for none
+	Thread   string // "" for none, as of what a client appended
+	Verdicts string // as digest.Verdicts has them
+	Size     int64
+	Summary  digest.Summary // only from Messages
+	Places   []Place        // at least one, at most MaxPlaces
+}
+
+// Place is where a folder shows a message.
+type Place struct {
+	Folder   string // its name
+	UID      uint32
+	Flags    Flags
+	Keywords []string
+	Date     time.Time // internal date
+}
+
+// MaxPlaces is how many places of a message are told.
+const MaxPlaces = 20
+
+// KeptFilter chooses messages; what is not set does not bound them.
+type KeptFilter struct {
+	Folder  string    // a folder that shows them
+	Since   time.Time // they came at this time or later
+	From    string    // an author's address, or the domain of one; whatever the case
+	Subject string    // a part of the subject, whatever the case
+}
+
+// Bounds of the work for one page of messages.
+const (
+	keptLooks = 5_000 // messages that are looked at
+	keptChunk = 100
+)
+
+// maxFilterText bounds the texts of a filter, in bytes.
+const maxFilterText = 1000
+
+var (
+	// Of what anybody may have written into a header as much is read as an
+	// honest one needs.
+	keptPage = db.Paged(`SELECT id, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+			CASE WHEN EXISTS (SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
+				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4)) THEN 1 ELSE 0 END
+		FROM message m WHERE mailbox = $1 AND {page}`)
+	keptOne = db.SQL(`SELECT id, outbound, thread, verdicts, size FROM message WHERE id = $1 AND mailbox = $2`)
+	places  = db.SQL(`SELECT f.message, d.name, f.uid, f.flags, f.keywords, f.internal_date
+		FROM folder_message f JOIN folder d ON d.id = f.folder
+		WHERE f.message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+	findParts = db.SQL(`SELECT blob, structure FROM message WHERE id = $1`)
+)
+
+// Messages lists messages of a mailbox, the last to come first. next is the last
+// one that was looked at: when more is true the list goes on behind it, also
+// if little was found. A folder that is not there is a fault.NotFound; f is
+// right as Check has it.
+func (s *Store) Messages(ctx context.Context, mailbox db.ID, f KeptFilter, page db.Page) (found []Kept, more bool, next db.ID, err error) {
+	var in db.ID
+	if f.Folder != "" {
+		folder, err := s.byName(ctx, mailbox, f.Folder)
+		if err != nil {
+			return nil, false, 0, err
+		}
+		in = folder.ID
+	}
+	limit := cmp.Or(page.Limit, db.DefaultPage)
+	back := page.After == 0 && page.Before != 0
+	least := db.ID(0)
+	if !f.Since.IsZero() {
+		least = db.FirstID(f.Since)
+	}
+	at := db.Page{After: page.After, Before: page.Before, Limit: keptChunk}
+	if back {
+		at.Before = max(at.Before, least-1)
+	}
+	wanted, err := f.fits()
+	if err != nil {
+		return nil, false, 0, err
+	}
+	for looked := 0; ; {
+		chunk, rest, err := db.ReadPage(ctx, s.DB, keptPage, at, scanCandidate, mailbox, in)
+		if err != nil {
+			return nil, false, 0, err
+		}
+		if back { // they come newest first, whichever way the list is walked
+			slices.Reverse(chunk)
+		}
+		for i := range chunk {
+			c := &chunk[i]
+			if c.ID < least && !back {
+				return s.withPlaces(ctx, mailbox, found, false, next, back)
+			}
+			fits := c.ID >= least && wanted(c)
+			if fits && len(found) == limit || looked == keptLooks {
+				return s.withPlaces(ctx, mailbox, found, true, next, back)
+			}
+			looked++
+			next = c.ID
+			if fits {
+				found = append(found, c.Kept)
+			}
+		}
+		if !rest {
+			return s.withPlaces(ctx, mailbox, found, false, next, back)
+		}
+		if back {
+			at.Before = next
+		} else {
+			at.After = next
+		}
+	}
+}
+
+type keptCandidate struct {
+	Kept
+	there bool
+}
+
+func scanCandidate(r db.Row) (c keptCandidate, err error) {
+	var messageID string
+	var envelope []byte
+	var there int
+	if err := r.Scan(&c.ID, &c.Outbound, &c.Thread, &c.Verdicts, &c.Size, &messageID, &envelope, &there); err != nil {
+		return c, err
+	}
+	if c.there = there == 1; c.there {
+		date, _ := message.ParseDate(envelopeText(envelope, 0))
+		c.Summary = digest.Summarized(messageID, envelopeAddresses(envelope, 2), envelopeAddresses(envelope, 5), envelopeAddresses(envelope, 6),
+			envelopeText(envelope, 1), date)
+	}
+	return c, nil
+}
+
+// Check returns all that is wrong with a filter at once.
+func (f KeptFilter) Check() error {
+	var bad fault.Fields
+	for _, text := range []struct{ field, text string }{{"from", f.From}, {"subject", f.Subject}} {
+		if len(text.text) > maxFilterText {
+			bad.Add(text.field, "too_long", "This may have %d bytes.", maxFilterText)
+		}
+	}
+	if _, err := f.author(); err != nil && len(f.From) <= maxFilterText {
+		bad.Add("from", "invalid_address", "Give an address such as you@example.com, or a domain.")
+	}
+	return bad.Err()
+}
+
+// author returns what tells whether somebody is meant by From.
+func (f KeptFilter) author() (func(digest.Person) bool, error) {
+	if f.From == "" {
+		return func(digest.Person) bool { return true }, nil
+	}
+	if !strings.Contains(f.From, "@") {
+		name, err := address.Domain(f.From)
+		return func(p digest.Person) bool {
+			a, err := address.Parse(p.Email)
+			return err == nil && a.Domain == name
+		}, err
+	}
+	want, err := address.Parse(f.From)
+	return func(p digest.Person) bool {
+		a, err := address.Parse(p.Email)
+		return err == nil && a.Key() == want.Key()
+	}, err
+}
+
+// fits returns what tells whether a message is wanted.
+func (f KeptFilter) fits() (func(*keptCandidate) bool, error) {
+	author, err := f.author()
+	subject := newNeedle(f.Subject)
+	return func(c *keptCandidate) bool {
+		return c.there && (f.Subject == "" || subject.in(c.Summary.Subject)) && (f.From == "" || slices.ContainsFunc(c.Summary.From, author))
+	}, err
+}
+
+// withPlaces ends Messages.
+func (s *Store) withPlaces(ctx context.Context, mailbox db.ID, found []Kept, more bool, next db.ID, back bool) ([]Kept, bool, db.ID, error) {
+	all := make([]*Kept, len(found))
+	for i := range found {
+		found[i].Mailbox = mailbox
+		all[i] = &found[i]
+	}
+	err := s.findPlaces(ctx, all)
+	found = slices.DeleteFunc(found, func(k Kept) bool { return len(k.Places) == 0 }) // expunged just now
+	if back {
+		slices.Reverse(found)
+	}
+	return found, more, next, err
+}
+
+// Message returns a message of a mailbox, without its Summary. One that no folder
+// shows is a fault.NotFound.
+func (s *Store) Message(ctx context.Context, mailbox, id db.ID) (Kept, error) {
+	k := Kept{Mailbox: mailbox}
+	err := s.DB.One(ctx, keptOne.With(id, mailbox), &k.ID, &k.Outbound, &k.Thread, &k.Verdicts, &k.Size)
+	if err == nil {
+		err = s.findPlaces(ctx, []*Kept{&k})
+	}
+	if errors.Is(err, db.ErrNoRow) || err == nil && len(k.Places) == 0 {
+		err = fault.New(fault.NotFound, "not_found", "There is no message with this id.")
+	}
+	return k, err
+}
+
+func (s *Store) findPlaces(ctx context.Context, all []*Kept) error {
+	const group = 16
+	for some := range slices.Chunk(all, group) {
+		var args [group]any
+		byID := map[db.ID]*Kept{}
+		for i := range args {
+			args[i] = some[min(i, len(some)-1)].ID
+		}
+		for _, k := range some {
+			byID[k.ID] = k
+		}
+		err := s.DB.Each(ctx, places.With(args[:]...), func(r db.Row) error {
+			var id db.ID
+			var p Place
+			var flags, date int64
+			var keywords string
+			if err := r.Scan(&id, &p.Folder, &p.UID, &flags, &keywords, &date); err != nil {
+				return err
+			}
+			p.Flags, p.Keywords, p.Date = Flags(flags), strings.Fields(keywords), db.Time(date)
+			if k := byID[id]; len(k.Places) < MaxPlaces {
+				k.Places = append(k.Places, p)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, k := range some {
+			slices.SortFunc(k.Places, func(a, b Place) int { return cmp.Or(cmp.Compare(a.Folder, b.Folder), cmp.Compare(a.UID, b.UID)) })
+		}
+	}
+	return nil
+}
+
+// OpenParts opens the bytes of a message with the index of its parts, or
+// returns a fault.NotFound when they are gone. The caller must Close the reader.
+func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.Reader, error) {
+	var at db.ID
+	var structure []byte
+	err := s.DB.One(ctx, findParts.With(id), &at, &structure)
+	if errors.Is(err, db.ErrNoRow) {
+		return nil, nil, expungedMessage()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := s.openBlob(ctx, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	index := &message.Index{}
+	if index.UnmarshalBinary(structure) == nil && index.Size == r.Size() {
+		return index, r, nil
+	}
+	if index, _, err = message.ScanReader(r.All()); err != nil {
+		_ = r.Close() // nothing was written
+		return nil, nil, fmt.Errorf("scanning message %s: %w", id, err)
+	}
+	return index, r, nil
+}
+
+func expungedMessage() error {
+	return fault.New(fault.NotFound, "message_gone", "The message was expunged.")
+}
+
+func (s *Store) openBlob(ctx context.Context, id db.ID) (*blob.Reader, error) {
+	b, err := s.Blobs.Load(ctx, id)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, expungedMessage()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.Open(ctx)
+}
