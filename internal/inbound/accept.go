@@ -28,6 +28,7 @@ type Letter struct {
 	size    int64
 	rcpts   []rcpt
 	reports []report
+	filed   []folder.Filed // by Message, in the order of rcpts
 }
 
 // rcpt is a recipient that was accepted.
@@ -136,7 +137,7 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	}
 	// After an error the bytes are left to the sweep: the commit may have
 	// happened all the same.
-	_, err = i.Folders.DeliverAll(ctx, copies)
+	l.filed, err = i.Folders.DeliverAll(ctx, copies)
 	return id, err
 }
 

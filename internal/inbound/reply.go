@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// Reply is a reply of SMTP (RFC 5321 §4.2, RFC 3463).
+type Reply struct {
+	Code     int
+	Enhanced string // "" for none
+	Text     string
+}
+
+// Refusal gives a fault the words of SMTP, for whichever door the mail came by.
+// ours is true for an error that is nobody's fault but our own, to be logged:
+// the client learns no more than that it may try again.
+func Refusal(err error) (r Reply, ours bool) {
+	var bare *message.LineEndError
+	if errors.As(err, &bare) {
+		return Reply{550, "5.5.2", "The message has a CR or LF that is not a CR LF (RFC 5321, section 2.3.8)"}, false
+	}
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		f = &fault.Error{}
+	}
+	switch f.Kind {
+	case fault.Invalid:
+		return Reply{554, "5.6.0", f.Message}, false
+	case fault.TooLarge:
+		return Reply{552, "5.3.4", f.Message}, false
+	case fault.Limited:
+		return Reply{450, "4.7.1", f.Message}, false
+	case fault.OverQuota:
+		if f.Code == mailbox.CodeFullLong {
+			return Reply{552, "5.2.2", f.Message}, false
+		}
+		return Reply{452, "4.2.2", f.Message}, false
+	case fault.NotFound:
+		if f.Code == mailbox.CodeNotHosted {
+			return Reply{550, "5.7.1", f.Message}, false
+		}
+		return Reply{550, "5.1.1", f.Message}, false
+	case fault.Denied, fault.Unknown, fault.Conflict:
+		switch f.Code {
+		case mailbox.CodeSuspended:
+			return Reply{550, "5.2.1", f.Message}, false
+		case CodeLoop:
+			return Reply{554, "5.4.6", f.Message}, false
+		}
+		return Reply{550, "5.7.1", f.Message}, false
+	case fault.Unavailable:
+		return Reply{451, "4.3.0", f.Message}, true
+	}
+	return Reply{451, "4.3.0", "Something went wrong here; try again later"}, true
+}
