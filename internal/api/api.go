@@ -24,9 +24,11 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
@@ -47,6 +49,8 @@ type API struct {
 	Events       *event.Log
 	Webhooks     *webhook.Hooks
 	Keys         *idempotency.Keys
+	Inbound      *inbound.Inbound
+	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox
 	Setup        *clientsetup.Service
 	// Signer returns the certificate that profiles are signed with, nil for
 	// none; may be nil.

@@ -43,6 +43,7 @@ var tags = [...]huma.Tag{
 	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
 	{Name: "Webhooks", Description: "URLs of yours that events are sent to, and what became of each."},
 	{Name: "Statistics", Description: "How much was sent and arrived, and what became of it."},
+	{Name: "Sandbox", Description: "In `mailstead dev`: mail as from outside, and what would have gone there."},
 	{Name: "API keys", Description: "What your applications sign in with."},
 	{Name: "Operators", Description: "For those who run the service: the queue of all accounts. The scope `operator` is given at the server's command line alone."},
 }
@@ -223,6 +224,8 @@ func tagOf(path string) string {
 		return "Webhooks"
 	case "stats":
 		return "Statistics"
+	case "sandbox":
+		return "Sandbox"
 	case "api-keys":
 		return "API keys"
 	case "operator":

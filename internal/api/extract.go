@@ -30,6 +30,7 @@ type bounds struct {
 	values int    // JSON values
 	faults int    // that are told of its types
 	within string // the member that holds the sends; "" if the body is one itself
+	whole  string // a member that is a content, too; "" for none
 }
 
 // extractor reads a JSON text once.
@@ -100,6 +101,9 @@ func (x *extractor) place() string {
 // a send.
 func (x *extractor) atContent() bool {
 	path := x.path
+	if x.whole != "" && len(path) == 1 && path[0] == (step{x.whole, -1}) {
+		return true
+	}
 	if x.within != "" {
 		if len(path) != 5 || path[0] != (step{x.within, -1}) || path[1].index < 0 {
 			return false

@@ -51,6 +51,7 @@ func (a *API) routes(r *router) {
 
 	a.operatorRoutes(r)
 	a.threadRoutes(r)
+	a.sandboxRoutes(r)
 	a.suppressionRoutes(r)
 
 	a.eventRoutes(r)

@@ -37,7 +37,7 @@ type Field struct {
 // Read reads the content of a message: its header, and as much of its texts as
 // is shown. ix is the index of its parts. The errors are r's.
 func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
-	in := &source{r: r}
+	in := &source{r}
 	header, err := in.header(ix)
 	if err != nil {
 		return Summary{}, Content{}, err
@@ -65,6 +65,12 @@ func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
 	}
 	c.AttachmentsTruncated = len(shown) < len(parts.files)
 	return Summarize(header), c, nil
+}
+
+// ReadSummary reads the header alone. The errors are r's.
+func ReadSummary(r io.ReaderAt, ix *message.Index) (Summary, error) {
+	header, err := (&source{r}).header(ix)
+	return Summarize(header), err
 }
 
 // None is the content of a message that is gone.

@@ -373,19 +373,6 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-func TestCapture(t *testing.T) {
-	h := newHouse(t, 25, nil)
-	h.courier = relay.Capture{}
-	h.run()
-	id := h.send("bob@d.test", "eve@d.test")
-	if got := h.states(id); got != "delivered 2.0.0, delivered 2.0.0" {
-		t.Errorf("states %s", got)
-	}
-	if r := h.deliveries(id)[0]; r.Remote != "sandbox" {
-		t.Errorf("delivery %+v", r)
-	}
-}
-
 func TestRuns(t *testing.T) {
 	c := relay.New(relay.Options{Limit: 4, PerRun: 10})
 	for waiting, want := range map[int]int{0: 1, 1: 1, 9: 1, 10: 2, 25: 3, 30: 4, 10_000: 4} {

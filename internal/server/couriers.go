@@ -17,9 +17,12 @@ import (
 // name, to the smart host, or, in dev without one, into the sandbox's outbox.
 func (s *Server) openCouriers() error {
 	s.simulator = relay.NewSimulator(relay.SimulatorOptions{DB: s.DB, Queue: s.Queue, Now: time.Now, Log: s.Log})
-	if s.Config.Dev && s.Config.Relay == "" {
-		s.outside = relay.Capture{}
-		return nil
+	if s.Config.Dev {
+		s.captured = &relay.Capture{DB: s.DB, Blobs: s.Blobs, Log: s.Log}
+		if s.Config.Relay == "" {
+			s.outside = s.captured
+			return nil
+		}
 	}
 	allow, err := s.Config.private()
 	if err != nil {

@@ -15,15 +15,14 @@ CREATE INDEX message_mailbox ON message (mailbox, id);
 -- What the sandbox kept back of what was sent to the outside.
 -- owner: relay
 CREATE TABLE captured (
-  id        {id},
-  account   BIGINT NOT NULL,
-  domain    TEXT NOT NULL,             -- of its From, A-labels
-  message   BIGINT NOT NULL,           -- the outbound_message
-  sender    TEXT NOT NULL,             -- MAIL FROM; '' is the null sender
+  id         {id},
+  account    BIGINT NOT NULL,
+  domain     TEXT NOT NULL,            -- of its From, A-labels
+  message    BIGINT NOT NULL,          -- the outbound_message
+  sender     TEXT NOT NULL,            -- MAIL FROM; '' is the null sender
   recipients TEXT NOT NULL,            -- JSON list of addresses
-  blob      BIGINT NOT NULL,
-  size      BIGINT NOT NULL,
-  envelope  {blob} NOT NULL,           -- as IMAP shows it
-  structure {blob} NOT NULL            -- the index of its parts (message.Index)
+  blob       BIGINT NOT NULL,
+  size       BIGINT NOT NULL,
+  structure  {blob} NOT NULL           -- the index of its parts (message.Index)
 );
 CREATE INDEX captured_account ON captured (account, id);

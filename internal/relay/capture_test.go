@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
+)
+
+func newCapture(t *testing.T, d *db.DB) *relay.Capture {
+	t.Helper()
+	files, err := blob.NewFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &relay.Capture{DB: d, Blobs: &blob.Store{DB: d, Files: files, Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
+}
+
+func readCaptured(t *testing.T, c *relay.Capture, m relay.Captured) string {
+	t.Helper()
+	index, r, err := c.Open(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	raw, err := io.ReadAll(r.All())
+	if err != nil || index.Size != int64(len(raw)) {
+		t.Fatal(index.Size, len(raw), err)
+	}
+	return string(raw)
+}
+
+// What is captured is what a host would have got, and nobody else's to see.
+func TestCapture(t *testing.T) {
+	h := newHouse(t, 25, nil)
+	c := newCapture(t, h.db)
+	h.courier = c
+	h.run()
+	big := strings.Repeat("0123456789abcdef\r\n", 10_000)
+	id := h.accept(h.newMail(func(m *queue.Mail) {
+		m.Domain = "from.test"
+		m.Body = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text + big)), nil }
+	}), "bob@d.test", "eve@d.test")
+	if got := h.states(id); got != "delivered 2.0.0, delivered 2.0.0" {
+		t.Errorf("states %s", got)
+	}
+	if r := h.deliveries(id)[0]; r.Remote != "sandbox" {
+		t.Errorf("delivery %+v", r)
+	}
+	all, more, err := c.List(t.Context(), 1, "", db.Page{})
+	if err != nil || more || len(all) != 1 {
+		t.Fatal(len(all), more, err)
+	}
+	m := all[0]
+	if m.Message != id || m.Sender != "a@from.test" || !slices.Equal(m.Recipients, []string{"bob@d.test", "eve@d.test"}) || m.Size != int64(len(head+text+big)) {
+		t.Errorf("captured %+v", m)
+	}
+	if got := readCaptured(t, c, m); got != head+text+big {
+		t.Errorf("its %d bytes begin with %.100s", len(got), got)
+	}
+	for _, other := range []struct {
+		account db.ID
+		domain  string
+	}{{2, ""}, {1, "other.test"}} {
+		if _, err := c.Get(t.Context(), other.account, other.domain, m.ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%+v gets %v", other, err)
+		}
+		if err := c.Clear(t.Context(), other.account, other.domain); err != nil {
+			t.Error(err)
+		}
+		if list, _, err := c.List(t.Context(), other.account, other.domain, db.Page{}); err != nil || len(list) != 0 {
+			t.Errorf("%+v lists %v, %v", other, list, err)
+		}
+	}
+	if _, err := c.Get(t.Context(), 1, "from.test", m.ID); err != nil {
+		t.Error(err)
+	}
+	if err := c.Clear(t.Context(), 1, "from.test"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(t.Context(), 1, "", m.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("after clearing: %v", err)
+	}
+	if _, _, err := c.Open(t.Context(), m); !fault.Is(err, fault.NotFound) {
+		t.Errorf("its bytes: %v", err)
+	}
+}
+
+// The outbox has an end: the oldest go.
+func TestCaptureIsBounded(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := dbtest.Open(t, url)
+		c := newCapture(t, d)
+		var last db.ID
+		for n := range relay.MaxCaptured + 120 {
+			m := &queue.Mail{About: queue.About{Account: 1}, ID: d.NewID(), Body: func(context.Context) (io.ReadCloser, error) {
+				return io.NopCloser(bytes.NewReader([]byte(text))), nil
+			}}
+			if err := c.Keep(t.Context(), &queue.Consignment{Mail: m, To: []*queue.Delivery{{Recipient: "bob@d.test"}}}); err != nil {
+				t.Fatal(n, err)
+			}
+			last = m.ID
+		}
+		n, at := 0, db.Page{Limit: db.MaxPage}
+		for {
+			all, more, err := c.List(t.Context(), 1, "", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 && all[0].Message != last {
+				t.Error("the newest is gone")
+			}
+			n += len(all)
+			if !more {
+				break
+			}
+			at.After = all[len(all)-1].ID
+		}
+		if n < relay.MaxCaptured || n > relay.MaxCaptured+50 {
+			t.Errorf("it keeps %d", n)
+		}
+	})
+}
