@@ -93,11 +93,18 @@ func TestAccept(t *testing.T) {
 		if err := json.Unmarshal([]byte(arrived[0]), &data); err != nil {
 			t.Fatal(err)
 		}
-		got := fmt.Sprintln(data["mailbox"], data["tag"], data["envelope"], data["from"], data["to"], data["subject"], data["date"], data["attachments"], data["message_id"])
-		want := "bob@demo.test news map[from:ann@example.com to:bob+news@demo.test] [map[email:ann@example.com name:Ann]] " +
-			"[map[email:bob@demo.test name:Bob] map[email:carol@demo.test]] schön 2026-03-02T09:00:00Z 1 <1@example.com>"
+		got := fmt.Sprintln(data["mailbox"], data["tag"], data["envelope"], data["from"], data["to"], data["subject"], data["date"], data["verdicts"], data["message_id"])
+		want := "map[address:bob@demo.test id:" + bob.ID.String() + "] news map[mail_from:ann@example.com rcpt_to:[bob+news@demo.test]] [map[email:ann@example.com name:Ann]] " +
+			"[map[email:bob@demo.test name:Bob] map[email:carol@demo.test]] schön 2026-03-02T09:00:00Z map[dkim:none dmarc:none spam:none spf:none] <1@example.com>"
 		if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
 			t.Errorf("the event says\n%s, want\n%s", got, want)
+		}
+		// The content is left for whoever reads the event.
+		if _, there := data["text"]; there || len(arrived[0]) > 1000 {
+			t.Errorf("the event is recorded with %d bytes: %s", len(arrived[0]), arrived[0])
+		}
+		if !strings.Contains(arrived[1], `"rcpt_to":["Carol@demo.test","carol+x@demo.test"]`) {
+			t.Errorf("the other event: %s", arrived[1])
 		}
 	})
 }

@@ -37,6 +37,7 @@ type house struct {
 	account db.ID
 	domain  db.ID
 	mail    map[db.ID]*queue.Mail // what the queue may send
+	blobs   string                // the folder of large messages
 }
 
 var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
@@ -50,7 +51,8 @@ func each(t *testing.T, f func(h *house)) {
 func newHouse(t testing.TB, url string) *house {
 	t.Helper()
 	d, node := dbtest.Open(t, url)
-	files, err := blob.NewFolder(t.TempDir())
+	large := t.TempDir()
+	files, err := blob.NewFolder(large)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func newHouse(t testing.TB, url string) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, db: d, hub: &signal.Hub{}, mail: map[db.ID]*queue.Mail{}}
+	h := &house{t: t, db: d, hub: &signal.Hub{}, mail: map[db.ID]*queue.Mail{}, blobs: large}
 	log := slog.New(slog.DiscardHandler)
 	events := &event.Log{DB: d, Node: node, Hub: h.hub, Now: time.Now}
 	accounts := account.New(d, h.hub, time.Now)
@@ -86,8 +88,9 @@ func newHouse(t testing.TB, url string) *house {
 	})
 	h.Inbound = inbound.New(inbound.Options{
 		Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}},
-		Host:    "mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
+		Host:    "mail.host.test", Base: "https://mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
 	})
+	events.Content = h.Content
 	return h
 }
 
