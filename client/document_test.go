@@ -69,6 +69,22 @@ var types = map[string]reflect.Type{
 	"Attempt":                  reflect.TypeFor[client.Attempt](),
 	"Batch":                    reflect.TypeFor[client.BatchAccepted](),
 	"BatchRequest":             nil, // written while it is sent
+	"Captured":                 reflect.TypeFor[client.Captured](),
+	"CapturedListed":           nil, // client.Captured without its content
+	"CapturedListedList":       reflect.TypeFor[client.Page[client.Captured]](),
+	"Envelope":                 reflect.TypeFor[client.Envelope](),
+	"File":                     reflect.TypeFor[client.MessageFile](),
+	"HeaderField":              reflect.TypeFor[client.HeaderField](),
+	"MailboxMessage":           reflect.TypeFor[client.MailboxMessage](),
+	"MailboxMessageListed":     nil, // client.MailboxMessage without its content
+	"MailboxMessageListedList": reflect.TypeFor[client.Page[client.MailboxMessage]](),
+	"Person":                   reflect.TypeFor[client.Person](),
+	"Place":                    reflect.TypeFor[client.MessageFolder](),
+	"SimulateRequest":          reflect.TypeFor[client.Simulation](),
+	"Simulated":                reflect.TypeFor[client.Simulated](),
+	"SimulatedRecipient":       reflect.TypeFor[client.SimulatedRecipient](),
+	"Verdicts":                 reflect.TypeFor[client.Verdicts](),
+	"VerdictsRequest":          reflect.TypeFor[client.Verdicts](),
 	"ClientSetup":              reflect.TypeFor[client.ClientSetup](),
 	"CreateDomainRequest":      nil, // an argument
 	"CreateKeyRequest":         reflect.TypeFor[client.NewAPIKey](),
@@ -156,6 +172,7 @@ var elsewhere = map[string][]string{
 	"Problem":             {"type"}, // says nothing
 	"SendRequest":         {"attachments"},
 	"SendTemplateRequest": {"attachments"},
+	"SimulateRequest":     {"attachments"},
 }
 
 // Every field of the document is a field here, and the other way round.

@@ -55,6 +55,8 @@ func TestService(t *testing.T) {
 		h.suppressions()
 		h.templates()
 		h.threads()
+		h.mail()
+		h.sandbox()
 		h.events()
 		h.stats()
 		h.operator(p)

@@ -29,12 +29,12 @@ type KeptFields struct {
 	RawURL     string          `json:"raw_url" doc:"Where the whole message can be had, with your API key."`
 }
 
-type keptAnswer struct {
+type mailboxMessageListed struct {
 	KeptFields
 	digest.Summary
 }
 
-type keptMessageAnswer struct {
+type mailboxMessageAnswer struct {
 	KeptFields
 	digest.Summary
 	digest.Content
@@ -102,8 +102,8 @@ func (a *API) kept(ctx context.Context, p account.Principal, in *keptInput) (fol
 	return a.Folders.Message(ctx, box, id)
 }
 
-func (a *API) listKept(ctx context.Context, p account.Principal, in *listKeptInput) (list[keptAnswer], error) {
-	none := list[keptAnswer]{Data: []keptAnswer{}}
+func (a *API) listKept(ctx context.Context, p account.Principal, in *listKeptInput) (list[mailboxMessageListed], error) {
+	none := list[mailboxMessageListed]{Data: []mailboxMessageListed{}}
 	box, err := a.box(ctx, p, in.ID)
 	if err != nil {
 		return none, err
@@ -129,7 +129,7 @@ func (a *API) listKept(ctx context.Context, p account.Principal, in *listKeptInp
 	if err != nil {
 		return none, fieldFault(err, "folder", "There is no such folder in this mailbox.")
 	}
-	show := func(k folder.Kept) keptAnswer { return keptAnswer{a.showKept(k), k.Summary} }
+	show := func(k folder.Kept) mailboxMessageListed { return mailboxMessageListed{a.showKept(k), k.Summary} }
 	out := answer(in.page, found, more, show, func(folder.Kept) string { return "" })
 	if more {
 		cursor := next.String()
@@ -138,19 +138,19 @@ func (a *API) listKept(ctx context.Context, p account.Principal, in *listKeptInp
 	return out, nil
 }
 
-func (a *API) getKept(ctx context.Context, p account.Principal, in *keptInput) (keptMessageAnswer, error) {
+func (a *API) getKept(ctx context.Context, p account.Principal, in *keptInput) (mailboxMessageAnswer, error) {
 	k, err := a.kept(ctx, p, in)
 	if err != nil {
-		return keptMessageAnswer{}, err
+		return mailboxMessageAnswer{}, err
 	}
 	index, r, err := a.Folders.OpenParts(ctx, k.ID)
 	if err != nil {
-		return keptMessageAnswer{}, gone(err)
+		return mailboxMessageAnswer{}, gone(err)
 	}
 	defer r.Close() //nolint:errcheck // only read
-	out := keptMessageAnswer{KeptFields: a.showKept(k)}
+	out := mailboxMessageAnswer{KeptFields: a.showKept(k)}
 	if out.Summary, out.Content, err = digest.Read(r, index); err != nil {
-		return keptMessageAnswer{}, err
+		return mailboxMessageAnswer{}, err
 	}
 	out.Link(a.messageURL(k))
 	return out, nil

@@ -25,12 +25,12 @@ type CapturedFields struct {
 	CapturedAt time.Time        `json:"captured_at" doc:"When it would have gone out."`
 }
 
-type capturedAnswer struct {
+type capturedListed struct {
 	CapturedFields
 	digest.Summary
 }
 
-type capturedMessageAnswer struct {
+type capturedAnswer struct {
 	CapturedFields
 	digest.Summary
 	digest.Content
@@ -49,20 +49,20 @@ func (a *API) outboxRoutes(r *router) {
 		summary: "Clear the outbox", description: only + "Deletes what was captured up to now. The sent messages stay as they are."}, a.clearOutbox)
 }
 
-func (a *API) listOutbox(ctx context.Context, p account.Principal, in *page) (list[capturedAnswer], error) {
+func (a *API) listOutbox(ctx context.Context, p account.Principal, in *page) (list[capturedListed], error) {
 	if a.Captured == nil {
-		return list[capturedAnswer]{}, errSandbox
+		return list[capturedListed]{}, errSandbox
 	}
 	at, err := in.db()
 	if err != nil {
-		return list[capturedAnswer]{}, err
+		return list[capturedListed]{}, err
 	}
 	found, more, err := a.Captured.List(ctx, p.Account, p.Domain, at)
 	if err != nil {
-		return list[capturedAnswer]{}, err
+		return list[capturedListed]{}, err
 	}
 	var failed error
-	out := answer(*in, found, more, func(c relay.Captured) capturedAnswer {
+	out := answer(*in, found, more, func(c relay.Captured) capturedListed {
 		one, err := a.summary(ctx, c)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			failed = err
@@ -72,8 +72,8 @@ func (a *API) listOutbox(ctx context.Context, p account.Principal, in *page) (li
 	return out, failed
 }
 
-func (a *API) summary(ctx context.Context, c relay.Captured) (capturedAnswer, error) {
-	out := capturedAnswer{CapturedFields: a.showCaptured(c), Summary: digest.Summarize(nil)}
+func (a *API) summary(ctx context.Context, c relay.Captured) (capturedListed, error) {
+	out := capturedListed{CapturedFields: a.showCaptured(c), Summary: digest.Summarize(nil)}
 	index, r, err := a.Captured.Open(ctx, c)
 	if err != nil {
 		return out, err
@@ -94,17 +94,17 @@ func (a *API) captured(ctx context.Context, p account.Principal, in *one) (relay
 	return a.Captured.Get(ctx, p.Account, p.Domain, id)
 }
 
-func (a *API) getOutbox(ctx context.Context, p account.Principal, in *one) (capturedMessageAnswer, error) {
+func (a *API) getOutbox(ctx context.Context, p account.Principal, in *one) (capturedAnswer, error) {
 	c, err := a.captured(ctx, p, in)
 	if err != nil {
-		return capturedMessageAnswer{}, err
+		return capturedAnswer{}, err
 	}
 	index, r, err := a.Captured.Open(ctx, c)
 	if err != nil {
-		return capturedMessageAnswer{}, err
+		return capturedAnswer{}, err
 	}
 	defer r.Close() //nolint:errcheck // only read
-	out := capturedMessageAnswer{CapturedFields: a.showCaptured(c)}
+	out := capturedAnswer{CapturedFields: a.showCaptured(c)}
 	out.Summary, out.Content, err = digest.Read(r, index)
 	return out, err
 }

@@ -16,8 +16,8 @@ type Content struct {
 	InReplyTo  string   `json:"in_reply_to" doc:"The Message-ID of the message that this answers; empty if it answers none." example:"<abc@example.com>"`
 	References []string `json:"references" nullable:"false" doc:"The Message-IDs of the conversation so far, the nearest last; the last 20." example:"<abc@example.com>"`
 
-	Headers          []Field `json:"headers" nullable:"false" doc:"The fields of the header, in order: at most 500, of 32 KiB together."`
-	HeadersTruncated bool    `json:"headers_truncated" doc:"Whether the header has more than headers shows." example:"false"`
+	Headers          []HeaderField `json:"headers" nullable:"false" doc:"The fields of the header, in order: at most 500, of 32 KiB together."`
+	HeadersTruncated bool          `json:"headers_truncated" doc:"Whether the header has more than headers shows." example:"false"`
 
 	Text          *string `json:"text" nullable:"true" doc:"The plain text in UTF-8, at most 64 KiB, with line feeds as line ends; null if the message has none." example:"Thank you!\n"`
 	TextTruncated bool    `json:"text_truncated" doc:"Whether there is more of the plain text." example:"false"`
@@ -28,8 +28,8 @@ type Content struct {
 	AttachmentsTruncated bool   `json:"attachments_truncated" doc:"Whether there are more files." example:"false"`
 }
 
-// Field is one of a header.
-type Field struct {
+// HeaderField is one field of a header.
+type HeaderField struct {
 	Name  string `json:"name" doc:"As it stands in the message." example:"List-Id"`
 	Value string `json:"value" doc:"On one line, encoded words decoded." example:"News <news.example.org>"`
 }
@@ -75,7 +75,7 @@ func ReadSummary(r io.ReaderAt, ix *message.Index) (Summary, error) {
 
 // None is the content of a message that is gone.
 func None() Content {
-	return Content{ReplyTo: []Person{}, References: []string{}, Headers: []Field{}, Attachments: []File{}}
+	return Content{ReplyTo: []Person{}, References: []string{}, Headers: []HeaderField{}, Attachments: []File{}}
 }
 
 // Link gives each file its URL below that of the message.
@@ -97,8 +97,8 @@ func references(h message.Header) []string {
 
 // fields reads a header until there is enough of it. Lines that are no field
 // are left out.
-func fields(h message.Header) (list []Field, more bool) {
-	list = []Field{}
+func fields(h message.Header) (list []HeaderField, more bool) {
+	list = []HeaderField{}
 	room := MaxHeaders
 	for f := range h.Fields() {
 		if len(f.Name) == 0 {
@@ -119,7 +119,7 @@ func fields(h message.Header) (list []Field, more bool) {
 		}
 		value = Clip(value, room)
 		room -= len(value)
-		list = append(list, Field{Name: string(f.Name), Value: value})
+		list = append(list, HeaderField{Name: string(f.Name), Value: value})
 		if more {
 			return list, true
 		}

@@ -18,26 +18,43 @@ import (
 // the event before anybody gets it: from then on the event never changes,
 // whatever becomes of the message, and every delivery of it has the same bytes.
 
-// keepAtOnce bounds how many events get their content in one commit.
+// keepAtOnce bounds how many events of a page get their content in one commit.
 const keepAtOnce = 16
 
 // A second reader that comes at the same moment keeps nothing: the first one's
 // content counts.
 var keepContent = db.SQL(`UPDATE event SET data = $2, content = 0 WHERE id = $1 AND content <> 0 RETURNING id`)
 
+// maxPageBytes bounds the data of a page, but for its first event's.
+const maxPageBytes = 8 << 20
+
+// whole gives the events of a page their content, and cuts the page where it
+// becomes too much at once.
+func (l *Log) whole(ctx context.Context, page Page) (Page, error) {
+	size := 0
+	for from := 0; from < len(page.Events); from += keepAtOnce {
+		some := page.Events[from:min(from+keepAtOnce, len(page.Events))]
+		if err := l.fill(ctx, some); err != nil {
+			return Page{}, err
+		}
+		for i := range some {
+			if size += len(some[i].Data); size > maxPageBytes && from+i > 0 {
+				page.Events, page.More = page.Events[:from+i], true
+				page.Last = page.Events[from+i-1].Position
+				return page, nil
+			}
+		}
+	}
+	return page, nil
+}
+
 // fill gives the events that lack their content theirs. Every reader of data
 // passes through here.
 func (l *Log) fill(ctx context.Context, events []Event) error {
 	var lacking []*Event
 	for i := range events {
-		if events[i].content == 0 {
-			continue
-		}
-		if lacking = append(lacking, &events[i]); len(lacking) == keepAtOnce {
-			if err := l.fillSome(ctx, lacking); err != nil {
-				return err
-			}
-			lacking = lacking[:0]
+		if events[i].content != 0 {
+			lacking = append(lacking, &events[i])
 		}
 	}
 	return l.fillSome(ctx, lacking)

@@ -65,8 +65,8 @@ var (
 )
 
 // List returns an account's numbered events: in order after a position, or
-// newest first before one. It looks at a bounded number of them, so a page may
-// be short although there are more.
+// newest first before one. It looks at a bounded number of them, and returns
+// about 8 MiB of data, so a page may be short although there are more.
 func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 	limit := f.Limit
 	if limit <= 0 {
@@ -85,7 +85,7 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 		}
 		for _, e := range some {
 			if f.over(&e) {
-				return page, l.fill(ctx, page.Events)
+				return l.whole(ctx, page)
 			}
 			if !f.fits(&e) {
 				page.Last = e.Position
@@ -93,13 +93,13 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 			}
 			if len(page.Events) == limit {
 				page.More = true
-				return page, l.fill(ctx, page.Events)
+				return l.whole(ctx, page)
 			}
 			page.Events, page.Last = append(page.Events, e), e.Position
 		}
 		if looked += len(some); len(some) < n || looked >= maxLooked {
 			page.More = len(some) == n
-			return page, l.fill(ctx, page.Events)
+			return l.whole(ctx, page)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestArrivalContent(t *testing.T) {
 		if len(a.Attachments) != 1 || a.Attachments[0] != file {
 			t.Errorf("attachments %+v", a.Attachments)
 		}
-		if h := a.Headers; len(h) < 8 || h[0] != (digest.Field{Name: "Return-Path", Value: "<ann@example.com>"}) || h[1] != (digest.Field{Name: "Delivered-To", Value: "bob@demo.test"}) {
+		if h := a.Headers; len(h) < 8 || h[0] != (digest.HeaderField{Name: "Return-Path", Value: "<ann@example.com>"}) || h[1] != (digest.HeaderField{Name: "Delivered-To", Value: "bob@demo.test"}) {
 			t.Errorf("headers %+v", h)
 		}
 		body, err := e.Body()

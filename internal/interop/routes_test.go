@@ -82,6 +82,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"rotateDKIM":         {"algorithm": "ed25519"},
 		"updateMailbox":      {"display_name": "Walked over"},
 		"setMailboxPassword": {"password": "Walked-0ver!"},
+		"simulateInbound":    {"from": "walk@elsewhere.example.net", "to": []string{"bob@demo.test"}, "text": "walk", "verdicts": map[string]any{"spf": "pass"}},
 		"addSuppression":     {"address": "gone@elsewhere.example.net"},
 		"addSuppressions":    {"addresses": []string{"gone@elsewhere.example.net"}},
 		"createTemplate":     {"name": "walk", "subject": "walk", "text": "walk"},
@@ -139,6 +140,19 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 	}
 }
 
+// captured sends to the outside, and returns the id of what was captured.
+func captured(t *testing.T, s *servertest.Server, made func(path string, body any) string) string {
+	t.Helper()
+	made("/outbound/send", map[string]any{"from_email": "alice@demo.test", "to": []string{"x@elsewhere.example.net"}, "subject": "walk", "text": "walk"})
+	quiet(t, s)
+	var all struct{ Data []struct{ ID string } }
+	s.API("GET", "/sandbox/outbox", nil).Into(t, &all)
+	if len(all.Data) == 0 {
+		t.Fatal("nothing was captured")
+	}
+	return all.Data[0].ID
+}
+
 // at returns the path with the account's own resource in it; ok is false for a
 // path that has none.
 func at(t *testing.T, ids map[string]string, path string) (full string, ok bool) {
@@ -146,6 +160,8 @@ func at(t *testing.T, ids map[string]string, path string) (full string, ok bool)
 	path = strings.Replace(path, "/versions/{version}", "/versions/1", 1)
 	path = strings.Replace(path, "/dkim/{key}", "/dkim/01999999-0000-7000-8000-000000000000", 1)
 	path = strings.Replace(path, "/deliveries/{delivery}", "/deliveries/01999999-0000-7000-8000-000000000000", 1)
+	path = strings.Replace(path, "/messages/{message}", "/messages/01999999-0000-7000-8000-000000000000", 1)
+	path = strings.Replace(path, "/attachments/{n}", "/attachments/0", 1)
 	open := strings.IndexByte(path, '{')
 	if open < 0 {
 		return path, false
@@ -383,7 +399,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, media := range []string{"text/dns", "text/csv", "application/x-apple-aspen-config"} {
+	for _, media := range []string{"text/dns", "text/csv", "message/rfc822", "application/octet-stream", "application/x-apple-aspen-config"} {
 		former := openapi3filter.RegisteredBodyDecoder(media)
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 		defer func() {
@@ -503,6 +519,7 @@ func TestDocument(t *testing.T) {
 	c.call("DELETE", "/suppressions/"+left, nil, 404)
 
 	c.webhooks()
+	c.mail()
 
 	key := c.id("POST", "/api-keys", m{
 		"name": "till", "scopes": []string{"outbound.send"}, "domain": "shop.test", "allowed_ips": []string{"127.0.0.1"},
@@ -522,6 +539,40 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s (%s %s) is not tried here", r.id, r.method, r.path)
 		}
 	}
+}
+
+// mail walks through what is in a mailbox and in the sandbox's outbox.
+func (c *checked) mail() {
+	c.t.Helper()
+	type m = map[string]any
+	var in struct {
+		Recipients []struct {
+			ID      string
+			Mailbox string `json:"mailbox_id"`
+		}
+	}
+	c.call("POST", "/sandbox/inbound", m{
+		"mail_from": "", "rcpt_to": []string{"bob@demo.test"}, "from": "Ann <ann@elsewhere.example.net>", "to": []string{"bob@demo.test"}, "cc": []string{}, "reply_to": "ann@elsewhere.example.net",
+		"subject": "Grüße", "text": "text", "html": "<p>text</p>", "message_id": "<a@elsewhere.example.net>", "in_reply_to": "<b@demo.test>", "headers": m{"List-Id": "<l>"},
+		"attachments": []m{{"filename": "a.bin", "content": "aGk="}}, "verdicts": m{"spf": "pass", "dkim": "pass", "dmarc": "pass", "spam": "ham"},
+	}, 200).Into(c.t, &in)
+	c.call("POST", "/sandbox/inbound", m{"raw": "U3ViamVjdDogaGkNCg0KaGkNCg==", "rcpt_to": []string{"nobody@demo.test"}}, 200)
+	c.call("POST", "/sandbox/inbound", m{"raw": "?"}, 422)
+	mails := "/mailboxes/" + in.Recipients[0].Mailbox + "/messages"
+	c.call("GET", mails+"?folder=INBOX&from=elsewhere.example.net&subject=gr&since=2026-01-31T00:00:00Z", nil, 200)
+	c.call("GET", mails+"?folder=nowhere", nil, 422)
+	one := mails + "/" + in.Recipients[0].ID
+	c.call("GET", one, nil, 200)
+	c.call("GET", mails+"/01999999-0000-7000-8000-000000000000", nil, 404)
+	c.call("GET", one+"/raw", nil, 200)
+	c.call("GET", one+"/attachments/0", nil, 200)
+	c.call("GET", one+"/attachments/1", nil, 404)
+	var out struct{ Data []struct{ ID string } }
+	c.call("GET", "/sandbox/outbox?limit=1", nil, 200).Into(c.t, &out)
+	c.call("GET", "/sandbox/outbox/"+out.Data[0].ID, nil, 200)
+	c.call("GET", "/sandbox/outbox/"+out.Data[0].ID+"/raw", nil, 200)
+	c.call("DELETE", "/sandbox/outbox", nil, 204)
+	c.call("GET", "/sandbox/outbox/"+out.Data[0].ID, nil, 404)
 }
 
 // operator walks through what operators have; sent is a message.

@@ -313,9 +313,9 @@ func (s *Server) openDoors(context.Context) error {
 	door := &api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
 		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Stats: s.Stats, Operator: s.Operator, Friend: s.friend,
-		Setup:  s.clientSetup(),
-		Signer: func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
-		Base:   s.baseURL(), Version: Version, Log: s.Log,
+		Setup:   s.clientSetup(),
+		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
+		Inbound: s.Inbound, Captured: s.captured, Base: s.baseURL(), Version: Version, Log: s.Log,
 	}
 	handler := s.certs.Challenge(door.Handler())
 	for range 2 { // in clear, and with TLS

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"io"
+	"iter"
+	"net/http"
+	"time"
+)
+
+// Simulation is an email as from outside, for the sandbox of mailstead dev:
+// either Raw, or the fields after it.
+type Simulation struct {
+	MailFrom *string  `json:"mail_from,omitempty"` // the author if nil; "" is the null sender
+	RcptTo   []string `json:"rcpt_to,omitempty"`   // those of the header if empty
+	Raw      []byte   `json:"raw,omitempty"`       // the whole message
+
+	From        string            `json:"from,omitempty"` // a@b.example or Name <a@b.example>
+	To          []string          `json:"to,omitempty"`
+	Cc          []string          `json:"cc,omitempty"`
+	ReplyTo     string            `json:"reply_to,omitempty"`
+	Subject     string            `json:"subject,omitempty"`
+	Text        string            `json:"text,omitempty"`
+	HTML        string            `json:"html,omitempty"`
+	MessageID   string            `json:"message_id,omitempty"` // made if it is empty
+	InReplyTo   string            `json:"in_reply_to,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Attachments []Attachment      `json:"-"`
+
+	Verdicts *Verdicts `json:"verdicts,omitempty"` // what it is found to be
+}
+
+// Simulated is what SMTP would have answered.
+type Simulated struct {
+	Accepted     bool                 `json:"accepted"` // for any recipient
+	SMTPCode     int                  `json:"smtp_code"`
+	EnhancedCode string               `json:"enhanced_code"`
+	Reply        string               `json:"reply"`
+	Recipients   []SimulatedRecipient `json:"recipients"`
+}
+
+// SimulatedRecipient is the answer to one recipient.
+type SimulatedRecipient struct {
+	Email        string `json:"email"`
+	SMTPCode     int    `json:"smtp_code"`
+	EnhancedCode string `json:"enhanced_code"`
+	Reply        string `json:"reply"`
+	MailboxID    string `json:"mailbox_id"` // where it was filed; "" for nowhere
+	ID           string `json:"id"`         // of the message there
+}
+
+// SimulateInbound has the sandbox take an email in as if it came by SMTP. That
+// it was refused is no error, but in the answer.
+func (c *Client) SimulateInbound(ctx context.Context, s *Simulation) (*Simulated, error) {
+	var w writer
+	w.message(s, s.Attachments)
+	b, err := w.body()
+	if err != nil {
+		return nil, err
+	}
+	return do[Simulated](ctx, c, call{method: http.MethodPost, path: "/sandbox/inbound", body: b})
+}
+
+// Captured is a message that the sandbox kept back.
+type Captured struct {
+	ID         string    `json:"id"`
+	OutboundID string    `json:"outbound_id"` // the sent message
+	Envelope   Envelope  `json:"envelope"`
+	Size       int64     `json:"size"` // of the whole message, in bytes
+	RawURL     string    `json:"raw_url"`
+	CapturedAt time.Time `json:"captured_at"`
+	MessageSummary
+	MessageContent // of GetOutbox alone
+}
+
+// ListOutbox returns a page of what the sandbox kept back of mail to the
+// outside, newest first, without its content.
+func (c *Client) ListOutbox(ctx context.Context, p Paging) (*Page[Captured], error) {
+	return list[Captured](ctx, c, "/sandbox/outbox", nil, p)
+}
+
+// Outbox walks through all of that, newest first. After an error it ends.
+func (c *Client) Outbox(ctx context.Context) iter.Seq2[Captured, error] {
+	return walk(func(p Paging) (*Page[Captured], error) { return c.ListOutbox(ctx, p) })
+}
+
+// GetOutbox shows a captured message.
+func (c *Client) GetOutbox(ctx context.Context, id string) (*Captured, error) {
+	return do[Captured](ctx, c, call{method: http.MethodGet, path: "/sandbox/outbox/{id}", id: id})
+}
+
+// GetOutboxRaw writes the bytes of a captured message. After an error they are
+// not whole.
+func (c *Client) GetOutboxRaw(ctx context.Context, id string, to io.Writer) error {
+	return c.run(ctx, call{method: http.MethodGet, path: "/sandbox/outbox/{id}/raw", id: id, into: to})
+}
+
+// ClearOutbox deletes what was captured up to now.
+func (c *Client) ClearOutbox(ctx context.Context) error {
+	return c.run(ctx, call{method: http.MethodDelete, path: "/sandbox/outbox"})
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// sandbox looks at what would have gone out, and at reports about it.
+func (h *house) sandbox() {
+	h.Helper()
+	ctx := h.Context()
+	h.want("clearing", h.c.ClearOutbox(ctx))
+	sent, err := h.c.Send(ctx, &client.Send{
+		FromEmail: "alice@demo.test", To: []string{"gone@elsewhere.example", "bob@demo.test"}, Subject: "Captured", Text: "Hello", HTML: "<p>Hello",
+		Attachments: []client.Attachment{client.Bytes("a.txt", []byte("text"))},
+	})
+	h.want("sending", err)
+	h.await(sent.ID, settled)
+	all := collect(h, h.c.Outbox(ctx))
+	if len(all) != 1 {
+		h.Fatalf("captured %s", raw(h.T, all))
+	}
+	c := all[0]
+	if c.OutboundID != sent.ID || c.Subject != "Captured" || c.MessageID != sent.MessageID || !slices.Equal(c.Envelope.RcptTo, []string{"gone@elsewhere.example"}) ||
+		!strings.HasPrefix(c.Envelope.MailFrom, "b-") || c.Text != nil || c.CapturedAt.IsZero() {
+		h.Errorf("captured %s", raw(h.T, c))
+	}
+	one, err := h.c.GetOutbox(ctx, c.ID)
+	h.want("showing it", err)
+	if one.Text == nil || *one.Text != "Hello" || one.HTML == nil || len(one.Attachments) != 1 || one.Attachments[0].URL != "" || one.Headers[0].Name != "DKIM-Signature" {
+		h.Errorf("it is %s", raw(h.T, one))
+	}
+	var b bytes.Buffer
+	h.want("reading its bytes", h.c.GetOutboxRaw(ctx, c.ID, &b))
+	if int64(b.Len()) != c.Size || !strings.HasPrefix(b.String(), "DKIM-Signature: ") {
+		h.Errorf("its bytes are\n%.200s", b.String())
+	}
+	_, err = h.c.GetOutbox(ctx, nobody)
+	refused(h, "what was never captured", err, 404, "not_found")
+
+	// A report to the return path makes the delivery bounce, as from outside.
+	out, err := h.c.SimulateInbound(ctx, &client.Simulation{
+		MailFrom: new(""), RcptTo: []string{c.Envelope.MailFrom},
+		Raw: []byte(fmt.Sprintf("From: mailer-daemon@elsewhere.example\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n"+
+			"--b\n\nsorry\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.elsewhere.example\n\n"+
+			"Final-Recipient: rfc822; %s\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 nobody\n--b--\n", "gone@elsewhere.example")),
+	})
+	h.want("reporting", err)
+	if !out.Accepted || out.Recipients[0].ID != "" {
+		h.Errorf("the report: %+v", out)
+	}
+	m := h.await(sent.ID, func(m *client.Message) bool { return m.Recipients[0].Status == "bounced" })
+	if m.Recipients[1].Status != "delivered" {
+		h.Errorf("it is %s", raw(h.T, m.Recipients))
+	}
+	h.want("allowing the address again", h.c.DeleteSuppression(ctx, "gone@elsewhere.example"))
+
+	// What came from here says so.
+	for _, got := range collect(h, h.c.MailboxMessages(ctx, h.boxes[1], client.MailFilter{Subject: "captured"})) {
+		if got.OutboundID != sent.ID {
+			h.Errorf("bob has %s", raw(h.T, got))
+		}
+	}
+	h.want("clearing", h.c.ClearOutbox(ctx))
+	if all := collect(h, h.c.Outbox(ctx)); len(all) != 0 {
+		h.Errorf("after clearing there is %s", raw(h.T, all))
+	}
+	_, err = h.c.GetOutbox(ctx, c.ID)
+	refused(h, "what was cleared", err, 404, "not_found")
+}
+
+// TestSimulateRefusals tells what SMTP would have said, and what no SMTP client
+// could have asked for.
+func TestSimulateRefusals(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		h, end := newHouse(t, s)
+		defer end()
+		ctx := t.Context()
+		tiny := 1
+		_, err := h.c.UpdateMailbox(ctx, h.boxes[1], client.MailboxChange{QuotaMB: &tiny})
+		h.want("shrinking bob", err)
+		large := []client.Attachment{client.Bytes("large", bytes.Repeat([]byte("0123456789abcdef"), 100_000))}
+		for _, c := range []struct {
+			what string
+			s    client.Simulation
+			want string
+		}{
+			{"nobody here", client.Simulation{To: []string{"nobody@demo.test", "x@elsewhere.example"}}, "554 5.5.1, 550 5.1.1, 550 5.7.1"},
+			{"one of two", client.Simulation{To: []string{"nobody@demo.test", "bob@demo.test"}}, "250 2.0.0, 550 5.1.1, 250 2.1.5"},
+			{"two of one", client.Simulation{To: []string{"bob+a@demo.test", "Bob <bob+b@demo.test>", "bob+a@demo.test"}}, "250 2.0.0, 250 2.1.5, 250 2.1.5"},
+			{"a forged return path", client.Simulation{RcptTo: []string{"b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@demo.test"}}, "554 5.5.1, 550 5.1.1"},
+			{"a bare line feed", client.Simulation{RcptTo: []string{"bob@demo.test"}, Raw: []byte("Subject: x\r\n\r\na\nb\r\n")}, "550 5.5.2, 250 2.1.5"},
+			{"a loop", client.Simulation{RcptTo: []string{"bob@demo.test"}, Raw: []byte("Delivered-To: bob@demo.test\r\n\r\n")}, "554 5.4.6, 250 2.1.5"},
+			{"the rest of the room", client.Simulation{To: []string{"bob@demo.test"}, Attachments: large}, "250 2.0.0, 250 2.1.5"},
+			{"no room", client.Simulation{To: []string{"bob@demo.test"}}, "554 5.5.1, 452 4.2.2"},
+		} {
+			if c.s.Raw == nil {
+				c.s.From = "ann@elsewhere.example"
+			}
+			out, err := h.c.SimulateInbound(ctx, &c.s)
+			h.want(c.what, err)
+			got := fmt.Sprintf("%d %s", out.SMTPCode, out.EnhancedCode)
+			for _, r := range out.Recipients {
+				got += fmt.Sprintf(", %d %s", r.SMTPCode, r.EnhancedCode)
+			}
+			if got != c.want || out.Accepted != (out.SMTPCode == 250) || out.Reply == "" {
+				t.Errorf("%s: %s (%s), want %s", c.what, got, out.Reply, c.want)
+			}
+		}
+		for _, c := range []struct {
+			what   string
+			s      client.Simulation
+			faults []string
+		}{
+			{"nothing", client.Simulation{}, []string{"from invalid_address"}},
+			{"no recipient", client.Simulation{From: "ann@elsewhere.example"}, []string{"rcpt_to required"}},
+			{"bad addresses", client.Simulation{From: "ann", To: []string{"bob@demo.test", "b"}, RcptTo: []string{"@"}, MailFrom: new("x")},
+				[]string{"from invalid_address", "to[1] invalid_address", "mail_from invalid_address", "rcpt_to[0] invalid_address"}},
+			{"fields beside raw", client.Simulation{Raw: []byte("Subject: x\r\n\r\n"), Text: "y", Subject: "z"}, []string{"subject not_with_raw", "text not_with_raw"}},
+			{"headers", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Headers: map[string]string{"X-A": "b\r\nX-C: d", "From": "x", "a b": "c"}},
+				[]string{"headers name", "headers.X-A control_character", "headers name"}},
+			{"verdicts", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Verdicts: &client.Verdicts{SPF: "yes", Spam: "pass"}},
+				[]string{"verdicts.spf unknown_verdict", "verdicts.spam unknown_verdict"}},
+		} {
+			_, err := h.c.SimulateInbound(ctx, &c.s)
+			refused(t, c.what, err, 422, "validation_failed", c.faults...)
+		}
+	})
+}
