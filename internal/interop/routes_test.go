@@ -136,6 +136,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 			return "walked"
 		}(),
 		"/outbound/messages/{id}":       made("/outbound/send", bodies(t, s)["send"]),
+		"/sandbox/outbox/{id}":          captured(t, s, made),
 		"/operator/queue/messages/{id}": made("/outbound/send", bodies(t, s)["send"]),
 	}
 }
