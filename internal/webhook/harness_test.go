@@ -58,6 +58,7 @@ type house struct {
 	key     *secret.Key
 	ahead   atomic.Int64 // of the clock
 	told    chan told
+	cutOff  bool // the node's lease is not kept
 	stop    func()
 }
 
@@ -129,6 +130,9 @@ func (h *house) run() {
 	lease, leave := context.WithCancel(context.Background())
 	var working, keeping sync.WaitGroup
 	keeping.Go(func() {
+		if h.cutOff {
+			return
+		}
 		if err := h.node.Keep(lease); err != nil {
 			h.t.Error(err)
 		}

@@ -54,6 +54,7 @@ func TestTakeOver(t *testing.T) {
 		})
 		w, _ := one.create(r.URL)
 		one.record(event.Bounce, 5)
+		one.cutOff = true
 		one.run()
 		<-hold
 		tenure, _ := one.node.Tenure()

@@ -25,7 +25,9 @@ const (
 var (
 	laneDue = db.SQL(`SELECT due_at FROM webhook_lane WHERE tenure IS NULL AND due_at IS NOT NULL ORDER BY due_at LIMIT 1`)
 	claim   = db.SQL(`WITH due AS MATERIALIZED (SELECT webhook FROM webhook_lane
-			WHERE tenure IS NULL AND due_at IS NOT NULL AND due_at <= $2 ORDER BY due_at LIMIT $3 {skip_locked})
+			WHERE tenure IS NULL AND due_at IS NOT NULL AND due_at <= $2
+				AND EXISTS (SELECT 1 FROM tenure WHERE id = $1 AND expires_at > {now})
+			ORDER BY due_at LIMIT $3 {skip_locked})
 		UPDATE webhook_lane SET tenure = $1 WHERE webhook IN (SELECT webhook FROM due) AND tenure IS NULL
 		RETURNING webhook, failing_since, level, rest_until`)
 	releaseLanes = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = CASE WHEN rest_until > $2 THEN rest_until ELSE $2 END
