@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"net"
 	"net/smtp"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,15 +29,39 @@ import (
 type smartHost struct {
 	t      *testing.T // as long as which it is there
 	addr   string
+	port   *os.File    // bound to addr
 	came   chan string // the recipient of a message that has come
 	answer chan string
+}
+
+// reserve takes a port at which connections are refused: nobody else gets it.
+func (h *smartHost) reserve() {
+	t := h.t
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.port = os.NewFile(uintptr(fd), "port")
+	t.Cleanup(func() { _ = h.port.Close() })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.addr = fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
 // open begins to listen; until then connections are refused.
 func (h *smartHost) open() {
 	t := h.t
 	t.Helper()
-	l, err := net.Listen("tcp", h.addr)
+	if err := syscall.Listen(int(h.port.Fd()), 16); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.FileListener(h.port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,18 +127,13 @@ type operators struct {
 
 func newOperators(t *testing.T, binary, url string) *operators {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := &smartHost{t: t, addr: l.Addr().String(), came: make(chan string), answer: make(chan string)}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	host := &smartHost{t: t, came: make(chan string), answer: make(chan string)}
+	host.reserve()
 	t.Setenv("MAILSTEAD_RELAY", "smtp://"+host.addr)
 	s := &operators{Binary: servertest.NewBinary(t, binary, t.TempDir(), url), t: t, host: host}
 	s.Start()
 	s.c = s.Client()
+	var err error
 	if s.o, err = client.New(s.Dev.BaseURL, strings.TrimSpace(s.must("key", "create", "--scope", "operator", "--name", "test"))); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 -- +goose Up
 
 -- reads event: webhook
+-- reads tenure: webhook
 
 -- Where the events of an account are sent to. One that was deleted is shown to
 -- nobody, and stays until its deliveries are gone.
