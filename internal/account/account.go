@@ -71,6 +71,18 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 	return acc, err
 }
 
+var hold = db.SQL(`SELECT id FROM account WHERE id = $1 {for_update}`)
+
+// Hold makes others who hold the account wait until the transaction ends. An
+// account that is not there is fault.NotFound.
+func (a *Accounts) Hold(ctx context.Context, tx *db.Tx, id db.ID) error {
+	err := tx.One(ctx, hold.With(id), new(db.ID))
+	if errors.Is(err, db.ErrNoRow) {
+		return fault.New(fault.NotFound, "not_found", "There is no such account.")
+	}
+	return err
+}
+
 // Get finds an account, or returns fault.NotFound.
 func (a *Accounts) Get(ctx context.Context, id db.ID) (Account, error) {
 	return a.find(ctx, accountByID.With(id))

@@ -21,6 +21,7 @@ type Principal struct {
 	Key     db.ID
 	Scopes  []string
 	Domain  string // it acts for this domain only; "" for all
+	Limits  Rates  // of the key, beside those of the account
 }
 
 // Can reports whether the principal has a scope. Whoever may write may read;
@@ -61,7 +62,8 @@ const (
 )
 
 var (
-	keyByHash = db.SQL(`SELECT k.id, k.account, k.name, k.hint, k.scopes, k.domain, k.networks, k.expires_at, k.last_used_at, k.created_at, a.status
+	keyByHash = db.SQL(`SELECT k.id, k.account, k.name, k.hint, k.scopes, k.domain, k.networks, k.expires_at, k.last_used_at, k.created_at,
+			k.requests_per_second, k.burst, k.sends_per_hour, k.sends_per_day, k.recipients_per_day, a.status
 		FROM api_key k JOIN account a ON a.id = k.account WHERE k.hash = $1`)
 	touchKey = db.SQL(`UPDATE api_key SET last_used_at = $2 WHERE id = $1 AND last_used_at < $3`)
 )
@@ -94,7 +96,7 @@ func (a *Accounts) Authenticate(ctx context.Context, token string, from netip.Ad
 	if now.Sub(k.LastUsedAt) >= usedEvery {
 		a.touch(ctx, k.ID, now)
 	}
-	return Principal{Account: k.Account, Key: k.ID, Scopes: k.Scopes, Domain: k.Domain}, nil
+	return Principal{Account: k.Account, Key: k.ID, Scopes: k.Scopes, Domain: k.Domain, Limits: k.Limits}, nil
 }
 
 func (a *Accounts) lookUp(ctx context.Context, hash [32]byte) (known, error) {

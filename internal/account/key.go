@@ -27,6 +27,7 @@ type Key struct {
 	Scopes     []string
 	Domain     string         // it acts for this domain only; "" for all
 	Networks   []netip.Prefix // it may be used from these only; none for all
+	Limits     Rates          // beside those of the account
 	ExpiresAt  time.Time      // zero for never
 	LastUsedAt time.Time      // to the minute; zero for never
 	CreatedAt  time.Time
@@ -38,6 +39,7 @@ type NewKey struct {
 	Scopes    []string // none is everything
 	Domain    string
 	Networks  []string // addresses or prefixes
+	Limits    Rates
 	ExpiresAt time.Time
 }
 
@@ -62,7 +64,7 @@ var resources = [...]string{"api_keys", "domains", "mailboxes", "mail", "message
 
 // Scopes lists every scope that an account can give to a key.
 func Scopes() []string {
-	all := []string{All, "outbound.send", "stats.read"}
+	all := []string{All, "outbound.send", "stats.read", "limits.read"}
 	for _, r := range resources {
 		all = append(all, r+".read", r+".write")
 	}
@@ -117,6 +119,8 @@ func (n NewKey) check(account db.ID, now time.Time) (Key, error) {
 	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
 		bad.Add("expires_at", "in_the_past", "This time has passed already.")
 	}
+	k.Limits = n.Limits
+	n.Limits.check(&bad)
 	return k, bad.Err()
 }
 
@@ -130,9 +134,11 @@ func parsePrefix(s string) (netip.Prefix, error) {
 }
 
 var (
-	insertKey = db.SQL(`INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10)`)
-	listKeys = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, created_at
+	insertKey = db.SQL(`INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at,
+			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12, $13, $14, $15)`)
+	listKeys = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, created_at,
+			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day
 		FROM api_key WHERE account = $1 AND {page}`)
 	insertOperators = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
 		ON CONFLICT (id) DO NOTHING`)  // the address is none, so that nobody has it
@@ -161,7 +167,8 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key,
 			}
 		}
 		_, err := tx.Exec(ctx, insertKey.With(k.ID, k.Account, k.Name, k.Hint, secret.Hash(token),
-			strings.Join(k.Scopes, " "), k.Domain, strings.Join(networks, " "), db.Micros(k.ExpiresAt), db.Micros(k.CreatedAt)))
+			strings.Join(k.Scopes, " "), k.Domain, strings.Join(networks, " "), db.Micros(k.ExpiresAt), db.Micros(k.CreatedAt),
+			k.Limits.RequestsPerSecond, k.Limits.Burst, k.Limits.SendsPerHour, k.Limits.SendsPerDay, k.Limits.RecipientsPerDay))
 		return err
 	})
 	return k, token, err
@@ -183,6 +190,10 @@ func (a *Accounts) Delegate(ctx context.Context, p Principal, n NewKey) (Key, st
 	}
 	if name, err := address.Domain(n.Domain); p.Domain != "" && (err != nil || name != p.Domain) {
 		return Key{}, "", fault.New(fault.Denied, "domain_exceeded", "This API key can make keys for its own domain only.")
+	}
+	var err error
+	if n.Limits, err = n.Limits.within(p.Limits); err != nil {
+		return Key{}, "", err
 	}
 	return a.CreateKey(ctx, p.Account, n)
 }
@@ -213,7 +224,8 @@ func scanKey(r db.Row) (Key, error) {
 	var k Key
 	var scopes, networks string
 	var expires, used, created int64
-	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, &expires, &used, &created); err != nil {
+	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, &expires, &used, &created,
+		&k.Limits.RequestsPerSecond, &k.Limits.Burst, &k.Limits.SendsPerHour, &k.Limits.SendsPerDay, &k.Limits.RecipientsPerDay); err != nil {
 		return k, err
 	}
 	k.Scopes = strings.Fields(scopes)

@@ -25,6 +25,7 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -51,6 +52,7 @@ type API struct {
 	Keys         *idempotency.Keys
 	Inbound      *inbound.Inbound
 	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox
+	Limits       *limit.Limits
 	Setup        *clientsetup.Service
 	// Signer returns the certificate that profiles are signed with, nil for
 	// none; may be nil.
@@ -158,6 +160,15 @@ func (a *API) plainPath(next http.Handler) http.Handler {
 // authenticate finds out who makes a request and whether the key has the
 // scope that the operation needs.
 func (a *API) authenticate(r *http.Request, scope string) (account.Principal, error) {
+	p, err := a.identify(r)
+	if err != nil {
+		return p, err
+	}
+	return p, p.Require(scope)
+}
+
+// identify finds out who makes a request.
+func (a *API) identify(r *http.Request) (account.Principal, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return account.Principal{}, fault.New(fault.Unknown, "api_key_required", "Send the header Authorization: Bearer YOUR_API_KEY.")
@@ -166,9 +177,5 @@ func (a *API) authenticate(r *http.Request, scope string) (account.Principal, er
 	if err != nil {
 		return account.Principal{}, err
 	}
-	p, err := a.Accounts.Authenticate(r.Context(), token, from.Addr())
-	if err != nil {
-		return p, err
-	}
-	return p, p.Require(scope)
+	return a.Accounts.Authenticate(r.Context(), token, from.Addr())
 }

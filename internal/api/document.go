@@ -30,7 +30,9 @@ Requests and answers are JSON objects with names in snake_case, times in UTC (RF
 
 Lists come in pages, newest first: go on with ` + "`after`" + ` set to ` + "`next_cursor`" + ` while ` + "`has_more`" + ` is true.
 
-Errors are problems (RFC 9457) whose ` + "`code`" + ` is stable. A request that breaks rules is answered with status 422 and every field at fault; fields that an endpoint does not know are refused as well. What belongs to another account is answered with 404. Each answer has an ` + "`X-Request-Id`" + `.`
+Errors are problems (RFC 9457) whose ` + "`code`" + ` is stable. A request that breaks rules is answered with status 422 and every field at fault; fields that an endpoint does not know are refused as well. What belongs to another account is answered with 404. Each answer has an ` + "`X-Request-Id`" + `.
+
+Limits are told in ` + "`RateLimit-Policy` and `RateLimit`" + ` (draft-ietf-httpapi-ratelimit-headers): requests a second with every answer, messages an hour and a day and recipients a day with the answers to sends. What is too much is answered with status 429 and ` + "`Retry-After`" + `, and did nothing. Hours and days are those of UTC.`
 
 // tags are the resources, in the order of the reference.
 var tags = [...]huma.Tag{
@@ -45,6 +47,7 @@ var tags = [...]huma.Tag{
 	{Name: "Statistics", Description: "How much was sent and arrived, and what became of it."},
 	{Name: "Sandbox", Description: "In `mailstead dev`: mail as from outside, and what would have gone there."},
 	{Name: "API keys", Description: "What your applications sign in with."},
+	{Name: "Limits", Description: "How much your account may use, and how much it has."},
 	{Name: "Operators", Description: "For those who run the service: the queue of all accounts. The scope `operator` is given at the server's command line alone."},
 }
 
@@ -65,6 +68,7 @@ func newDocument(version string) *document {
 		Components: &huma.Components{
 			Schemas:   schemas,
 			Responses: map[string]*huma.Response{},
+			Headers:   rateHeaders(),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"key": {Type: "http", Scheme: "bearer", Description: "An API key: ms_ and 52 letters and digits."},
 			},
@@ -84,6 +88,9 @@ func newDocument(version string) *document {
 		d.Components.Responses[name] = &huma.Response{Description: what, Content: map[string]*huma.MediaType{
 			"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}, Example: p},
 		}}
+		if status == http.StatusTooManyRequests {
+			d.Components.Responses[name].Headers = headerRefs(ratePolicy, rateLeft, "Retry-After")
+		}
 	}
 	return d
 }
@@ -100,6 +107,7 @@ var problemExamples = func() map[int]*problem {
 		newProblem(http.StatusRequestEntityTooLarge, "body_too_large", "The request's body may have 1048576 bytes."),
 		newProblem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body as JSON in UTF-8."),
 		newProblem(http.StatusUnprocessableEntity, "validation_failed", "Some fields need correcting."),
+		newProblem(http.StatusTooManyRequests, "sends_per_hour_exceeded", "This account may send 1000 messages an hour; too few of them are left. Go on at 2026-05-04 11:00 UTC."),
 		newProblem(http.StatusInternalServerError, "internal_error", "Something went wrong on our side. Please try again."),
 	} {
 		p.RequestID = "ofvd5mpqfkhd2tmxjsyhzqvzr4"
@@ -117,7 +125,7 @@ func describe[I, O any](d *document, o operation) {
 		Method: o.method, Path: "/api/v1" + strings.ReplaceAll(o.path, "...}", "}"), OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},
 		Description: o.description + "\n\nNeeds the scope `" + o.scope + "`.", Responses: map[string]*huma.Response{},
 	}
-	problems := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError}
+	problems := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError}
 	in := reflect.TypeFor[I]()
 	d.parameters(op, in)
 	if strings.Contains(o.path, "{") {
@@ -152,7 +160,7 @@ func describe[I, O any](d *document, o operation) {
 }
 
 func (d *document) success(o operation, out reflect.Type) *huma.Response {
-	r := &huma.Response{Description: http.StatusText(o.success())}
+	r := &huma.Response{Description: http.StatusText(o.success()), Headers: headerRefs(ratePolicy, rateLeft)}
 	switch {
 	case out == reflect.TypeFor[nothing]():
 	case o.media != "":
@@ -228,6 +236,8 @@ func tagOf(path string) string {
 		return "Sandbox"
 	case "api-keys":
 		return "API keys"
+	case "limits":
+		return "Limits"
 	case "operator":
 		return "Operators"
 	default:

@@ -10,25 +10,27 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/limit"
 )
 
 type keyAnswer struct {
-	ID         db.ID      `json:"id" doc:"The key's id."`
-	Name       string     `json:"name" doc:"What the key is for." example:"shop"`
-	Hint       string     `json:"hint" doc:"How the key begins." example:"ms_4fK2xa"`
-	Key        string     `json:"key,omitempty" doc:"The key itself; shown in the answer that made it and never again."`
-	Scopes     []string   `json:"scopes" nullable:"false" doc:"What it may do; * is everything." example:"outbound.send"`
-	Domain     *string    `json:"domain" doc:"The only domain it may act for; null for all." example:"example.com"`
-	AllowedIPs []string   `json:"allowed_ips" nullable:"false" doc:"Where it may be used from; empty for everywhere." example:"192.0.2.0/24"`
-	ExpiresAt  *time.Time `json:"expires_at" doc:"When it stops working; null for never."`
-	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute; null for never."`
-	CreatedAt  time.Time  `json:"created_at" doc:"When it was made."`
+	ID         db.ID            `json:"id" doc:"The key's id."`
+	Name       string           `json:"name" doc:"What the key is for." example:"shop"`
+	Hint       string           `json:"hint" doc:"How the key begins." example:"ms_4fK2xa"`
+	Key        string           `json:"key,omitempty" doc:"The key itself; shown in the answer that made it and never again."`
+	Scopes     []string         `json:"scopes" nullable:"false" doc:"What it may do; * is everything." example:"outbound.send"`
+	Domain     *string          `json:"domain" doc:"The only domain it may act for; null for all." example:"example.com"`
+	AllowedIPs []string         `json:"allowed_ips" nullable:"false" doc:"Where it may be used from; empty for everywhere." example:"192.0.2.0/24"`
+	Limits     *keyLimitsAnswer `json:"limits" doc:"Limits of its own, which hold beside those of the account; null for none."`
+	ExpiresAt  *time.Time       `json:"expires_at" doc:"When it stops working; null for never."`
+	LastUsedAt *time.Time       `json:"last_used_at" doc:"When it was last used, to the minute; null for never."`
+	CreatedAt  time.Time        `json:"created_at" doc:"When it was made."`
 }
 
 func showKey(k account.Key) keyAnswer {
 	return keyAnswer{
 		ID: k.ID, Name: k.Name, Hint: k.Hint, Scopes: append([]string{}, k.Scopes...), Domain: optional(k.Domain),
-		AllowedIPs: networks(k), ExpiresAt: optionalTime(k.ExpiresAt), LastUsedAt: optionalTime(k.LastUsedAt), CreatedAt: stamp(k.CreatedAt),
+		AllowedIPs: networks(k), Limits: showKeyLimits(k.Limits), ExpiresAt: optionalTime(k.ExpiresAt), LastUsedAt: optionalTime(k.LastUsedAt), CreatedAt: stamp(k.CreatedAt),
 	}
 }
 
@@ -61,11 +63,12 @@ func optionalTime(t time.Time) *time.Time {
 }
 
 type createKeyRequest struct {
-	Name       string     `json:"name" doc:"What the key is for: 1 to 100 bytes." example:"shop"`
-	Scopes     []string   `json:"scopes,omitempty" nullable:"false" doc:"What it may do: RESOURCE.read, RESOURCE.write, or outbound.send; as much as the key that makes it when left out." example:"outbound.send, messages.read"`
-	Domain     string     `json:"domain,omitempty" doc:"The only domain it may act for." example:"example.com"`
-	AllowedIPs []string   `json:"allowed_ips,omitempty" nullable:"false" doc:"Addresses and networks it may be used from." example:"192.0.2.0/24"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When it stops working; never when left out."`
+	Name       string            `json:"name" doc:"What the key is for: 1 to 100 bytes." example:"shop"`
+	Scopes     []string          `json:"scopes,omitempty" nullable:"false" doc:"What it may do: RESOURCE.read, RESOURCE.write, or outbound.send; as much as the key that makes it when left out." example:"outbound.send, messages.read"`
+	Domain     string            `json:"domain,omitempty" doc:"The only domain it may act for." example:"example.com"`
+	AllowedIPs []string          `json:"allowed_ips,omitempty" nullable:"false" doc:"Addresses and networks it may be used from." example:"192.0.2.0/24"`
+	Limits     *keyLimitsRequest `json:"limits,omitempty" doc:"Limits of its own, none higher than the account's; those of the key that makes it when left out."`
+	ExpiresAt  *time.Time        `json:"expires_at,omitempty" doc:"When it stops working; never when left out."`
 }
 
 type createKeyInput struct{ Body createKeyRequest }
@@ -76,7 +79,7 @@ func (a *API) createKey(ctx context.Context, p account.Principal, in *createKeyI
 		bad.Add("scopes", "required", "Give at least one scope; leave the field out for all that this key has.")
 		return keyAnswer{}, bad.Err()
 	}
-	n := account.NewKey{Name: in.Body.Name, Scopes: in.Body.Scopes, Domain: in.Body.Domain, Networks: in.Body.AllowedIPs}
+	n := account.NewKey{Name: in.Body.Name, Scopes: in.Body.Scopes, Domain: in.Body.Domain, Networks: in.Body.AllowedIPs, Limits: in.Body.Limits.rates()}
 	if in.Body.ExpiresAt != nil {
 		n.ExpiresAt = *in.Body.ExpiresAt
 	}
@@ -85,6 +88,13 @@ func (a *API) createKey(ctx context.Context, p account.Principal, in *createKeyI
 		return keyAnswer{}, err
 	}
 	if err := within(maker, &n); err != nil {
+		return keyAnswer{}, err
+	}
+	set, err := a.Limits.Account(ctx, p.Account)
+	if err != nil {
+		return keyAnswer{}, err
+	}
+	if err := limit.Within(limit.Rates(n.Limits), set.Rates); err != nil {
 		return keyAnswer{}, err
 	}
 	k, token, err := a.Accounts.Delegate(ctx, p, n)

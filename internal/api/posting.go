@@ -58,6 +58,7 @@ func handleSend[I, O any](r *router, o operation, b bounds,
 		answer, err := post.carryOut(w, req, &in,
 			func(with attached) (order, error) { return build(req.Context(), p, &in, with) },
 			func(results []outbound.Result) any { return show(results) })
+		r.api.tellSends(w, req, p)
 		if err != nil {
 			return err
 		}

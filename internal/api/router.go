@@ -66,7 +66,13 @@ func handle[I, O any](r *router, o operation, f func(ctx context.Context, p acco
 
 func (r *router) serve(o operation, f func(w http.ResponseWriter, req *http.Request, p account.Principal) error) {
 	r.mux.HandleFunc(o.method+" /api/v1"+o.path, func(w http.ResponseWriter, req *http.Request) {
-		p, err := r.api.authenticate(req, o.scope)
+		p, err := r.api.identify(req)
+		if err == nil {
+			err = r.api.count(w, req, p)
+		}
+		if err == nil {
+			err = p.Require(o.scope)
+		}
 		if err == nil {
 			err = f(w, req, p)
 		}

@@ -32,7 +32,7 @@ func (a *API) routes(r *router) {
 		summary: "List mailboxes", description: "Those that live, or those that can still be restored."}, a.listMailboxes)
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}", id: "getMailbox", scope: "mailboxes.read",
 		summary: "Show a mailbox", description: "With its quota and how much of it is used."}, a.getMailbox)
-	handle(r, operation{method: "PATCH", path: "/mailboxes/{id}", id: "updateMailbox", scope: "mailboxes.write",
+	handle(r, operation{method: "PATCH", path: "/mailboxes/{id}", id: "updateMailbox", scope: "mailboxes.write", conflicts: true,
 		summary: "Change a mailbox", description: "Only what is given is changed. A suspended mailbox can't be signed in to; its mail is kept."}, a.updateMailbox)
 	handle(r, operation{method: "DELETE", path: "/mailboxes/{id}", id: "deleteMailbox", scope: "mailboxes.write", status: noContent,
 		summary: "Delete a mailbox", description: "It can be restored for 30 days."}, a.deleteMailbox)
@@ -59,6 +59,7 @@ func (a *API) routes(r *router) {
 
 	a.statsRoutes(r)
 
+	a.limitRoutes(r)
 	handle(r, operation{method: "POST", path: "/api-keys", id: "createAPIKey", scope: "api_keys.write", status: created,
 		summary: "Make an API key", description: "The key is shown in this answer only. It can't be allowed more than the key that makes it."}, a.createKey)
 	handle(r, operation{method: "GET", path: "/api-keys", id: "listAPIKeys", scope: "api_keys.read",

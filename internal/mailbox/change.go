@@ -38,8 +38,9 @@ var (
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 )
 
-// Update changes a mailbox.
-func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Mailbox, error) {
+// Update changes a mailbox. A quota that is more than the account has left is a
+// fault.Conflict.
+func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (_ Mailbox, err error) {
 	var bad fault.Fields
 	var name, status string
 	var quota int64
@@ -60,7 +61,13 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Ma
 	if err := bad.Err(); err != nil {
 		return Mailbox{}, err
 	}
-	if err := m.exec(ctx, update.With(id, account, c.DisplayName != nil, name, quota, status)); err != nil {
+	set := update.With(id, account, c.DisplayName != nil, name, quota, status)
+	if quota == 0 {
+		err = m.exec(ctx, set)
+	} else {
+		err = m.execWithin(ctx, account, id, set)
+	}
+	if err != nil {
 		return Mailbox{}, err
 	}
 	if c.Status != nil {
@@ -82,9 +89,10 @@ func (m *Mailboxes) Delete(ctx context.Context, account, id db.ID) error {
 }
 
 // Restore brings a deleted mailbox back as it was. It is a fault.Conflict when
-// its address was given to another, or when it is not deleted.
+// its address was given to another, when it is not deleted, or when its quota is
+// more than the account has left.
 func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, error) {
-	err := m.exec(ctx, restore.With(id, account, db.Micros(m.now().Add(-Restorable))))
+	err := m.execWithin(ctx, account, id, restore.With(id, account, db.Micros(m.now().Add(-Restorable))))
 	switch {
 	case m.db.IsConflict(err):
 		return Mailbox{}, taken()
@@ -128,12 +136,25 @@ func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *s
 
 // exec runs a statement that must change one mailbox.
 func (m *Mailboxes) exec(ctx context.Context, s db.Statement) error {
-	return m.db.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, s)
-		if err == nil && n == 0 {
-			err = notFound()
-		}
+	return m.db.Tx(ctx, func(tx *db.Tx) error { return one(ctx, tx, s) })
+}
+
+func one(ctx context.Context, tx *db.Tx, s db.Statement) error {
+	n, err := tx.Exec(ctx, s)
+	if err == nil && n == 0 {
+		err = notFound()
+	}
+	return err
+}
+
+// execWithin is exec for a statement that gives the mailbox a quota.
+func (m *Mailboxes) execWithin(ctx context.Context, account, id db.ID, s db.Statement) error {
+	limit, err := m.storageLimit(ctx, account)
+	if err != nil {
 		return err
+	}
+	return m.db.Tx(ctx, func(tx *db.Tx) error {
+		return m.allot(ctx, tx, account, id, limit, func() error { return one(ctx, tx, s) })
 	})
 }
 

@@ -51,7 +51,8 @@ func taken() error {
 
 // Create makes a mailbox with its folders under a domain that the account
 // owns. It returns the password if it was made here: it can't be had again.
-// An address that is in use is a fault.Conflict.
+// An address that is in use is a fault.Conflict, and so is a quota that is more
+// than the account has left.
 func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, string, error) {
 	quota := DefaultQuotaMB
 	if n.QuotaMB != nil {
@@ -82,9 +83,16 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 	}
 	box := Mailbox{ID: m.db.NewID(), Account: account, Domain: n.Domain, Address: addr.String(), DisplayName: n.DisplayName,
 		Status: Active, Quota: int64(quota) << 20, CreatedAt: m.now().UTC(), generation: 1}
+	limit, err := m.storageLimit(ctx, account)
+	if err != nil {
+		return Mailbox{}, "", err
+	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, insertMailbox.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
-			phc, box.Quota, db.Micros(box.CreatedAt))); err != nil {
+		if err := m.allot(ctx, tx, account, box.ID, limit, func() error {
+			_, err := tx.Exec(ctx, insertMailbox.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
+				phc, box.Quota, db.Micros(box.CreatedAt)))
+			return err
+		}); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, insertUsage.With(box.ID)); err != nil {

@@ -57,6 +57,9 @@ type Options struct {
 
 	// MaxQuotaMB is the operator's limit of a mailbox's quota; 0 is 1 TiB.
 	MaxQuotaMB int
+	// Storage is what the quotas of an account's mailboxes may be together, in
+	// bytes; 0 is no limit. Nil: there is none.
+	Storage func(ctx context.Context, account db.ID) (int64, error)
 	// Host is the service's own name, whose postmaster is the operator.
 	Host string
 	// Operator is the address of a mailbox here that gets the mail for

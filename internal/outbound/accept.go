@@ -62,8 +62,9 @@ type Options struct {
 // Send accepts messages from the API, all of them in one commit or, unless
 // Options.Partial is set, none. It returns after the commit, with a
 // fault.Invalid that names every field at fault, or fault.Denied when the
-// account may not send as from_email; then nothing was stored.
-func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, opt Options) ([]Result, error) {
+// account may not send as from_email, or fault.Limited when it has sent too
+// much; then nothing was stored.
+func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, opt Options) (_ []Result, err error) {
 	defer o.pace.accepting(o.Now)()
 	now := o.Now().UTC()
 	results := make([]Result, len(sends))
@@ -72,6 +73,11 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, op
 		return nil, err
 	}
 	parcels, err := o.address(ctx, p, letters, results, opt)
+	if err != nil {
+		return nil, err
+	}
+	parcels, spent, err := o.spend(ctx, p, parcels, results, opt)
+	defer func() { spent.settle(err) }()
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -40,6 +41,7 @@ type Outbox struct {
 	Templates    *template.Templates // of submissions, as the keys
 	Stats        *stat.Stats
 	Keys         *idempotency.Keys // of submissions; those of the API are its own affair
+	Limits       *limit.Limits
 	Key          *secret.Key
 	Host         string // the service's own name; return paths of domains that can't have their own are at bounces.HOST
 	Now          func() time.Time

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -70,7 +71,7 @@ func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, bo
 	if err := o.MaySubmit(ctx, m, s.From); err != nil {
 		return 0, err
 	}
-	return o.submit(ctx, s, body, func(r *row, h message.Header) ([]recipient, error) {
+	return o.submit(ctx, limit.Who{Account: m.Account}, s, body, func(r *row, h message.Header) ([]recipient, error) {
 		if err := o.checkAuthor(m, h); err != nil {
 			return nil, err
 		}
@@ -82,9 +83,9 @@ func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, bo
 	})
 }
 
-// submit accepts a message. own judges its author, says whose it is, and sorts
-// its recipients.
-func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own func(r *row, h message.Header) ([]recipient, error)) (db.ID, error) {
+// submit accepts a message of who. own judges its author, says whose it is, and
+// sorts its recipients.
+func (o *Outbox) submit(ctx context.Context, who limit.Who, s Submission, body io.Reader, own func(r *row, h message.Header) ([]recipient, error)) (_ db.ID, err error) {
 	raw, index, header, err := o.spool(ctx, body)
 	if err != nil {
 		return 0, err
@@ -118,6 +119,12 @@ func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own f
 		return once.id, err
 	}
 	defer once.claim.End()
+	taken, err := o.Limits.Send(ctx, who, 1, len(to))
+	if err != nil {
+		return 0, err
+	}
+	counted := spent{taken}
+	defer func() { counted.settle(err) }()
 	if w.template != "" {
 		used, err := o.fillIn(ctx, r.account, &w)
 		if err != nil {
@@ -137,6 +144,7 @@ func (o *Outbox) submit(ctx context.Context, s Submission, body io.Reader, own f
 	err = o.commit(ctx, r.account, []*parcel{pc}, once.guard)
 	if errors.Is(err, idempotency.ErrTaken) {
 		pc.blob.Discard(ctx)
+		taken.GiveBack()
 		return once.stored(ctx)
 	}
 	return r.id, err

@@ -33,7 +33,7 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 	if err := o.MaySend(ctx, p, s.From); err != nil {
 		return 0, err
 	}
-	return o.submit(ctx, s, body, func(r *row, h message.Header) ([]recipient, error) {
+	return o.submit(ctx, UserOf(p), s, body, func(r *row, h message.Header) ([]recipient, error) {
 		from, sender, err := o.author(ctx, p, h)
 		if err != nil {
 			return nil, err

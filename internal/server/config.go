@@ -49,6 +49,13 @@ type Config struct {
 
 	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
 
+	LimitRequests   int64 `name:"limit-requests-per-second" help:"Requests a second that an account may make to the API of each node; 0 for no limit. This limit and the following are those of accounts for which nothing else was set." default:"2000" placeholder:"N"`
+	LimitBurst      int64 `name:"limit-burst" help:"Requests that may come at once; 0 for as many as in a second." default:"20000" placeholder:"N"`
+	LimitHour       int64 `name:"limit-sends-per-hour" help:"Messages that an account may send in an hour of UTC, over all nodes, by the API and by submission; 0 for no limit." default:"1000000" placeholder:"N"`
+	LimitDay        int64 `name:"limit-sends-per-day" help:"Messages that an account may send in a day of UTC; 0 for no limit." default:"10000000" placeholder:"N"`
+	LimitRecipients int64 `name:"limit-recipients-per-day" help:"Recipients that an account may write to in a day of UTC, each counted once per message; 0 for no limit." default:"20000000" placeholder:"N"`
+	LimitStorage    int64 `name:"limit-storage-mb" help:"What the quotas of an account's mailboxes may be together, in megabytes; 0 for no limit." default:"10485760" placeholder:"N"`
+
 	KeepMessages int `name:"keep-messages" help:"Days that the API's copy of a sent message is kept once all its deliveries have ended; 0 for ever. Mail in a folder, in the queue, or scheduled is never deleted." default:"30" placeholder:"DAYS"`
 	KeepAttempts int `name:"keep-attempts" help:"Days that attempts to deliver, with their SMTP conversations, are kept once the delivery has ended, no longer than its message; 0 as long as that." default:"30" placeholder:"DAYS"`
 	KeepThreads  int `name:"keep-threads" help:"Days, from its acceptance, that an answer to a deleted message still finds its thread, and a late report its recipient; 0 for ever." default:"365" placeholder:"DAYS"`
@@ -130,6 +137,9 @@ func (c *Config) check() error {
 		return errors.New("--max-connections-per-host, --max-messages-per-connection and --max-rate-per-host must not be negative")
 	}
 	if err := c.checkRetention(); err != nil {
+		return err
+	}
+	if err := c.checkLimits(); err != nil {
 		return err
 	}
 	if c.Drain <= 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -30,11 +31,13 @@ const (
 
 // DevConfig is the configuration of `mailstead dev`.
 func DevConfig(data string) Config {
-	return Config{
+	c := Config{
 		Dev: true, Host: devHost, Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
 		TLS: "self-signed", SMTPPort: 25, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: db.Lease, LogLevel: "warn",
 		KeepMessages: 30, KeepAttempts: 30, KeepThreads: 365, KeepEvents: 30,
 	}
+	c.setLimits(limit.Defaults())
+	return c
 }
 
 // Dev is what dev.json says: everything that a script needs to begin.

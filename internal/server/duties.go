@@ -88,6 +88,7 @@ func (s *Server) forget(k signal.Key) {
 	switch id := db.ID(k.ID); k.Kind {
 	case signal.Account:
 		s.Accounts.Forget(id)
+		s.Limits.Forget(id)
 	case signal.Domain:
 		s.Domains.Forget(id)
 	case signal.Mailbox, signal.Credential:

@@ -34,6 +34,7 @@ import (
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -72,6 +73,7 @@ type Server struct {
 	Outbox       *outbound.Outbox
 	Inbound      *inbound.Inbound
 	Suppressions *suppression.List
+	Limits       *limit.Limits
 	Templates    *template.Templates
 	Threads      *thread.Threads
 	Keys         *idempotency.Keys
@@ -174,6 +176,7 @@ func (s *Server) openDNS(context.Context) (err error) {
 func (s *Server) openRooms(context.Context) error {
 	s.Keys = idempotency.New(s.DB, time.Now)
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
+	s.Limits = &limit.Limits{DB: s.DB, Events: s.Events, Hub: s.Hub, Defaults: s.Config.limits(), Now: time.Now}
 	s.Domains = domain.New(domain.Options{
 		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.addresses(),
 		Ports:   domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
@@ -184,7 +187,7 @@ func (s *Server) openRooms(context.Context) error {
 	guesses.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
 		DB: s.DB, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: credential.NewHasher(), Guesses: guesses, Now: time.Now,
-		MaxQuotaMB: int(s.Config.MaxQuotaMB), Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
+		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
 	})
 	s.Domains.HasMailboxes = s.Mailboxes.Any
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log})
@@ -197,7 +200,7 @@ func (s *Server) openRooms(context.Context) error {
 	s.Events.Follow = append(s.Events.Follow, s.Stats.Follow)
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
-		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Key: s.key, Host: s.Config.Host, Now: time.Now,
+		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 	}
 	s.Queue = queue.New(queue.Options{
@@ -312,7 +315,7 @@ func (s *Server) openDoors(context.Context) error {
 	s.Mailboxes.Revoked = s.imap.Revoked
 	door := &api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
-		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Stats: s.Stats, Operator: s.Operator, Friend: s.friend,
+		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Stats: s.Stats, Limits: s.Limits, Operator: s.Operator, Friend: s.friend,
 		Setup:   s.clientSetup(),
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Inbound: s.Inbound, Captured: s.captured, Base: s.baseURL(), Version: Version, Log: s.Log,
@@ -343,6 +346,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(s.Inbound.RunNotices)
 	s.duties.run(func(ctx context.Context) error { return s.Outbox.RunIndex(ctx, s.Log) })
 	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
+	s.duties.run(func(ctx context.Context) error { return s.Limits.Run(ctx, s.Log) })
 	s.duties.run(s.simulator.Run)
 	s.duties.run(s.Retention.Run)
 	s.duties.run(s.sweep)

@@ -4,11 +4,14 @@ package smtpd
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -18,13 +21,23 @@ import (
 type Outgoing struct{ Outbox *outbound.Outbox }
 
 // Begin refuses a MAIL FROM that is not the mailbox's own, or not on a domain
-// that the key may send from.
+// that the key may send from, and of whoever has sent as much as allowed.
 func (r *Outgoing) Begin(ctx context.Context, e Envelope) (Transaction, error) {
-	s := &submission{outbox: r.Outbox, mailbox: e.Mailbox, key: e.Key, Submission: outbound.Submission{From: e.From, Ret: e.Ret, EnvID: e.EnvID, RequireTLS: e.RequireTLS}}
-	if e.Key.Key != 0 {
-		return s, r.Outbox.MaySend(ctx, e.Key, e.From)
+	s := &submission{
+		outbox: r.Outbox, mailbox: e.Mailbox, key: e.Key, who: limit.Who{Account: e.Mailbox.Account},
+		Submission: outbound.Submission{From: e.From, Ret: e.Ret, EnvID: e.EnvID, RequireTLS: e.RequireTLS},
 	}
-	return s, r.Outbox.MaySubmit(ctx, e.Mailbox, e.From)
+	var err error
+	if e.Key.Key != 0 {
+		s.who = outbound.UserOf(e.Key)
+		err = r.Outbox.MaySend(ctx, e.Key, e.From)
+	} else {
+		err = r.Outbox.MaySubmit(ctx, e.Mailbox, e.From)
+	}
+	if err == nil {
+		err = r.Outbox.Limits.Check(ctx, s.who, 1, 1)
+	}
+	return s, err
 }
 
 type submission struct {
@@ -32,12 +45,27 @@ type submission struct {
 	outbox  *outbound.Outbox
 	mailbox mailbox.Mailbox
 	key     account.Principal
+	who     limit.Who
 }
 
-// Recipient takes any address: whether it exists its own host will say.
-func (s *submission) Recipient(_ context.Context, to address.Address, wants Wants) error {
+// Recipient takes any address while the limits allow one more: whether it exists
+// its own host will say.
+func (s *submission) Recipient(ctx context.Context, to address.Address, wants Wants) error {
+	if err := s.outbox.Limits.Check(ctx, s.who, 1, len(s.To)+1); err != nil {
+		return later(err)
+	}
 	s.To = append(s.To, outbound.Rcpt{Address: to, Notify: wants.Notify, Original: wants.Original})
 	return nil
+}
+
+// later makes of a recipient who is too many for the whole window one who is too
+// many for now: by itself the message can go there tomorrow.
+func later(err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind == fault.Denied {
+		return fault.New(fault.Limited, f.Code, "%s", f.Message)
+	}
+	return err
 }
 
 // Message queues the message.
