@@ -18,6 +18,7 @@ type APIKey struct {
 	Scopes     []string   `json:"scopes"`      // what it may do; * is everything
 	Domain     string     `json:"domain"`      // the only domain it may act for; "" for all
 	AllowedIPs []string   `json:"allowed_ips"` // where it may be used from; none for everywhere
+	Limits     *KeyLimits `json:"limits"`      // of its own; nil for none
 	ExpiresAt  *time.Time `json:"expires_at"`  // nil for never
 	LastUsedAt *time.Time `json:"last_used_at"`
 	CreatedAt  time.Time  `json:"created_at"`
@@ -30,6 +31,7 @@ type NewAPIKey struct {
 	Scopes     []string   `json:"scopes,omitempty"`      // RESOURCE.read, RESOURCE.write, outbound.send; as much as the maker if empty
 	Domain     string     `json:"domain,omitempty"`      // the only domain it may act for
 	AllowedIPs []string   `json:"allowed_ips,omitempty"` // addresses and networks it may be used from
+	Limits     *KeyLimits `json:"limits,omitempty"`      // of its own, no higher than the account's
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
 }
 

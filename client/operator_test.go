@@ -88,6 +88,7 @@ func (h *house) operator(p *path) {
 		h.Errorf("retried: %+v", m)
 	}
 
+	h.accountLimits(c, all[0].AccountID)
 	_, err = c.DropQueue(ctx, client.QueueOrder{})
 	refused(h, "nothing chosen", err, 422, "validation_failed", "all required")
 	_, err = c.DropQueue(ctx, client.QueueOrder{QueueFilter: client.QueueFilter{Message: "x", Account: "nobody@x.test", Destination: "a b", Sender: "-", State: "failed", OlderThan: -time.Second},

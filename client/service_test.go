@@ -59,6 +59,7 @@ func TestService(t *testing.T) {
 		h.sandbox()
 		h.events()
 		h.stats()
+		h.limits()
 		h.operator(p)
 		h.webhooks()
 		covered(t, s, p)

@@ -12,6 +12,7 @@ import (
 
 type accountCommand struct {
 	Create accountCreate `cmd:"" help:"Make an account and its first API key."`
+	Limits accountLimits `cmd:"" help:"Show what an account may use, or set it: requests, messages, recipients, storage. It holds within seconds."`
 }
 
 type accountCreate struct {

@@ -49,7 +49,7 @@ func plain(err error) error {
 	}
 	var all []string
 	for _, field := range f.Fields {
-		all = append(all, "--"+strings.ReplaceAll(field.Field, "_", "-")+": "+field.Message)
+		all = append(all, "--"+strings.ReplaceAll(strings.TrimPrefix(field.Field, "limits."), "_", "-")+": "+field.Message)
 	}
 	return errors.New(strings.Join(all, " "))
 }

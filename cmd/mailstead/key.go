@@ -47,6 +47,12 @@ type keyCreate struct {
 	Domain  string        `help:"The only domain it may act for." placeholder:"NAME"`
 	Network []string      `help:"Addresses or networks it may be used from." placeholder:"PREFIX"`
 	Expires time.Duration `help:"How long it is valid; for ever by default." placeholder:"TIME"`
+
+	RequestsPerSecond int64 `help:"Requests a second that it may make to each node, beside the account's limit, as the following; none of its own by default." placeholder:"N"`
+	Burst             int64 `help:"Requests that may come at once; as many as in a second by default." placeholder:"N"`
+	SendsPerHour      int64 `help:"Messages in an hour of UTC." placeholder:"N"`
+	SendsPerDay       int64 `help:"Messages in a day of UTC." placeholder:"N"`
+	RecipientsPerDay  int64 `help:"Recipients in a day of UTC." placeholder:"N"`
 }
 
 func (c *keyCreate) Run() error {
@@ -59,7 +65,9 @@ func (c *keyCreate) Run() error {
 		if err != nil {
 			return err
 		}
-		n := account.NewKey{Name: c.Name, Scopes: c.Scope, Domain: c.Domain, Networks: c.Network}
+		n := account.NewKey{Name: c.Name, Scopes: c.Scope, Domain: c.Domain, Networks: c.Network, Limits: account.Rates{
+			RequestsPerSecond: c.RequestsPerSecond, Burst: c.Burst, SendsPerHour: c.SendsPerHour, SendsPerDay: c.SendsPerDay, RecipientsPerDay: c.RecipientsPerDay,
+		}}
 		if c.Expires > 0 {
 			n.ExpiresAt = time.Now().Add(c.Expires)
 		}

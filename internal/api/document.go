@@ -48,7 +48,7 @@ var tags = [...]huma.Tag{
 	{Name: "Sandbox", Description: "In `mailstead dev`: mail as from outside, and what would have gone there."},
 	{Name: "API keys", Description: "What your applications sign in with."},
 	{Name: "Limits", Description: "How much your account may use, and how much it has."},
-	{Name: "Operators", Description: "For those who run the service: the queue of all accounts. The scope `operator` is given at the server's command line alone."},
+	{Name: "Operators", Description: "For those who run the service: the queue of all accounts, and their limits. The scope `operator` is given at the server's command line alone."},
 }
 
 func newDocument(version string) *document {

@@ -156,7 +156,7 @@ func TestIdempotencyRace(t *testing.T) {
 		for range 4 {
 			// A node as far as keys go: it does not know what the others do.
 			node := httptest.NewServer((&api.API{
-				Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events,
+				Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Limits: s.Limits,
 				Keys: idempotency.New(s.DB, time.Now), Log: slog.New(slog.DiscardHandler),
 			}).Handler())
 			defer node.Close()

@@ -21,7 +21,7 @@ type keyAnswer struct {
 	Scopes     []string         `json:"scopes" nullable:"false" doc:"What it may do; * is everything." example:"outbound.send"`
 	Domain     *string          `json:"domain" doc:"The only domain it may act for; null for all." example:"example.com"`
 	AllowedIPs []string         `json:"allowed_ips" nullable:"false" doc:"Where it may be used from; empty for everywhere." example:"192.0.2.0/24"`
-	Limits     *keyLimitsAnswer `json:"limits" doc:"Limits of its own, which hold beside those of the account; null for none."`
+	Limits     *keyLimitsAnswer `json:"limits,omitempty" doc:"Limits of its own, which hold beside those of the account; absent for none."`
 	ExpiresAt  *time.Time       `json:"expires_at" doc:"When it stops working; null for never."`
 	LastUsedAt *time.Time       `json:"last_used_at" doc:"When it was last used, to the minute; null for never."`
 	CreatedAt  time.Time        `json:"created_at" doc:"When it was made."`

@@ -25,7 +25,7 @@ type limitsAnswer struct {
 	SendsDay   usageAnswer        `json:"sends_per_day" doc:"Messages in this day."`
 	Recipients usageAnswer        `json:"recipients_per_day" doc:"Recipients in this day, each once per message."`
 	Storage    storageAnswer      `json:"storage" doc:"What the mailboxes may hold."`
-	Key        *keyUsageAnswer    `json:"api_key" doc:"The key's own limits, which hold beside the account's; null if it has none."`
+	Key        *keyUsageAnswer    `json:"api_key,omitempty" doc:"The key's own limits, which hold beside the account's; absent if it has none."`
 }
 
 type requestLimitAnswer struct {
@@ -48,10 +48,10 @@ type storageAnswer struct {
 
 type keyUsageAnswer struct {
 	ID         db.ID               `json:"id" doc:"The key's id."`
-	Requests   *requestLimitAnswer `json:"requests" doc:"Requests to the API; null for no limit of its own."`
-	SendsHour  *usageAnswer        `json:"sends_per_hour" doc:"Messages in this hour; null for no limit of its own."`
-	SendsDay   *usageAnswer        `json:"sends_per_day" doc:"Messages in this day; null for no limit of its own."`
-	Recipients *usageAnswer        `json:"recipients_per_day" doc:"Recipients in this day; null for no limit of its own."`
+	Requests   *requestLimitAnswer `json:"requests,omitempty" doc:"Requests to the API; absent for no limit of its own."`
+	SendsHour  *usageAnswer        `json:"sends_per_hour,omitempty" doc:"Messages in this hour; absent for no limit of its own."`
+	SendsDay   *usageAnswer        `json:"sends_per_day,omitempty" doc:"Messages in this day; absent for no limit of its own."`
+	Recipients *usageAnswer        `json:"recipients_per_day,omitempty" doc:"Recipients in this day; absent for no limit of its own."`
 }
 
 // figure shows no limit as null.

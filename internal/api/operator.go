@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
-// operatorRoutes are for those who run the service: the queue of all accounts.
+// operatorRoutes are for those who run the service: the queue of all accounts, and their limits.
 // Their keys are made at the server's command line alone.
 func (a *API) operatorRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/queue/destinations", id: "listQueueDestinations", scope: account.Operator,
@@ -27,6 +27,7 @@ func (a *API) operatorRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/queue/holds", id: "listQueueHolds", scope: account.Operator,
 		summary: "List standing holds", description: "The destinations and accounts whose mail is held, also what is still to come, the oldest first; at most 1,000."}, a.listQueueHolds)
 	a.operatorOrderRoutes(r)
+	a.operatorLimitRoutes(r)
 }
 
 // onward is what lists take that go one way.

@@ -96,6 +96,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"holdQueue":          {"destination": "nowhere.test", "dry_run": true},
 		"releaseQueue":       {"destination": "nowhere.test", "dry_run": true},
 		"dropQueue":          {"destination": "nowhere.test", "dry_run": true},
+		"setAccountLimits":   {"sends_per_hour": 1_000_000},
 		"rescheduleMessage":  {"send_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
 
@@ -138,6 +139,13 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 		"/outbound/messages/{id}":       made("/outbound/send", bodies(t, s)["send"]),
 		"/sandbox/outbox/{id}":          captured(t, s, made),
 		"/operator/queue/messages/{id}": made("/outbound/send", bodies(t, s)["send"]),
+		"/operator/accounts/{id}": func() string {
+			acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return acc.ID.String()
+		}(),
 	}
 }
 
@@ -524,8 +532,16 @@ func TestDocument(t *testing.T) {
 
 	key := c.id("POST", "/api-keys", m{
 		"name": "till", "scopes": []string{"outbound.send"}, "domain": "shop.test", "allowed_ips": []string{"127.0.0.1"},
-		"expires_at": "2099-01-01T00:00:00Z",
+		"expires_at": "2099-01-01T00:00:00Z", "limits": m{"sends_per_hour": 10, "requests_per_second": 5, "burst": 9},
 	}, 201)
+	c.call("GET", "/limits", nil, 200)
+	limited := c.call("POST", "/api-keys", m{"name": "limited", "limits": m{"recipients_per_day": 10, "requests_per_second": 5}}, 201)
+	var made struct{ Key string }
+	limited.Into(t, &made)
+	whole := c.key
+	c.key = made.Key
+	c.call("GET", "/limits", nil, 200)
+	c.key = whole
 	c.call("GET", "/api-keys", nil, 200)
 	c.call("DELETE", "/api-keys/"+key, nil, 204)
 	c.call("DELETE", "/api-keys/"+key, nil, 404)
@@ -606,5 +622,12 @@ func (c *checked) operator(sent string) {
 	c.call("POST", queue+"drop", m{"message": held, "reason": "gone", "silent": true, "wait": 5}, 200)
 	c.call("POST", queue+"drop", m{"message": held, "wait": 31}, 422)
 	c.call("POST", queue+"release", m{"destination": "held.example.net"}, 200)
+	acc, err := c.s.Accounts.ByEmail(c.t.Context(), "you@demo.test")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.call("PUT", "/operator/accounts/"+acc.ID.String()+"/limits", m{"sends_per_hour": 900_000, "storage_mb": 0}, 200)
+	c.call("PUT", "/operator/accounts/"+acc.ID.String()+"/limits", m{"burst": -1}, 422)
+	c.call("GET", "/operator/accounts/"+acc.ID.String()+"/limits", nil, 200)
 	c.key = customer
 }

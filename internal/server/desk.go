@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -23,6 +24,7 @@ import (
 type Desk struct {
 	Accounts *account.Accounts
 	Queue    *queue.Operator
+	Limits   *limit.Limits // without the service's settings: see OfAccount
 
 	db *db.DB
 }
@@ -47,7 +49,7 @@ func OpenDesk(ctx context.Context, data, database string) (*Desk, error) {
 	hub := &signal.Hub{}
 	outbox := &outbound.Outbox{DB: d, Now: time.Now}
 	return &Desk{
-		db: d, Accounts: account.New(d, hub, time.Now),
+		db: d, Accounts: account.New(d, hub, time.Now), Limits: &limit.Limits{DB: d, Hub: hub, Now: time.Now},
 		Queue: &queue.Operator{
 			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: outbox.Describe, Letters: outbox.Letters,
 			Wake: func(k signal.Key) {

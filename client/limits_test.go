@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/client"
+)
+
+// limits shows what a customer has.
+func (h *house) limits() {
+	h.Helper()
+	l, err := h.c.GetLimits(h.Context())
+	if err != nil || *l.Requests.PerSecond != 2000 || *l.Requests.Burst != 20000 || *l.SendsPerHour.Limit != 1_000_000 || l.SendsPerHour.Used == 0 ||
+		*l.SendsPerHour.Remaining != 1_000_000-l.SendsPerHour.Used || l.RecipientsPerDay.Used < l.SendsPerDay.Used || !l.SendsPerDay.ResetsAt.After(time.Now()) ||
+		l.Storage.Allotted < 2<<30 || *l.Storage.Limit != 10<<40 || l.APIKey != nil {
+		h.Errorf("%+v, %v", l, err)
+	}
+	k, err := h.c.CreateAPIKey(h.Context(), client.NewAPIKey{Name: "limited", Limits: &client.KeyLimits{SendsPerDay: new(int64(7))}})
+	h.want("a key with limits", err)
+	if k.Limits == nil || *k.Limits.SendsPerDay != 7 || k.Limits.SendsPerHour != nil {
+		h.Errorf("the key is %+v", k)
+	}
+	_, err = h.c.CreateAPIKey(h.Context(), client.NewAPIKey{Name: "unlimited", Limits: &client.KeyLimits{SendsPerDay: new(int64(1 << 40)), Burst: new(int64(0))}})
+	refused(h, "limits above the account's", err, 422, "validation_failed", "limits.sends_per_day over_account")
+	c, err := client.New(h.s.Dev.BaseURL, k.Key)
+	h.want("a client", err)
+	if l, err = c.GetLimits(h.Context()); err != nil || l.APIKey == nil || l.APIKey.ID != k.ID || *l.APIKey.SendsPerDay.Limit != 7 || l.APIKey.SendsPerDay.Used != 0 || l.APIKey.Requests != nil {
+		h.Errorf("the key's are %+v, %v", l, err)
+	}
+}
+
+// accountLimits sets what a customer may, as an operator.
+func (h *house) accountLimits(c *client.Client, account string) {
+	h.Helper()
+	ctx := h.Context()
+	got, err := c.SetAccountLimits(ctx, account, client.LimitSet{SendsPerHour: new(int64(900_000)), StorageMB: new(int64(0))})
+	if err != nil || got.AccountID != account || *got.Set.SendsPerHour != 900_000 || *got.Set.StorageMB != 0 || got.Set.SendsPerDay != nil || *got.Limits.SendsPerDay != 10_000_000 {
+		h.Errorf("set %+v, %v", got, err)
+	}
+	if l, err := h.c.GetLimits(ctx); err != nil || *l.SendsPerHour.Limit != 900_000 || l.Storage.Limit != nil {
+		h.Errorf("the customer sees %+v, %v", l, err)
+	}
+	_, err = c.SetAccountLimits(ctx, account, client.LimitSet{})
+	h.want("setting none", err)
+	if got, err = c.GetAccountLimits(ctx, account); err != nil || got.Set != (client.LimitSet{}) || *got.Limits.SendsPerHour != 1_000_000 {
+		h.Errorf("shown %+v, %v", got, err)
+	}
+	_, err = c.SetAccountLimits(ctx, account, client.LimitSet{Burst: new(int64(-1))})
+	refused(h, "a limit below nothing", err, 422, "validation_failed", "burst out_of_range")
+	_, err = c.GetAccountLimits(ctx, nobody)
+	refused(h, "nobody", err, 404, "not_found")
+	_, err = h.c.GetAccountLimits(ctx, account)
+	refused(h, "a customer", err, 403, "missing_scope")
+}

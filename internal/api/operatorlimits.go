@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/limit"
+)
+
+func (a *API) operatorLimitRoutes(r *router) {
+	handle(r, operation{method: "GET", path: "/operator/accounts/{id}/limits", id: "getAccountLimits", scope: account.Operator,
+		summary: "Show the limits of an account", description: "What was set for it, and what holds. In both 0 is no limit."}, a.getAccountLimits)
+	handle(r, operation{method: "PUT", path: "/operator/accounts/{id}/limits", id: "setAccountLimits", scope: account.Operator,
+		summary: "Set the limits of an account", description: "What is left out is as for all accounts, by the service's settings; 0 is no limit. It holds on all nodes within seconds, and what was used counts."}, a.setAccountLimits)
+}
+
+// setLimitsRequest are the limits that an operator gives an account.
+type setLimitsRequest struct {
+	RequestsPerSecond *int `json:"requests_per_second,omitempty" nullable:"false" minimum:"0" doc:"Requests a second, on each node." example:"100"`
+	Burst             *int `json:"burst,omitempty" nullable:"false" minimum:"0" doc:"Requests that may come at once; 0 for as many as in a second." example:"1000"`
+	SendsPerHour      *int `json:"sends_per_hour,omitempty" nullable:"false" minimum:"0" doc:"Messages in an hour of UTC." example:"10000"`
+	SendsPerDay       *int `json:"sends_per_day,omitempty" nullable:"false" minimum:"0" doc:"Messages in a day of UTC." example:"100000"`
+	RecipientsPerDay  *int `json:"recipients_per_day,omitempty" nullable:"false" minimum:"0" doc:"Recipients in a day of UTC." example:"100000"`
+	StorageMB         *int `json:"storage_mb,omitempty" nullable:"false" minimum:"0" doc:"What the quotas of its mailboxes may be together, in megabytes." example:"102400"`
+}
+
+// limitSetAnswer are limits; null is one that was not set.
+type limitSetAnswer struct {
+	RequestsPerSecond *int64 `json:"requests_per_second" doc:"Requests a second, on each node." example:"100"`
+	Burst             *int64 `json:"burst" doc:"Requests that may come at once." example:"1000"`
+	SendsPerHour      *int64 `json:"sends_per_hour" doc:"Messages in an hour of UTC." example:"10000"`
+	SendsPerDay       *int64 `json:"sends_per_day" doc:"Messages in a day of UTC." example:"100000"`
+	RecipientsPerDay  *int64 `json:"recipients_per_day" doc:"Recipients in a day of UTC." example:"100000"`
+	StorageMB         *int64 `json:"storage_mb" doc:"What the quotas of the mailboxes may be together, in megabytes." example:"102400"`
+}
+
+type accountLimitsAnswer struct {
+	Account db.ID          `json:"account_id" doc:"The account."`
+	Set     limitSetAnswer `json:"set" doc:"What was set for it; null where it is as for all accounts."`
+	Limits  limitSetAnswer `json:"limits" doc:"What holds."`
+}
+
+func showSet(s limit.Set) limitSetAnswer {
+	show := func(n int64) *int64 {
+		if n == limit.Default {
+			return nil
+		}
+		return &n
+	}
+	return limitSetAnswer{show(s.RequestsPerSecond), show(s.Burst), show(s.SendsPerHour), show(s.SendsPerDay), show(s.RecipientsPerDay), show(s.StorageMB)}
+}
+
+func (in *setLimitsRequest) set() limit.Set {
+	read := func(n *int) int64 {
+		switch {
+		case n == nil:
+			return limit.Default
+		case *n < 0:
+			return limit.Most + 1 // which is refused
+		}
+		return int64(*n)
+	}
+	return limit.Set{
+		Rates: limit.Rates{
+			RequestsPerSecond: read(in.RequestsPerSecond), Burst: read(in.Burst), SendsPerHour: read(in.SendsPerHour), SendsPerDay: read(in.SendsPerDay),
+			RecipientsPerDay: read(in.RecipientsPerDay),
+		},
+		StorageMB: read(in.StorageMB),
+	}
+}
+
+// customer reads the id of an account in a path.
+func (a *API) customer(ctx context.Context, in *one) (db.ID, error) {
+	id, err := db.ParseID(in.ID)
+	if err != nil {
+		return 0, err
+	}
+	acc, err := a.Accounts.Get(ctx, id)
+	return acc.ID, err
+}
+
+func (a *API) getAccountLimits(ctx context.Context, _ account.Principal, in *one) (accountLimitsAnswer, error) {
+	id, err := a.customer(ctx, in)
+	if err != nil {
+		return accountLimitsAnswer{}, err
+	}
+	set, err := a.Limits.OfAccount(ctx, id)
+	if err != nil {
+		return accountLimitsAnswer{}, err
+	}
+	holds, err := a.Limits.Account(ctx, id)
+	return accountLimitsAnswer{Account: id, Set: showSet(set), Limits: showSet(holds)}, err
+}
+
+type setAccountLimitsInput struct {
+	one
+	Body setLimitsRequest
+}
+
+func (a *API) setAccountLimits(ctx context.Context, p account.Principal, in *setAccountLimitsInput) (accountLimitsAnswer, error) {
+	id, err := a.customer(ctx, &in.one)
+	if err != nil {
+		return accountLimitsAnswer{}, err
+	}
+	if err := a.Limits.Change(ctx, id, in.Body.set()); err != nil {
+		return accountLimitsAnswer{}, err
+	}
+	return a.getAccountLimits(ctx, p, &in.one)
+}
