@@ -65,7 +65,7 @@ func TestDocumentIsComplete(t *testing.T) {
 					t.Errorf("%s: the parameter %s is not described", what, p.Value.Name)
 				}
 			}
-			if want := method == "POST" && strings.Count(path, "/") == 3 || method == "PATCH" || strings.HasSuffix(path, "/password") ||
+			if want := method == "POST" && strings.Count(path, "/") == 3 || method == "PATCH" || method == "PUT" || strings.HasSuffix(path, "/password") ||
 				method == "POST" && slices.Contains([]string{"/api/v1/outbound/send", "/api/v1/outbound/batch", "/api/v1/suppressions/batch", "/api/v1/suppressions/import",
 					"/api/v1/domains/{id}/dkim", "/api/v1/domains/{id}/dkim/rotate", "/api/v1/outbound/send-template", "/api/v1/templates/{id}/render", "/api/v1/templates/{id}/duplicate", "/api/v1/templates/{id}/publish",
 					"/api/v1/operator/queue/retry", "/api/v1/operator/queue/hold", "/api/v1/operator/queue/release", "/api/v1/operator/queue/drop",
