@@ -174,6 +174,19 @@ var types = map[string]reflect.Type{
 	"WebhookDeliveryDetail":      reflect.TypeFor[client.WebhookDeliveryDetail](),
 	"WebhookAttempt":             reflect.TypeFor[client.WebhookAttempt](),
 	"Replayed":                   reflect.TypeFor[client.Replayed](),
+
+	"DeliveryStatusEvent":        reflect.TypeFor[client.StatusData](),
+	"DeliveryStatusEventBody":    reflect.TypeFor[client.Event](),
+	"BounceEvent":                reflect.TypeFor[client.BounceData](),
+	"BounceEventBody":            reflect.TypeFor[client.Event](),
+	"ComplaintEvent":             reflect.TypeFor[client.ComplaintData](),
+	"ComplaintEventBody":         reflect.TypeFor[client.Event](),
+	"DomainVerifiedEvent":        reflect.TypeFor[client.DomainVerifiedData](),
+	"DomainVerifiedEventBody":    reflect.TypeFor[client.Event](),
+	"MailboxCreatedEvent":        reflect.TypeFor[client.MailboxCreatedData](),
+	"MailboxCreatedEventBody":    reflect.TypeFor[client.Event](),
+	"MigrationCompleteEvent":     reflect.TypeFor[client.MigrationData](),
+	"MigrationCompleteEventBody": reflect.TypeFor[client.Event](),
 }
 
 // elsewhere are the members of schemas that are written or read in another way

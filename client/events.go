@@ -62,7 +62,8 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 }
 
 // Decode reads the event's data into v: a pointer to [StatusData],
-// [BounceData], [ComplaintData], or a type of your own.
+// [BounceData], [ComplaintData], [DomainVerifiedData], [MailboxCreatedData],
+// [MigrationData], or a type of your own.
 func (e Event) Decode(v any) error { return json.Unmarshal(e.Data, v) }
 
 // MessageData is what every event about a sent message says.
@@ -106,4 +107,34 @@ type ComplaintData struct {
 	MessageData
 	FeedbackType string `json:"feedback_type"`
 	Reporter     string `json:"reporter"`
+}
+
+// DomainVerifiedData is the data of an event domain_verified.
+type DomainVerifiedData struct {
+	DomainID   string    `json:"domain_id"`
+	Name       string    `json:"name"`
+	Status     string    `json:"status"`
+	VerifiedAt time.Time `json:"verified_at"`
+}
+
+// MailboxCreatedData is the data of an event mailbox_created.
+type MailboxCreatedData struct {
+	MailboxID   string `json:"mailbox_id"`
+	DomainID    string `json:"domain_id"`
+	Address     string `json:"address"`
+	DisplayName string `json:"display_name"`
+}
+
+// MigrationData is the data of an event migration_complete.
+type MigrationData struct {
+	ID         string    `json:"id"`
+	MailboxID  string    `json:"mailbox_id"`
+	DomainID   string    `json:"domain_id"`
+	Status     string    `json:"status"`  // completed, failed or cancelled
+	Folders    int       `json:"folders"` // that were read
+	Copied     int64     `json:"copied"`  // messages
+	Skipped    int64     `json:"skipped"` // messages that were there already
+	Failed     int64     `json:"failed"`  // messages that could not be copied
+	Bytes      int64     `json:"bytes"`
+	FinishedAt time.Time `json:"finished_at"`
 }

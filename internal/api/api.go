@@ -74,6 +74,7 @@ func (a *API) Handler() http.Handler {
 	a.routes(r)
 	a.unsubscribeRoutes(r)
 	a.autoconfigRoutes(r)
+	r.doc.webhooks()
 	text := r.doc.text()
 	r.mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -48,7 +48,7 @@ var errNotHosted = newProblem(http.StatusNotFound, "domain_not_hosted", "Mail of
 // hosted returns the domain of an address if it is hosted here.
 func (c *autoconfig) hosted(r *http.Request, text string) (a address.Address, ok bool, err error) {
 	if a, err = address.Parse(text); err != nil {
-		return a, false, nil
+		return a, false, nil //nolint:nilerr // what is no address is hosted nowhere
 	}
 	_, ok, err = c.api.Domains.Hosted(r.Context(), a.Domain)
 	return a, ok, err

@@ -61,6 +61,7 @@ func newDocument(version string) *document {
 	})
 	schemas.RegisterTypeAlias(reflect.TypeFor[db.ID](), reflect.TypeFor[uuid]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[queue.State](), reflect.TypeFor[state]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[object]())
 	d := &document{schemas: schemas, OpenAPI: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info:    &huma.Info{Title: "Mailstead", Version: version, Description: about},

@@ -24,12 +24,12 @@ var (
 		WHERE id = $1`)
 )
 
-// verifiedData is what a domain_verified event says.
-type verifiedData struct {
-	Domain     db.ID     `json:"domain_id"`
-	Name       string    `json:"name"`
-	Status     string    `json:"status"`
-	VerifiedAt time.Time `json:"verified_at"`
+// VerifiedEvent is the data of a domain_verified event.
+type VerifiedEvent struct {
+	Domain     db.ID     `json:"domain_id" doc:"The domain's id."`
+	Name       string    `json:"name" doc:"Its name." example:"example.com"`
+	Status     string    `json:"status" enum:"verified" doc:"Its state now."`
+	VerifiedAt time.Time `json:"verified_at" doc:"Since when."`
 }
 
 // settle draws the consequences of a look, in one transaction that has all
@@ -111,7 +111,7 @@ func (d *Domains) save(ctx context.Context, tx *db.Tx, c *claim, before standing
 	if c.status != Verified || before.status == Verified {
 		return nil
 	}
-	return d.Events.Record(ctx, tx, event.New{Account: c.account, Kind: event.DomainVerified, Domain: c.id, Status: c.status, Data: verifiedData{
+	return d.Events.Record(ctx, tx, event.New{Account: c.account, Kind: event.DomainVerified, Domain: c.id, Status: c.status, Data: VerifiedEvent{
 		Domain: c.id, Name: c.name, Status: c.status, VerifiedAt: c.verifiedAt,
 	}})
 }

@@ -31,12 +31,12 @@ const DefaultQuotaMB = 1024
 
 const maxDisplayName = 200 // bytes
 
-// created is the data of a mailbox_created event.
-type created struct {
-	Mailbox     db.ID  `json:"mailbox_id"`
-	Domain      db.ID  `json:"domain_id"`
-	Address     string `json:"address"`
-	DisplayName string `json:"display_name"`
+// CreatedEvent is the data of a mailbox_created event.
+type CreatedEvent struct {
+	Mailbox     db.ID  `json:"mailbox_id" doc:"The mailbox's id."`
+	Domain      db.ID  `json:"domain_id" doc:"Its domain's id."`
+	Address     string `json:"address" doc:"Its address." example:"ann@example.com"`
+	DisplayName string `json:"display_name" doc:"The person's name." example:"Ann Lee"`
 }
 
 var (
@@ -102,7 +102,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 			return err
 		}
 		return m.Events.Record(ctx, tx, event.New{Account: account, Kind: event.MailboxCreated, Domain: box.Domain, Mailbox: box.ID,
-			Data: created{Mailbox: box.ID, Domain: box.Domain, Address: box.Address, DisplayName: box.DisplayName}})
+			Data: CreatedEvent{Mailbox: box.ID, Domain: box.Domain, Address: box.Address, DisplayName: box.DisplayName}})
 	})
 	if m.db.IsConflict(err) {
 		return Mailbox{}, "", taken()

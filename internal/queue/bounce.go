@@ -48,8 +48,8 @@ func general(code string) bool { return code == "" || code == "0.0" || code == "
 // bounceOf says what kind of bounce a final failure is. A host may say so much
 // of mail that it refuses for its content, but not before it has seen it: only
 // at RCPT, and in a DSN, is a text without a clear code believed.
-func bounceOf(stage string, expired bool, s statusData) *bounce {
-	b := &bounce{Type: "Permanent", Subtype: "General", Category: aboutInfrastructure}
+func bounceOf(stage string, expired bool, s statusData) *BounceKind {
+	b := &BounceKind{Type: "Permanent", Subtype: "General", Category: aboutInfrastructure}
 	if expired {
 		b.Type, b.Subtype = "Transient", "Expired"
 		return b
@@ -75,7 +75,7 @@ func namesRecipient(text string) bool {
 }
 
 // suppresses reports whether a bounce is recipient trouble for good.
-func (b *bounce) suppresses(s *statusData) bool {
+func (b *BounceKind) suppresses(s *statusData) bool {
 	return b.Type == "Permanent" && b.Category == aboutRecipient && !strings.HasPrefix(s.Enhanced, "4.")
 }
 

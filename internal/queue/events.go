@@ -27,57 +27,60 @@ type statusData struct {
 	NextAttempt *time.Time
 }
 
-// aboutMessage is what every event about a message carries.
-type aboutMessage struct {
-	MessageID string          `json:"message_id"`
-	ID        db.ID           `json:"id"`
-	ThreadID  string          `json:"thread_id,omitempty"`
-	Metadata  json.RawMessage `json:"metadata"`
-	Recipient string          `json:"recipient"`
-	Sequence  int             `json:"sequence"`
+// AboutMessage is what every event about a sent message carries.
+type AboutMessage struct {
+	MessageID string          `json:"message_id" doc:"The message's Message-ID, with angle brackets." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
+	ID        db.ID           `json:"id" doc:"The id of the message."`
+	ThreadID  string          `json:"thread_id,omitempty" doc:"The thread it belongs to." example:"order-42"`
+	Metadata  json.RawMessage `json:"metadata" doc:"As it was given with the send; an empty object if none was."`
+	Recipient string          `json:"recipient" doc:"The recipient that it is about." example:"bob@example.org"`
+	Sequence  int             `json:"sequence" doc:"Rises by one with each event of a delivery: of two, the higher one is the later." example:"2"`
 }
 
-type deliveryStatus struct {
-	aboutMessage
-	Status      State      `json:"status"`
-	Attempts    int        `json:"attempts"`
-	Code        int        `json:"smtp_code,omitempty"`
-	Enhanced    string     `json:"enhanced_code,omitempty"`
-	Reply       string     `json:"diagnostic,omitempty"`
-	Remote      string     `json:"remote_mta,omitempty"`
-	Via         string     `json:"via,omitempty"`
-	Reason      string     `json:"reason,omitempty"`
-	NextAttempt *time.Time `json:"next_attempt_at,omitempty"`
+// StatusEvent is the data of a delivery_status event.
+type StatusEvent struct {
+	AboutMessage
+	Status      State      `json:"status" doc:"The new state of the delivery."`
+	Attempts    int        `json:"attempts" doc:"How often it was tried." example:"1"`
+	Code        int        `json:"smtp_code,omitempty" doc:"The code of the last reply." example:"250"`
+	Enhanced    string     `json:"enhanced_code,omitempty" doc:"The enhanced status code of the last reply (RFC 3463)." example:"2.0.0"`
+	Reply       string     `json:"diagnostic,omitempty" doc:"The text of the last reply, or what went wrong." example:"Ok: queued as 4XyZ"`
+	Remote      string     `json:"remote_mta,omitempty" doc:"The host that said so." example:"mx.example.org"`
+	Via         string     `json:"via,omitempty" doc:"relay: a smart host took it, which tells no more." example:"relay"`
+	Reason      string     `json:"reason,omitempty" doc:"Why it was not tried, such as bounce, complaint, manual or unsubscribed for a suppressed one." example:"unsubscribed"`
+	NextAttempt *time.Time `json:"next_attempt_at,omitempty" doc:"When it will be tried again, while it is deferred."`
 }
 
-// bounce says what kind of bounce one is.
-type bounce struct {
-	Type     string `json:"type"` // Permanent, Transient
-	Subtype  string `json:"subtype"`
-	Category string `json:"category"` // recipient, infrastructure
+// BounceKind says what kind of bounce one is.
+type BounceKind struct {
+	Type     string `json:"type" enum:"Permanent,Transient,Undetermined" doc:"Permanent: it never worked. Transient: it was tried until its time was up."`
+	Subtype  string `json:"subtype" doc:"What was wrong, in a word." example:"NoMailbox"`
+	Category string `json:"category" enum:"recipient,infrastructure" doc:"Whether the recipient is at fault; only then it is suppressed."`
 }
 
-type bounceData struct {
-	aboutMessage
-	bounce
-	Code     int    `json:"smtp_code,omitempty"`
-	Enhanced string `json:"enhanced_code,omitempty"`
-	Reply    string `json:"diagnostic"`
-	Remote   string `json:"remote_mta,omitempty"`
+// BounceEvent is the data of a bounce event.
+type BounceEvent struct {
+	AboutMessage
+	BounceKind
+	Code     int    `json:"smtp_code,omitempty" doc:"The code of the last reply." example:"550"`
+	Enhanced string `json:"enhanced_code,omitempty" doc:"The enhanced status code of the last reply (RFC 3463)." example:"5.1.1"`
+	Reply    string `json:"diagnostic" doc:"The text of the last reply, or what went wrong." example:"No such user here"`
+	Remote   string `json:"remote_mta,omitempty" doc:"The host that said so." example:"mx.example.org"`
 }
 
-type complaintData struct {
-	aboutMessage
-	Feedback string `json:"feedback_type,omitempty"`
-	Reporter string `json:"reporter,omitempty"`
+// ComplaintEvent is the data of a complaint event.
+type ComplaintEvent struct {
+	AboutMessage
+	Feedback string `json:"feedback_type,omitempty" doc:"The kind of report (RFC 5965)." example:"abuse"`
+	Reporter string `json:"reporter,omitempty" doc:"Who reported it." example:"example.org"`
 }
 
-func (s *statusData) about(sequence int) aboutMessage {
+func (s *statusData) about(sequence int) AboutMessage {
 	metadata := s.Metadata
 	if len(metadata) == 0 || !json.Valid(metadata) {
 		metadata = json.RawMessage("{}")
 	}
-	return aboutMessage{MessageID: s.MessageID, ID: s.ID, ThreadID: s.ThreadID, Metadata: metadata,
+	return AboutMessage{MessageID: s.MessageID, ID: s.ID, ThreadID: s.ThreadID, Metadata: metadata,
 		Recipient: s.Recipient, Sequence: sequence}
 }
 
@@ -89,19 +92,19 @@ func (s *statusData) new(kind string, data any) event.New {
 }
 
 // events returns what a transition fires: delivery_status, and a bounce.
-func (s *statusData) events(b *bounce) []event.New {
+func (s *statusData) events(b *BounceKind) []event.New {
 	var next *time.Time
 	if s.NextAttempt != nil {
 		utc := s.NextAttempt.UTC()
 		next = &utc
 	}
-	all := []event.New{s.new(event.DeliveryStatus, deliveryStatus{
-		aboutMessage: s.about(s.Sequence + 1), Status: s.Status, Attempts: s.Attempts,
+	all := []event.New{s.new(event.DeliveryStatus, StatusEvent{
+		AboutMessage: s.about(s.Sequence + 1), Status: s.Status, Attempts: s.Attempts,
 		Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote, Via: s.Via, Reason: s.Reason, NextAttempt: next,
 	})}
 	if b != nil {
-		all = append(all, s.new(event.Bounce, bounceData{
-			aboutMessage: s.about(s.Sequence + 2), bounce: *b,
+		all = append(all, s.new(event.Bounce, BounceEvent{
+			AboutMessage: s.about(s.Sequence + 2), BounceKind: *b,
 			Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote,
 		}))
 	}
@@ -110,8 +113,8 @@ func (s *statusData) events(b *bounce) []event.New {
 
 // complaint returns what a complaint fires.
 func (s *statusData) complaint(feedback, reporter string) []event.New {
-	return append(s.events(nil), s.new(event.Complaint, complaintData{
-		aboutMessage: s.about(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
+	return append(s.events(nil), s.new(event.Complaint, ComplaintEvent{
+		AboutMessage: s.about(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
 	}))
 }
 

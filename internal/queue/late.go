@@ -50,7 +50,7 @@ func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bo
 }
 
 // bounceOfReport says what kind of bounce a DSN speaks of.
-func bounceOfReport(s statusData) *bounce {
+func bounceOfReport(s statusData) *BounceKind {
 	b := bounceOf("dsn", false, s)
 	if strings.HasPrefix(s.Enhanced, "4.") { // the other side gave up on a temporary failure
 		b.Type = "Transient"

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// payload describes the data of a kind of event.
+type payload struct {
+	kind, name, what string
+	data             reflect.Type
+}
+
+func payloads() []payload {
+	return []payload{
+		{event.DeliveryStatus, "DeliveryStatusEvent", "The state of a delivery has changed.", reflect.TypeFor[queue.StatusEvent]()},
+		{event.Bounce, "BounceEvent", "A delivery has failed for good. It comes once per delivery, beside delivery_status.", reflect.TypeFor[queue.BounceEvent]()},
+		{event.Complaint, "ComplaintEvent", "A recipient has called a message spam.", reflect.TypeFor[queue.ComplaintEvent]()},
+		{event.DomainVerified, "DomainVerifiedEvent", "The DNS records of a domain are all there.", reflect.TypeFor[domain.VerifiedEvent]()},
+		{event.MailboxCreated, "MailboxCreatedEvent", "There is a new mailbox.", reflect.TypeFor[mailbox.CreatedEvent]()},
+		{event.MigrationComplete, "MigrationCompleteEvent", "A migration of mail has ended.", reflect.TypeFor[migrationComplete]()},
+	}
+}
+
+// migrationComplete is the data of a migration_complete event.
+type migrationComplete struct {
+	ID         db.ID     `json:"id" doc:"The migration's id."`
+	Mailbox    db.ID     `json:"mailbox_id" doc:"The mailbox that the mail was copied to."`
+	Domain     db.ID     `json:"domain_id" doc:"Its domain's id."`
+	Status     string    `json:"status" enum:"completed,failed,cancelled" doc:"How it ended."`
+	Folders    int       `json:"folders" doc:"How many folders were read." example:"12"`
+	Copied     int64     `json:"copied" doc:"How many messages were copied." example:"48210"`
+	Skipped    int64     `json:"skipped" doc:"How many were there already." example:"3"`
+	Failed     int64     `json:"failed" doc:"How many could not be copied; GET /migrations/{id} says why." example:"0"`
+	Bytes      int64     `json:"bytes" doc:"How much was copied, in bytes." example:"1073741824"`
+	FinishedAt time.Time `json:"finished_at" doc:"When it ended."`
+}
+
+// examples are events as they really came: TestPayloads writes them.
+//
+//go:embed examples/*.json
+var examples embed.FS
+
+// webhooks describes what webhooks get.
+func (d *document) webhooks() {
+	d.Webhooks = map[string]*huma.PathItem{}
+	header := func(name, what string) *huma.Param {
+		return &huma.Param{Name: name, In: "header", Required: true, Description: what, Schema: &huma.Schema{Type: "string"}}
+	}
+	for _, p := range payloads() {
+		d.schemas.Map()[p.name] = huma.SchemaFromType(d.schemas, p.data)
+		body := huma.SchemaFromType(d.schemas, reflect.TypeFor[eventAnswer]())
+		body.Properties["type"] = &huma.Schema{Type: "string", Enum: []any{p.kind}, Description: "The kind of event."}
+		body.Properties["data"] = &huma.Schema{Ref: "#/components/schemas/" + p.name}
+		d.schemas.Map()[p.name+"Body"] = body
+		media := &huma.MediaType{Schema: &huma.Schema{Ref: "#/components/schemas/" + p.name + "Body"}}
+		if text, err := examples.ReadFile("examples/" + p.kind + ".json"); err == nil {
+			media.Example = json.RawMessage(text)
+		}
+		d.Webhooks[p.kind] = &huma.PathItem{Post: &huma.Operation{
+			OperationID: "on_" + p.kind, Summary: p.what, Tags: []string{"Events"}, Security: []map[string][]string{},
+			Description: "Sent to the webhooks that subscribe to `" + p.kind + "` or `all`. Answer with a status of 200 to 299 within 15 seconds; anything else, and it comes again.",
+			Parameters: []*huma.Param{
+				header("X-Service-Signature", "sha256= and the HMAC-SHA256 of the raw body in hexadecimal, lower case; the key is the webhook's secret as it was shown."),
+				header("X-Service-Event", "The kind: "+p.kind+"."), header("X-Event-ID", "The event's id, the same each time that it comes."),
+				header("X-Service-Timestamp", "When it was sent, in seconds since 1970."),
+				header("webhook-id", "The event's id (Standard Webhooks)."), header("webhook-timestamp", "When it was sent, in seconds since 1970 (Standard Webhooks)."),
+				header("webhook-signature", "v1, and the HMAC-SHA256 of id, time and body in base64; two of them, separated by a space, for a day after the secret was changed (Standard Webhooks)."),
+			},
+			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": media}},
+			Responses:   map[string]*huma.Response{"2XX": {Description: fmt.Sprintf("Received. A status of %d means that there is no receiver any more, and disables the webhook.", 410)}},
+		}}
+	}
+}
