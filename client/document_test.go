@@ -175,6 +175,12 @@ var types = map[string]reflect.Type{
 	"WebhookAttempt":             reflect.TypeFor[client.WebhookAttempt](),
 	"Replayed":                   reflect.TypeFor[client.Replayed](),
 
+	"InboundEmailEvent":          reflect.TypeFor[client.InboundData](),
+	"ArrivalMailbox":             nil, // in client.InboundData
+	"NoMetadata":                 nil, // the same
+	"InboundEmailEventBody":      reflect.TypeFor[client.Event](),
+	"RateLimitWarningEvent":      reflect.TypeFor[client.LimitData](),
+	"RateLimitWarningEventBody":  reflect.TypeFor[client.Event](),
 	"DeliveryStatusEvent":        reflect.TypeFor[client.StatusData](),
 	"DeliveryStatusEventBody":    reflect.TypeFor[client.Event](),
 	"BounceEvent":                reflect.TypeFor[client.BounceData](),

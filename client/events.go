@@ -125,6 +125,16 @@ type MailboxCreatedData struct {
 	DisplayName string `json:"display_name"`
 }
 
+// LimitData is the data of an event rate_limit_warning.
+type LimitData struct {
+	Name     string    `json:"name"`   // sends_per_hour, sends_per_day or recipients_per_day
+	Window   string    `json:"window"` // hour or day
+	Limit    int64     `json:"limit"`
+	Used     int64     `json:"used"`
+	ResetsAt time.Time `json:"resets_at"`
+	APIKeyID *string   `json:"api_key_id"` // whose own limit it is; nil for the account's
+}
+
 // MigrationData is the data of an event migration_complete.
 type MigrationData struct {
 	ID         string    `json:"id"`

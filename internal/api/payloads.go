@@ -14,6 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 )
@@ -26,11 +28,13 @@ type payload struct {
 
 func payloads() []payload {
 	return []payload{
+		{event.InboundEmail, "InboundEmailEvent", "A mailbox has got a message from outside.", reflect.TypeFor[inbound.Arrival]()},
 		{event.DeliveryStatus, "DeliveryStatusEvent", "The state of a delivery has changed.", reflect.TypeFor[queue.StatusEvent]()},
 		{event.Bounce, "BounceEvent", "A delivery has failed for good. It comes once per delivery, beside delivery_status.", reflect.TypeFor[queue.BounceEvent]()},
 		{event.Complaint, "ComplaintEvent", "A recipient has called a message spam.", reflect.TypeFor[queue.ComplaintEvent]()},
 		{event.DomainVerified, "DomainVerifiedEvent", "The DNS records of a domain are all there.", reflect.TypeFor[domain.VerifiedEvent]()},
 		{event.MailboxCreated, "MailboxCreatedEvent", "There is a new mailbox.", reflect.TypeFor[mailbox.CreatedEvent]()},
+		{event.RateLimitWarning, "RateLimitWarningEvent", "80 % of a limit for an hour or a day is used.", reflect.TypeFor[limit.Warning]()},
 		{event.MigrationComplete, "MigrationCompleteEvent", "A migration of mail has ended.", reflect.TypeFor[migrationComplete]()},
 	}
 }
@@ -64,7 +68,7 @@ func (d *document) webhooks() {
 		d.schemas.Map()[p.name] = huma.SchemaFromType(d.schemas, p.data)
 		body := huma.SchemaFromType(d.schemas, reflect.TypeFor[eventAnswer]())
 		body.Properties["type"] = &huma.Schema{Type: "string", Enum: []any{p.kind}, Description: "The kind of event."}
-		body.Properties["data"] = &huma.Schema{Ref: "#/components/schemas/" + p.name}
+		body.Properties["data"] = &huma.Schema{Ref: "#/components/schemas/" + p.name, Description: "What happened."}
 		d.schemas.Map()[p.name+"Body"] = body
 		media := &huma.MediaType{Schema: &huma.Schema{Ref: "#/components/schemas/" + p.name + "Body"}}
 		if text, err := examples.ReadFile("examples/" + p.kind + ".json"); err == nil {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -28,8 +29,21 @@ func TestPayloads(t *testing.T) {
 	s := servertest.Start(t)
 	kinds := forms(t, s)
 	c := clientOf(t, s, s.Dev.APIKey)
+	if in, err := c.SimulateInbound(t.Context(), &client.Simulation{
+		From: "Ann Lee <ann@example.org>", To: []string{s.Dev.Mailboxes[1].Address}, Subject: "Your offer", Text: "Yes, please.", HTML: "<p>Yes, please.</p>",
+		Attachments: []client.Attachment{{Filename: "order.txt", ContentType: "text/plain", Content: strings.NewReader("Two of them.\n")}},
+		Verdicts:    &client.Verdicts{SPF: "pass", DKIM: "pass", DMARC: "pass", Spam: "ham"},
+	}); err != nil || !in.Accepted {
+		t.Fatal(in, err)
+	}
+	few := int64(5)
+	limited, err := c.CreateAPIKey(t.Context(), client.NewAPIKey{Name: "limited", Limits: &client.KeyLimits{SendsPerDay: &few}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := clientOf(t, s, limited.Key) // whose 4th of 5 sends is 80 %
 	for _, to := range []string{"bounced@simulator.test", "complained@simulator.test", "deferred@simulator.test", s.Dev.Mailboxes[1].Address} {
-		if _, err := c.Send(t.Context(), &client.Send{
+		if _, err := cl.Send(t.Context(), &client.Send{
 			FromEmail: s.Dev.Mailboxes[0].Address, To: []string{to}, Subject: "An example", Text: "Hello.", ThreadID: "order-42", Metadata: map[string]any{"order": 42},
 		}); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 type Arrival struct {
 	ID       db.ID           `json:"id" doc:"The message's id, for GET /mailboxes/{mailbox.id}/messages/{id}."`
 	ThreadID string          `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
-	Metadata struct{}        `json:"metadata" doc:"Always empty: what arrives has none."`
+	Metadata NoMetadata      `json:"metadata" doc:"Always empty: what arrives has none."`
 	Domain   db.ID           `json:"domain_id" doc:"The domain of the mailbox."`
 	Mailbox  ArrivalMailbox  `json:"mailbox" doc:"Where it arrived."`
 	Envelope Envelope        `json:"envelope" doc:"What the sending host said, whatever the header says."`
@@ -37,6 +37,10 @@ type Arrival struct {
 	*digest.Content
 	Gone bool `json:"gone" doc:"Whether the message was deleted before the event was first read: then text, html, headers and attachments are empty." example:"false"`
 }
+
+// NoMetadata is an empty object: what is sent from here has metadata, what
+// arrives has none.
+type NoMetadata struct{}
 
 // ArrivalMailbox names a mailbox.
 type ArrivalMailbox struct {
