@@ -43,7 +43,7 @@ func tell(h http.Header, gauges []limit.Gauge) {
 	if len(gauges) == 0 {
 		return
 	}
-	policy, left := []byte(strings.Join(h[ratePolicy], "")), []byte(strings.Join(h[rateLeft], ""))
+	policy, left := []byte(strings.Join(h[ratePolicy], "")), []byte(strings.Join(h[rateLeft], "")) //nolint:staticcheck // the spelling is meant
 	for _, g := range gauges {
 		name := g.Name
 		if g.Key != 0 {

@@ -125,7 +125,7 @@ func stream(t *testing.T, s *servertest.Server, key string) <-chan string {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+key)
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r) //nolint:bodyclose // by the goroutine that reads it
 	if err != nil {
 		t.Fatal(err)
 	}

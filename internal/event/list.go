@@ -158,10 +158,13 @@ func (l *Log) begin(ctx context.Context, f *Filter) (int64, error) {
 	}
 	var position int64
 	err := l.DB.One(ctx, firstFrom.With(db.FirstID(at)), &position)
+	if errors.Is(err, db.ErrNoRow) {
+		position, err = 0, nil // nothing is as late
+	}
 	switch {
-	case err != nil && !errors.Is(err, db.ErrNoRow):
+	case err != nil:
 		return 0, err
-	case err != nil || position == 0: // nothing is as late, or not numbered yet
+	case position == 0: // or not numbered yet
 		return from, nil
 	case f.Before > 0:
 		return min(from, position+1), nil
