@@ -45,7 +45,11 @@ func handleFile[I any](r *router, o operation, f func(ctx context.Context, p acc
 // connection is cut.
 func (a *API) stream(w http.ResponseWriter, r *http.Request, f *file) error {
 	to := &fileAnswer{w: w, file: f}
-	_, err := io.CopyBuffer(to, struct{ io.Reader }{f.body}, make([]byte, 32<<10))
+	body := f.body
+	if r.Method == http.MethodHead {
+		body = io.LimitReader(body, 4<<10) // enough to see that it can be read; net/http keeps it
+	}
+	_, err := io.CopyBuffer(to, struct{ io.Reader }{body}, make([]byte, 32<<10))
 	if err == nil {
 		to.begin()
 		return nil

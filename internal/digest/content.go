@@ -110,7 +110,7 @@ func fields(h message.Header) (list []HeaderField, more bool) {
 		room -= len(f.Name)
 		raw := f
 		if len(raw.Value) > 4*room {
-			raw.Value = raw.Value[:4*room] // beyond it nothing would be shown
+			raw.Value = []byte(head(string(raw.Value[:4*room+1]), 4*room)) // beyond it nothing would be shown
 			more = true
 		}
 		value := raw.Decoded()

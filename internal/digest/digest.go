@@ -89,6 +89,26 @@ func Clip(s string, n int) string {
 	}, s)
 }
 
+// head cuts what is yet to be decoded to at most n bytes: not within a
+// character, for then all of it would be taken for another charset's, nor
+// within an encoded word.
+func head(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for k := n; k > 0 && k > n-utf8.UTFMax; k-- {
+		if utf8.RuneStart(s[k]) {
+			n = k
+			break
+		}
+	}
+	s = s[:n]
+	if i := strings.LastIndex(s, "=?"); i >= 0 && !strings.ContainsAny(s[i:], " \t") {
+		s = s[:i]
+	}
+	return s
+}
+
 // cut cuts valid UTF-8 to at most n bytes, between two characters.
 func cut(s string, n int) string {
 	if len(s) <= n {

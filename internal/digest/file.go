@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -27,6 +28,9 @@ const (
 	maxName      = 255
 	maxMediaType = 127
 	maxContentID = 255
+	// maxParam is how much of a parameter is decoded: a sender may well write
+	// a megabyte of encoded words, each in another charset.
+	maxParam = 16 << 10
 	// maxCounted is how many octets of a quoted-printable file are decoded to
 	// tell its size.
 	maxCounted = 64 << 10
@@ -50,7 +54,7 @@ func sort(ix *message.Index) sorted {
 			continue
 		}
 		typ, subtype := p.MediaType()
-		text := p.Kind == message.Leaf && typ == "text" && p.Disposition != "attachment" && p.Filename() == ""
+		text := p.Kind == message.Leaf && typ == "text" && p.Disposition != "attachment" && !named(p)
 		switch {
 		case text && subtype == "plain":
 			s.text = append(s.text, i)
@@ -64,7 +68,7 @@ func sort(ix *message.Index) sorted {
 }
 
 func (s *source) file(p *message.Part, n int) (File, error) {
-	f := File{N: n, Filename: fileName(p.Filename()), ContentType: "application/octet-stream", Disposition: "attachment"}
+	f := File{N: n, Filename: fileName(light(p).Filename()), ContentType: "application/octet-stream", Disposition: "attachment"}
 	typ, subtype := p.MediaType()
 	if media := typ + "/" + subtype; len(media) <= maxMediaType {
 		f.ContentType = media
@@ -76,6 +80,28 @@ func (s *source) file(p *message.Part, n int) (File, error) {
 	var err error
 	f.Size, err = s.size(p)
 	return f, err
+}
+
+// named reports whether a part has a file name. A long one is not decoded for
+// that, since there may be as many as parts.
+func named(p *message.Part) bool {
+	const short = 64
+	long := func(list []message.Param, name string) bool {
+		return slices.ContainsFunc(list, func(a message.Param) bool { return strings.TrimSuffix(a.Name, "*") == name && len(a.Value) > short })
+	}
+	return long(p.DispositionParams, "filename") || long(p.Params, "name") || p.Filename() != ""
+}
+
+// light is a part whose parameters are soon decoded.
+func light(p *message.Part) *message.Part {
+	q := *p
+	for _, list := range []*[]message.Param{&q.Params, &q.DispositionParams} {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			(*list)[i].Value = head((*list)[i].Value, maxParam)
+		}
+	}
+	return &q
 }
 
 // size tells a file's size without reading all of it.

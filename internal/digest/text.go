@@ -3,6 +3,7 @@
 package digest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -57,19 +58,34 @@ func (s *source) piece(p *message.Part, span message.Span, room int) (text strin
 	if room <= 0 {
 		return "", span.Len > 0, nil
 	}
-	in := &noting{r: s.section(span)}
+	in := &noting{r: s.section(span), more: span.Len < p.Body.Len}
 	most := int64(2*room + utf8.UTFMax) // half of it may be line ends
-	raw, err := io.ReadAll(p.Text(in, most))
+	raw, err := io.ReadAll(light(p).Text(in, most))
 	if in.err != nil {
 		return "", false, fmt.Errorf("reading a text of a message: %w", in.err)
 	}
-	// Any other error is a charset's, of what it can't make sense of.
-	more = err != nil || int64(len(raw)) == most
+	// Any other error is a charset's, of what it can't make sense of, or errMore.
+	if more = err != nil || int64(len(raw)) == most; more {
+		raw = whole(raw)
+	}
 	text = plain(string(raw))
 	if len(text) > room {
 		text, more = cut(text, room), true
 	}
 	return text, more, nil
+}
+
+// whole drops a character that has lost its end.
+func whole(b []byte) []byte {
+	for k := len(b) - 1; k >= 0 && k > len(b)-utf8.UTFMax; k-- {
+		if utf8.RuneStart(b[k]) {
+			if !utf8.FullRune(b[k:]) {
+				return b[:k]
+			}
+			break
+		}
+	}
+	return b
 }
 
 // plain makes line ends LF and takes control characters out.
@@ -89,13 +105,20 @@ func plain(s string) string {
 
 // noting remembers what went wrong with reading.
 type noting struct {
-	r   io.Reader
-	err error
+	r    io.Reader
+	more bool // what ends here goes on
+	err  error
 }
+
+// errMore keeps a character that is cut from being taken for another.
+var errMore = errors.New("there is more")
 
 // Read is that of io.Reader.
 func (n *noting) Read(p []byte) (int, error) {
 	k, err := n.r.Read(p)
+	if err == io.EOF && n.more { //nolint:errorlint // what io.Reader promises
+		return k, errMore
+	}
 	if err != nil && err != io.EOF { //nolint:errorlint // what io.Reader promises
 		n.err = err
 	}
