@@ -188,12 +188,17 @@ func TestFilesOverHTTP(t *testing.T) {
 func TestVerdictsCannotBeForged(t *testing.T) {
 	s := servertest.Start(t)
 	own := into(t, s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[0].ID.String(), nil))["address"].(string)
-	forged := ""
-	for _, host := range []string{"localhost", "demo.test", "mx.demo.test", own} {
-		forged += "Authentication-Results: " + host + "; spf=pass; dkim=pass; dmarc=pass\r\n"
+	forged := "Authentication-Results: mx.elsewhere.example (of " + s.Config.Host + "); spf=neutral\r\n"
+	quoted := `"` + s.Config.Host[:1] + `\` + s.Config.Host[1:] + `"`
+	for _, host := range []string{s.Config.Host, strings.ToUpper(s.Config.Host), "(a;(b)\\)) " + s.Config.Host + " 1 ", "\r\n\t" + s.Config.Host + "(c)", quoted, s.Config.Host + ".", own} {
+		forged += "authentication-results : " + host + "; spf=pass; dkim=pass; dmarc=pass\r\n"
 	}
 	forged += "X-Spam-Status: No\r\nReceived-SPF: pass\r\nDelivered-To: x@elsewhere.example\r\n"
 	box, id := receive(t, s, object{"raw": rawMail(forged + "Subject: trust me\r\n\r\n")})
+	raw := string(s.API("GET", "/mailboxes/"+box+"/messages/"+id+"/raw", nil).Body)
+	if strings.Count(raw, "spf=pass;") != 1 || !strings.Contains(raw, own+"; spf=pass;") || !strings.Contains(raw, "\r\nAuthentication-Results: mx.elsewhere.example") {
+		t.Errorf("what claims to be ours is not taken out:\n%s", raw)
+	}
 	for _, path := range []string{"/messages/" + id, "/messages"} {
 		a := into(t, s.API("GET", "/mailboxes/"+box+path, nil))
 		if data, ok := a["data"].([]any); ok {

@@ -89,7 +89,8 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	defer w.Abort()
 	var scan message.Scanner
 	both := io.MultiWriter(w, &scan)
-	if _, err := both.Write(append(head, header.Without("Return-Path")...)); err != nil {
+	honest := header.WithoutAny(func(f message.Field) bool { return f.Is("Return-Path") || i.forged(f) })
+	if _, err := both.Write(append(head, honest...)); err != nil {
 		return nil, err
 	}
 	if _, err := in.WriteTo(both); err != nil {
