@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -72,8 +71,8 @@ func (c *accountLimits) set() (limit.Set, error) {
 			set.Put(name, limit.None)
 		default:
 			n, err := strconv.ParseInt(given[i], 10, 64)
-			if err != nil || n < 1 {
-				return set, errors.New("--" + strings.ReplaceAll(name, "_", "-") + ` must be a number above 0, "none" or "default"`)
+			if err != nil || n < 1 || n > limit.Most {
+				return set, fmt.Errorf(`--%s must be a number from 1 to %d, "none" or "default"`, strings.ReplaceAll(name, "_", "-"), int64(limit.Most))
 			}
 			set.Put(name, n)
 		}

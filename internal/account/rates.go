@@ -46,6 +46,9 @@ func (r Rates) within(maker Rates) (Rates, error) {
 			return r, fault.New(fault.Denied, "limits_exceeded", "This API key can't make one with higher limits than its own.")
 		}
 	}
+	if r.Burst == 0 && maker.Burst < r.RequestsPerSecond {
+		r.Burst = maker.Burst // not as many as in a second
+	}
 	return r, nil
 }
 

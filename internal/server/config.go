@@ -56,6 +56,9 @@ type Config struct {
 	LimitRecipients int64 `name:"limit-recipients-per-day" help:"Recipients that an account may write to in a day of UTC, each counted once per message; 0 for no limit." default:"20000000" placeholder:"N"`
 	LimitStorage    int64 `name:"limit-storage-mb" help:"What the quotas of an account's mailboxes may be together, in megabytes; 0 for no limit." default:"10485760" placeholder:"N"`
 
+	// Clock is what limits are counted by; nil: time.Now. For tests.
+	Clock func() time.Time `kong:"-"`
+
 	KeepMessages int `name:"keep-messages" help:"Days that the API's copy of a sent message is kept once all its deliveries have ended; 0 for ever. Mail in a folder, in the queue, or scheduled is never deleted." default:"30" placeholder:"DAYS"`
 	KeepAttempts int `name:"keep-attempts" help:"Days that attempts to deliver, with their SMTP conversations, are kept once the delivery has ended, no longer than its message; 0 as long as that." default:"30" placeholder:"DAYS"`
 	KeepThreads  int `name:"keep-threads" help:"Days, from its acceptance, that an answer to a deleted message still finds its thread, and a late report its recipient; 0 for ever." default:"365" placeholder:"DAYS"`

@@ -5,6 +5,7 @@ package server
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
 )
@@ -17,6 +18,14 @@ func (c *Config) limits() limit.Set {
 		},
 		StorageMB: c.LimitStorage,
 	}
+}
+
+// clock is what limits are counted by.
+func (c *Config) clock() func() time.Time {
+	if c.Clock == nil {
+		return time.Now
+	}
+	return c.Clock
 }
 
 func (c *Config) setLimits(l limit.Set) {

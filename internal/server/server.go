@@ -176,7 +176,7 @@ func (s *Server) openDNS(context.Context) (err error) {
 func (s *Server) openRooms(context.Context) error {
 	s.Keys = idempotency.New(s.DB, time.Now)
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
-	s.Limits = &limit.Limits{DB: s.DB, Events: s.Events, Hub: s.Hub, Defaults: s.Config.limits(), Now: time.Now}
+	s.Limits = &limit.Limits{DB: s.DB, Events: s.Events, Hub: s.Hub, Defaults: s.Config.limits(), Now: s.Config.clock()}
 	s.Domains = domain.New(domain.Options{
 		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.addresses(),
 		Ports:   domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package smtpd_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/smtp"
+	"net/textproto"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// metered is a whole service whose limits are counted by a clock that stands
+// still.
+type metered struct {
+	*servertest.Server
+	t   *testing.T
+	now *atomic.Int64 // microseconds
+}
+
+func (m *metered) rates(r limit.Rates) {
+	m.t.Helper()
+	acc, err := m.Accounts.ByEmail(m.t.Context(), "you@demo.test")
+	if err == nil {
+		err = m.Limits.Change(m.t.Context(), acc.ID, limit.Set{Rates: r})
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// login begins a session on 465.
+func (m *metered) login(user, password string) *smtp.Client {
+	m.t.Helper()
+	nc, err := tls.Dial("tcp", m.Addr("submissions"), m.TLS())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	c, err := smtp.NewClient(nc, "localhost")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = c.Close() })
+	if err := c.Auth(smtp.PlainAuth("", user, password, "localhost")); err != nil {
+		m.t.Fatal(err)
+	}
+	return c
+}
+
+// submit hands in a message, until it is refused.
+func submit(c *smtp.Client, to ...string) (step string, err error) {
+	if err := c.Mail("alice@demo.test"); err != nil {
+		return "MAIL", err
+	}
+	for _, a := range to {
+		if err := c.Rcpt(a + "@simulator.test"); err != nil {
+			return "RCPT", errors.Join(err, c.Reset())
+		}
+	}
+	w, err := c.Data()
+	if err != nil {
+		return "DATA", err
+	}
+	_, err = fmt.Fprintf(w, "From: alice@demo.test\r\nTo: delivered@simulator.test\r\nSubject: x\r\n\r\nx\r\n")
+	return "the end", errors.Join(err, w.Close())
+}
+
+// tooMuch fails the test unless a command was answered with 450 4.7.1.
+func tooMuch(t *testing.T, at, step string, err error) {
+	t.Helper()
+	var r *textproto.Error
+	if !errors.As(err, &r) || r.Code != 450 || !strings.HasPrefix(r.Msg, "4.7.1 ") || step != at {
+		t.Errorf("at %s: %v, want 450 4.7.1 at %s", step, err, at)
+	}
+}
+
+func (m *metered) submits(c *smtp.Client, to ...string) {
+	m.t.Helper()
+	if step, err := submit(c, to...); err != nil {
+		m.t.Fatalf("%s: %v", step, err)
+	}
+}
+
+func (m *metered) sends(status int) {
+	m.t.Helper()
+	a := m.API("POST", "/outbound/send", map[string]any{"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "subject": "x", "text": "x"})
+	if a.Status != status {
+		m.t.Fatalf("sending by the API: %d %s, want %d", a.Status, a.Body, status)
+	}
+}
+
+// has fails the test unless there are so many messages, and so much is used.
+func (m *metered) has(messages int, used string) {
+	m.t.Helper()
+	var list struct{ Data []struct{ ID string } }
+	m.API("GET", "/outbound/messages?limit=100", nil).Into(m.t, &list)
+	var u map[string]any
+	m.API("GET", "/limits", nil).Into(m.t, &u)
+	got := ""
+	for _, name := range []string{"sends_per_hour", "sends_per_day", "recipients_per_day"} {
+		got += fmt.Sprint(u[name].(map[string]any)["used"], " ")
+	}
+	if len(list.Data) != messages || got != used+" " {
+		m.t.Errorf("there are %d messages, %s used; want %d, %s", len(list.Data), got, messages, used)
+	}
+}
+
+// Whatever door mail comes by, it counts by the same limits; what is refused is
+// not queued.
+func TestSubmissionLimits(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		now := &atomic.Int64{}
+		now.Store(time.Date(2026, 5, 4, 10, 30, 0, 0, time.UTC).UnixMicro())
+		m := &metered{servertest.Start(t, servertest.Database(url), func(c *server.Config) {
+			c.Clock = func() time.Time { return time.UnixMicro(now.Load()) }
+		}), t, now}
+		m.rates(limit.Rates{SendsPerHour: 4})
+		alice := m.Dev.Mailboxes[0]
+		mailbox, key := m.login(alice.Address, alice.Password), m.login("api", m.Dev.APIKey)
+
+		m.submits(mailbox, "delivered")
+		m.submits(key, "delivered", "delivered+2")
+		m.sends(202)
+		m.has(3, "3 3 4")
+		// At the end of a transaction that began while there was something left.
+		if err := mailbox.Mail(alice.Address); err != nil {
+			t.Fatal(err)
+		}
+		if err := mailbox.Rcpt("delivered@simulator.test"); err != nil {
+			t.Fatal(err)
+		}
+		m.sends(202)
+		w, err := mailbox.Data()
+		if err == nil {
+			_, err = fmt.Fprint(w, "From: alice@demo.test\r\nSubject: late\r\n\r\nx\r\n")
+			err = errors.Join(err, w.Close())
+		}
+		tooMuch(t, "the end", "the end", err)
+		for _, c := range []*smtp.Client{mailbox, key} {
+			step, err := submit(c, "delivered")
+			tooMuch(t, "MAIL", step, err)
+		}
+		m.sends(429)
+		m.has(4, "4 4 5")
+
+		now.Add(30 * time.Minute.Microseconds())
+		for range 2 {
+			m.submits(mailbox, "delivered")
+			m.submits(key, "delivered")
+		}
+		m.sends(429)
+		m.has(8, "4 8 9")
+
+		// What is refused counts nowhere.
+		m.rates(limit.Rates{RecipientsPerDay: 11})
+		step, err := submit(key, "delivered", "delivered+2", "delivered+3")
+		tooMuch(t, "RCPT", step, err)
+		now.Add(24 * time.Hour.Microseconds())
+		m.rates(limit.Rates{RecipientsPerDay: 2})
+		step, err = submit(mailbox, "delivered", "delivered+2", "delivered+3") // more than ever: by itself the third can have it tomorrow
+		tooMuch(t, "RCPT", step, err)
+		m.has(8, "0 0 0")
+		m.submits(mailbox, "delivered", "delivered+2")
+		m.has(9, "1 1 2")
+	})
+}
+
+// A key's own limits hold for what it hands in by SMTP.
+func TestSubmissionKeyLimits(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		m := &metered{s, t, nil}
+		a := m.API("POST", "/api-keys", map[string]any{"name": "x", "limits": map[string]any{"sends_per_day": 1}})
+		var made struct{ Key string }
+		if a.Into(t, &made); a.Status != 201 {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+		day := time.Now().UTC().Day()
+		own, other := m.login("api", made.Key), m.login("api", m.Dev.APIKey)
+		m.submits(own, "delivered")
+		step, err := submit(own, "delivered")
+		if time.Now().UTC().Day() != day {
+			return // it was midnight: the key may
+		}
+		tooMuch(t, "MAIL", step, err)
+		m.submits(other, "delivered")
+	})
+}
