@@ -203,6 +203,8 @@ func TestWrongSettings(t *testing.T) {
 		{"--no-such", nil, []string{"--no-such"}},
 		{"--smtp-port", []string{"MAILSTEAD_SMTP_PORT=0"}, nil},
 		{"--smtp-port", nil, []string{"--config", file("smtp_port = 0\n")}},
+		{"--limit-sends-per-day must be from 0", nil, []string{"--limit-sends-per-day=-1"}},
+		{"--limit-storage-mb must be from 0", nil, []string{"--config", file("limit_storage_mb = 1000000000001\n")}},
 		{`"smtp-prot"`, nil, []string{"--config", file("smtp_prot = 25\n")}},
 		{`"email"`, nil, []string{"--config", file("email = \"you@example.com\"\n")}},
 		{"configuration file", nil, []string{"--config", file("host = ")}},

@@ -201,7 +201,9 @@ func TestRecipientLimit(t *testing.T) {
 		status(t, "three, one of them twice", m.send(m.Dev.APIKey, "delivered", "delivered+2", "delivered+3", "DELIVERED+3"), 202)
 		limited(t, "three more", m.send(m.Dev.APIKey, "delivered", "delivered+2", "delivered+3"), "recipients_per_day_exceeded", 48600)
 		refused(t, "more than ever", m.send(m.Dev.APIKey, "delivered", "bounced", "deferred", "a", "b", "c"), 403, "over_recipients_per_day")
-		status(t, "two more", m.send(m.Dev.APIKey, "delivered", "delivered+2"), 202)
+		later := m.API("POST", "/outbound/send", mail(object{"to": []string{"a@simulator.test"}, "cc": []string{"b@simulator.test"}, "send_at": time.Now().Add(48 * time.Hour)}))
+		status(t, "two more, the day after tomorrow", later, 202) // counts when it is accepted, and though it is not sent
+		status(t, "not sending it", m.API("POST", "/outbound/messages/"+into(t, later)["id"].(string)+"/cancel", nil), 200)
 		limited(t, "one more", m.send(m.Dev.APIKey), "recipients_per_day_exceeded", 48600)
 		if got, want := m.used(m.Dev.APIKey, "recipients_per_day"), "5/5, 0 until 2026-05-05T00:00:00Z"; got != want {
 			t.Errorf("GET /limits tells %s, want %s", got, want)
