@@ -14,7 +14,6 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/limit"
-	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
 )
@@ -32,9 +31,7 @@ func eachMetered(t *testing.T, f func(t *testing.T, m *metered)) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		now := &atomic.Int64{}
 		now.Store(time.Date(2026, 5, 4, 10, 30, 0, 0, time.UTC).UnixMicro())
-		s := servertest.Start(t, servertest.Database(url), func(c *server.Config) {
-			c.Clock = func() time.Time { return time.UnixMicro(now.Load()) }
-		})
+		s := servertest.Start(t, servertest.Database(url), servertest.Clock(func() time.Time { return time.UnixMicro(now.Load()) }))
 		f(t, &metered{s, t, demo(t, s), now})
 	})
 }

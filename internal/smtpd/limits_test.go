@@ -15,7 +15,6 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/limit"
-	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -120,9 +119,7 @@ func TestSubmissionLimits(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		now := &atomic.Int64{}
 		now.Store(time.Date(2026, 5, 4, 10, 30, 0, 0, time.UTC).UnixMicro())
-		m := &metered{servertest.Start(t, servertest.Database(url), func(c *server.Config) {
-			c.Clock = func() time.Time { return time.UnixMicro(now.Load()) }
-		}), t, now}
+		m := &metered{servertest.Start(t, servertest.Database(url), servertest.Clock(func() time.Time { return time.UnixMicro(now.Load()) })), t, now}
 		m.rates(limit.Rates{SendsPerHour: 4})
 		alice := m.Dev.Mailboxes[0]
 		mailbox, key := m.login(alice.Address, alice.Password), m.login("api", m.Dev.APIKey)

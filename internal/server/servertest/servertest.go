@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/server"
@@ -56,6 +57,9 @@ func Database(url string) Option {
 
 // Data makes the service use a data folder that outlives it.
 func Data(dir string) Option { return func(c *server.Config) { c.Data = dir } }
+
+// Clock makes the service count limits by a clock of the test's.
+func Clock(now func() time.Time) Option { return func(c *server.Config) { c.Clock = now } }
 
 // Start starts a service and stops it with the test.
 func Start(t testing.TB, options ...Option) *Server {
