@@ -97,7 +97,7 @@ func (a *API) sendRoutes(r *router) {
 	handleSend(r, operation{method: "POST", path: "/outbound/batch", id: "sendBatch", scope: "outbound.send", status: http.StatusAccepted, conflicts: true,
 		summary: "Send up to 100 emails", description: "Each with all the fields of a send; the request may have 100 MB (104,857,600 bytes), 24 MB without the attachments. " +
 			"All messages are accepted together, or none: faults are told as `messages[3].to[0]`. " +
-			"With `partial` each is judged by itself, and in place of a message that is refused stands its error; the status is 202 even if all are."}, manySends(), buildBatch, showBatch)
+			"With `partial` each is judged by itself, and in place of a message that is refused stands its error; the status is 202 even if all are, unless it is the limits that leave none (429)."}, manySends(), buildBatch, showBatch)
 }
 
 func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with attached) (order, error) {
