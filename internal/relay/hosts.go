@@ -65,6 +65,7 @@ type failure struct {
 type live struct {
 	visits  int       // runs that try it, or talk
 	talking int       // runs that have a conversation
+	talked  int       // those that had one, and have left
 	leaving int       // visits that end because they are too many
 	trying  bool      // a run finds out whether there is a conversation to be had
 	waiting []*waiter // for that, or for a place
@@ -100,6 +101,7 @@ type visit struct {
 	talking bool
 	leaving bool
 	begun   time.Time
+	talked  int // live.talked at that time
 	sent    int
 	next    time.Time // when the next message may go; zero: at once
 }
@@ -124,7 +126,7 @@ func (h *hosts) enter(ctx context.Context, t terms, aside func() (back func(), o
 		}
 		if first, ok := h.place(t.addr, l); ok && len(l.waiting) == 0 {
 			h.take(l, first)
-			return &visit{h: h, terms: t, first: first, begun: h.now()}, nil
+			return &visit{h: h, terms: t, first: first, begun: h.now(), talked: l.talked}, nil
 		}
 		back, ok := func() {}, true
 		if len(l.waiting) >= h.waiters {
@@ -150,7 +152,7 @@ func (h *hosts) enter(ctx context.Context, t terms, aside func() (back func(), o
 			h.quit(t.addr, l, w)
 			return nil, err
 		}
-		return &visit{h: h, terms: t, first: w.first, begun: h.now()}, nil
+		return &visit{h: h, terms: t, first: w.first, begun: h.now(), talked: l.talked}, nil
 	}
 }
 
@@ -252,20 +254,23 @@ func (v *visit) found(l *live) {
 }
 
 // leave ends the run's time at the address; err, if not nil, says why no
-// conversation was to be had. It reports whether others have one.
+// conversation was to be had. It reports whether others have one, or had one
+// meanwhile: their connections may be idle now.
 func (v *visit) leave(err *smtpclient.DialError) (company bool) {
 	h, a := v.h, v.terms.addr
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.live[a]
 	l.visits--
+	company = l.talked != v.talked
 	if v.talking {
 		l.talking--
+		l.talked++
 	}
 	if v.leaving {
 		l.leaving--
 	}
-	company = l.talking > 0
+	company = company || l.talking > 0
 	h.pace(a).stayed(h.now().Sub(v.begun))
 	switch {
 	case err == nil:
