@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// walLimits are sizes of the write-ahead log, in pages of 4 KiB.
+// walLimits bound the write-ahead log, by sizes in pages of 4 KiB.
 type walLimits struct {
 	copy int // once so many wait for it, they are copied back into the database
 	// hold is from when on the writer is held up until the readers have let
@@ -16,18 +16,17 @@ type walLimits struct {
 	// commit would never find it free to begin anew. A file that had to grow
 	// further is cut back to this when it does.
 	hold  int
-	alarm int // is told to the operator
+	alarm int           // is told to the operator
+	every time.Duration // how often the writer is held up at most
 }
 
 func defaultWAL() walLimits {
-	return walLimits{copy: 16 << 20 / 4096, hold: 64 << 20 / 4096, alarm: 256 << 20 / 4096}
+	return walLimits{copy: 16 << 20 / 4096, hold: 64 << 20 / 4096, alarm: 256 << 20 / 4096, every: 3 * time.Second}
 }
 
 const (
-	// holdFor bounds how long the writer is held up at a time, holdEvery
-	// how often.
-	holdFor   = 250 * time.Millisecond
-	holdEvery = 3 * time.Second
+	// holdFor bounds how long the writer is held up at a time.
+	holdFor = 250 * time.Millisecond
 	// checkpointEvery is how often the WAL is looked at while there are commits.
 	checkpointEvery = 200 * time.Millisecond
 )
@@ -111,7 +110,7 @@ func (k *walKeeper) tend(ctx context.Context) (wal, error) {
 		}
 	}
 	mode := "PASSIVE"
-	if w.pages >= k.limits.hold && time.Since(k.heldUp) > holdEvery {
+	if w.pages >= k.limits.hold && time.Since(k.heldUp) > k.limits.every {
 		mode, k.heldUp = "RESTART", time.Now()
 	}
 	if err := k.takeTurn(ctx); err != nil {
