@@ -47,8 +47,9 @@ type Outbox struct {
 	Now          func() time.Time
 	// Signing bounds, by its capacity, how many messages are signed at the same
 	// time, so that a backlog which is being sent does not take the processors
-	// from accepting; nil: no bound.
-	Signing chan struct{}
+	// from accepting; nil: no bound. Spare is for as many more while accepting
+	// is not busy.
+	Signing, Spare chan struct{}
 
 	pace   pace
 	pruned pruned

@@ -3,6 +3,7 @@
 package outbound
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -65,4 +66,33 @@ func TestPaceTogether(t *testing.T) {
 	if d := p.rest(at, time.Millisecond); d != 0 || p.share > 0.06 {
 		t.Errorf("a twentieth of the time was busy: share %v, rest %v", p.share, d)
 	}
+}
+
+// All processors may sign while nothing is accepted, and only some while
+// something is.
+func TestTurns(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	o := &Outbox{Signing: make(chan struct{}, 1), Spare: make(chan struct{}, 1), Now: func() time.Time { return at }}
+	over, end := context.WithCancel(t.Context())
+	end()
+	for i := range 2 {
+		if _, err := o.turn(t.Context()); err != nil {
+			t.Fatalf("turn %d of two: %v", i+1, err)
+		}
+	}
+	if _, err := o.turn(over); err == nil {
+		t.Error("three sign where two may")
+	}
+	<-o.Spare
+	defer o.pace.accepting(o.Now)()
+	at = at.Add(2 * paceWindow)
+	if _, err := o.turn(over); err == nil {
+		t.Error("two sign while accepting is busy")
+	}
+	<-o.Signing
+	done, err := o.turn(t.Context())
+	if err != nil {
+		t.Fatal("none signs while accepting is busy:", err)
+	}
+	done()
 }

@@ -96,21 +96,17 @@ func (o *Outbox) active(ctx context.Context, id db.ID) error {
 }
 
 func (o *Outbox) sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]byte, error) {
-	if o.Signing != nil {
-		select {
-		case o.Signing <- struct{}{}:
-			defer func() { <-o.Signing }()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	done, err := o.turn(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	begin := o.Now()
 	defer func() {
 		now := o.Now()
 		pause(ctx, o.pace.rest(now, now.Sub(begin)))
 	}()
 	var head []byte
-	var err error
 	if whole, inRow := b.Bytes(); inRow {
 		head, err = s.Sign(whole)
 	} else {
@@ -125,6 +121,25 @@ func (o *Outbox) sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]
 		return nil, fault.Wrap(err, fault.Denied, "cannot_sign", "The message can't be signed.")
 	}
 	return head, err
+}
+
+// turn waits until a message may be signed.
+func (o *Outbox) turn(ctx context.Context) (done func(), err error) {
+	if o.Signing == nil {
+		return func() {}, nil
+	}
+	spare := o.Spare
+	if o.pace.load(o.Now()) > paceFree {
+		spare = nil
+	}
+	select {
+	case o.Signing <- struct{}{}:
+		return func() { <-o.Signing }, nil
+	case spare <- struct{}{}:
+		return func() { <-spare }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func opener(b *blob.Blob) func(context.Context) (io.ReadCloser, error) {

@@ -201,7 +201,7 @@ func (s *Server) openRooms(context.Context) error {
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
 		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,
-		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)),
+		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)), Spare: make(chan struct{}, runtime.NumCPU()/2),
 	}
 	s.Queue = queue.New(queue.Options{
 		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,
