@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package user
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Role is what a user may do in an account.
+type Role string
+
+// The roles: an owner may do everything, a member everything but what concerns
+// the people of the account and its API keys, a reader nothing but look.
+const (
+	Owner  Role = "owner"
+	Worker Role = "member"
+	Reader Role = "reader"
+)
+
+// Valid reports whether r is one of the roles.
+func (r Role) Valid() bool { return r == Owner || r == Worker || r == Reader }
+
+// Member is a user of an account.
+type Member struct {
+	User
+	Role   Role
+	Joined time.Time
+}
+
+// Membership is an account that a user belongs to.
+type Membership struct {
+	Account db.ID
+	Role    Role
+}
+
+// maxMembers bounds the people of an account.
+const maxMembers = 200
+
+var (
+	insertMember = db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (account, person) DO NOTHING`)
+	members = db.SQL(`SELECT u.id, u.email, u.name, u.password, u.totp, u.created_at, m.role, m.created_at
+		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
+	memberships = db.SQL(`SELECT account, role FROM dashboard_member WHERE person = $1 ORDER BY account LIMIT $2`)
+	roleOf      = db.SQL(`SELECT role FROM dashboard_member WHERE account = $1 AND person = $2`)
+	setRole     = db.SQL(`UPDATE dashboard_member SET role = $3 WHERE account = $1 AND person = $2`)
+	// lockMembers makes changes of who owns an account follow one another.
+	lockMembers = db.SQL(`UPDATE dashboard_member SET role = role WHERE account = $1 AND role = 'owner'`)
+	leave       = db.SQL(`DELETE FROM dashboard_member WHERE account = $1 AND person = $2`)
+	owners      = db.SQL(`SELECT COUNT(*) FROM dashboard_member WHERE account = $1 AND role = 'owner'`)
+)
+
+func (u *Users) join(ctx context.Context, tx *db.Tx, account, person db.ID, r Role) error {
+	_, err := tx.Exec(ctx, insertMember.With(account, person, string(r), db.Micros(u.Now())))
+	return err
+}
+
+// Members lists the people of an account, the oldest first.
+func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
+	return db.All(ctx, u.DB, members.With(account, maxMembers), func(r db.Row) (m Member, err error) {
+		var phc string
+		var totp []byte
+		var created, joined int64
+		err = r.Scan(&m.ID, &m.Email, &m.Name, &phc, &totp, &created, (*string)(&m.Role), &joined)
+		m.TOTP, m.CreatedAt, m.Joined = len(totp) > 0, db.Time(created), db.Time(joined)
+		return m, err
+	})
+}
+
+// Memberships lists the accounts of a user.
+func (u *Users) Memberships(ctx context.Context, id db.ID) ([]Membership, error) {
+	return db.All(ctx, u.DB, memberships.With(id, maxMembers), func(r db.Row) (m Membership, err error) {
+		return m, r.Scan(&m.Account, (*string)(&m.Role))
+	})
+}
+
+// SetRole changes what a member may do. The last owner stays one:
+// fault.Conflict.
+func (u *Users) SetRole(ctx context.Context, account, person db.ID, r Role) error {
+	if !r.Valid() {
+		var bad fault.Fields
+		bad.Add("role", "invalid", "The role is owner, member or reader.")
+		return bad.Err()
+	}
+	return u.change(ctx, account, setRole.With(account, person, string(r)))
+}
+
+// Remove ends a membership, with the sessions that look at the account. The
+// last owner can't go: fault.Conflict.
+func (u *Users) Remove(ctx context.Context, account, person db.ID) error {
+	return u.change(ctx, account, leave.With(account, person), endIn.With(person, account))
+}
+
+// change carries out a change of one member, unless no owner would be left.
+func (u *Users) change(ctx context.Context, account db.ID, change db.Statement, also ...db.Statement) error {
+	return u.DB.Tx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, lockMembers.With(account)); err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, change)
+		if err == nil && n == 0 {
+			err = fault.New(fault.NotFound, "not_found", "There is no such member.")
+		}
+		if err != nil {
+			return err
+		}
+		var left int64
+		if err := tx.One(ctx, owners.With(account), &left); err != nil {
+			return err
+		}
+		if left == 0 {
+			return fault.New(fault.Conflict, "last_owner", "An account needs an owner: make somebody else one first.")
+		}
+		for _, s := range also {
+			if _, err := tx.Exec(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package user
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// Session is a user who has signed in with a browser.
+type Session struct {
+	ID      db.ID
+	User    User
+	Account db.ID // the account that is looked at
+	Role    Role  // what the user may do there
+	Halfway bool  // the second factor is still asked for: nothing may be shown
+
+	From      netip.Addr // at sign-in
+	Agent     string
+	CreatedAt time.Time
+	SeenAt    time.Time
+	ExpiresAt time.Time
+}
+
+const (
+	sessionToken = "mss_"
+	sessionLife  = 30 * 24 * time.Hour
+	sessionIdle  = 14 * 24 * time.Hour
+	halfwayLife  = 10 * time.Minute
+	seenEvery    = 5 * time.Minute // how exactly it is known when a session was last used
+	maxSessions  = 50              // of one user; the oldest end
+	maxAgent     = 300             // bytes
+)
+
+var (
+	insertSession = db.SQL(`INSERT INTO dashboard_session (id, hash, person, account, halfway, address, agent, created_at, seen_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`)
+	sessionByHash = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
+			u.id, u.email, u.name, u.totp, u.created_at, COALESCE(m.role, '')
+		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
+			LEFT JOIN dashboard_member m ON m.account = s.account AND m.person = s.person
+		WHERE s.hash = $1 AND s.expires_at > $2`)
+	sessionsOf = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
+			u.id, u.email, u.name, u.totp, u.created_at, ''
+		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
+		WHERE s.person = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`)
+	seen = db.SQL(`UPDATE dashboard_session SET seen_at = $2,
+		expires_at = CASE WHEN created_at + $4 < $3 THEN created_at + $4 ELSE $3 END WHERE id = $1 AND halfway = 0`)
+	whole       = db.SQL(`UPDATE dashboard_session SET halfway = 0, expires_at = $2 WHERE id = $1 AND halfway = 1`)
+	look        = db.SQL(`UPDATE dashboard_session SET account = $3 WHERE id = $1 AND person = $2`)
+	endOne      = db.SQL(`DELETE FROM dashboard_session WHERE id = $1 AND person = $2`)
+	endOthers   = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND id <> $2`)
+	endIn       = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND account = $2`)
+	endSurplus  = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND id NOT IN (SELECT id FROM dashboard_session WHERE person = $1 ORDER BY id DESC LIMIT $2)`)
+	endsExpired = db.SQL(`DELETE FROM dashboard_session WHERE id IN (SELECT id FROM dashboard_session WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
+)
+
+// errWrong is the answer to a wrong address and a wrong password alike.
+func errWrong() error {
+	return fault.New(fault.Unknown, "invalid_credentials", "The e-mail address or the password is wrong.")
+}
+
+// SignIn begins a session and returns its token, which is kept nowhere. Wrong
+// credentials are fault.Unknown and take as long whether or not the address is
+// known; too many tries are fault.Limited. The session of a user with a second
+// factor is Halfway until Confirm.
+func (u *Users) SignIn(ctx context.Context, email, password string, from netip.Addr, agent string) (Session, string, error) {
+	key, err := parseEmail(email)
+	if err != nil {
+		key = ""
+	}
+	if wait, err := u.Guesses.Check(key, from); err != nil {
+		return Session{}, "", err
+	} else if err := pause(ctx, wait); err != nil {
+		return Session{}, "", err
+	}
+	s, err := u.find(ctx, byEmail.With(key))
+	if fault.Is(err, fault.NotFound) {
+		err = u.Hasher.Dummy(ctx, password)
+		u.Guesses.Failed(key, from, password)
+		return Session{}, "", errors.Join(err, errWrong())
+	}
+	if err != nil {
+		return Session{}, "", err
+	}
+	ok, err := u.Hasher.Verify(ctx, s.phc, password)
+	if err != nil {
+		return Session{}, "", err
+	}
+	if !ok {
+		u.Guesses.Failed(key, from, password)
+		return Session{}, "", errWrong()
+	}
+	u.Guesses.Succeeded(key, from)
+	return u.begin(ctx, s.User, from, agent)
+}
+
+// verify reports whether a signed-in user knows the password.
+func (u *Users) verify(ctx context.Context, s stored, password string, from netip.Addr) (bool, error) {
+	if wait, err := u.Guesses.Check(s.Email, from); err != nil {
+		return false, err
+	} else if err := pause(ctx, wait); err != nil {
+		return false, err
+	}
+	ok, err := u.Hasher.Verify(ctx, s.phc, password)
+	if err == nil && !ok {
+		u.Guesses.Failed(s.Email, from, password)
+	}
+	return ok, err
+}
+
+// begin makes a session. Its account is the first that the user belongs to.
+func (u *Users) begin(ctx context.Context, who User, from netip.Addr, agent string) (Session, string, error) {
+	of, err := u.Memberships(ctx, who.ID)
+	if err != nil {
+		return Session{}, "", err
+	}
+	if len(of) == 0 {
+		return Session{}, "", fault.New(fault.Denied, "no_account", "You belong to no account any more. Ask who invited you.")
+	}
+	now := u.Now().UTC()
+	s := Session{ID: u.DB.NewID(), User: who, Account: of[len(of)-1].Account, Role: of[len(of)-1].Role, Halfway: who.TOTP, From: from, Agent: clip(agent), CreatedAt: now, SeenAt: now}
+	s.ExpiresAt = now.Add(sessionIdle)
+	if s.Halfway {
+		s.ExpiresAt = now.Add(halfwayLife)
+	}
+	token := secret.Token(sessionToken, 32)
+	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, insertSession.With(s.ID, secret.Hash(token), who.ID, s.Account, flag(s.Halfway), from.String(), s.Agent, db.Micros(now), db.Micros(s.ExpiresAt)))
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, endSurplus.With(who.ID, maxSessions))
+		return err
+	})
+	return s, token, err
+}
+
+// Session finds the session of a token. A token that is none, or of a session
+// that has ended, or of an account that the user has left, is fault.Unknown.
+func (u *Users) Session(ctx context.Context, token string) (Session, error) {
+	none := fault.New(fault.Unknown, "signed_out", "Please sign in.")
+	if !secret.WellFormed(sessionToken, token) {
+		return Session{}, none
+	}
+	now := u.Now()
+	found, err := db.All(ctx, u.DB, sessionByHash.With(secret.Hash(token), db.Micros(now)), scanSession)
+	if err != nil {
+		return Session{}, err
+	}
+	if len(found) == 0 || !found[0].Role.Valid() {
+		return Session{}, none
+	}
+	s := found[0]
+	if !s.Halfway && now.Sub(s.SeenAt) >= seenEvery {
+		err = u.DB.Tx(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, seen.With(s.ID, db.Micros(now), db.Micros(now.Add(sessionIdle)), sessionLife.Microseconds()))
+			return err
+		})
+	}
+	return s, err
+}
+
+// Sessions lists where a user is signed in, the latest first.
+func (u *Users) Sessions(ctx context.Context, id db.ID) ([]Session, error) {
+	return db.All(ctx, u.DB, sessionsOf.With(id, db.Micros(u.Now()), maxSessions), scanSession)
+}
+
+// SignOut ends a session of the user.
+func (u *Users) SignOut(ctx context.Context, who, session db.ID) error {
+	return u.exec(ctx, endOne.With(session, who))
+}
+
+// SignOutOthers ends all sessions of the user but one.
+func (u *Users) SignOutOthers(ctx context.Context, who, but db.ID) error {
+	return u.exec(ctx, endOthers.With(who, but))
+}
+
+// LookAt makes a session show another account of its user; one that the user
+// does not belong to is fault.NotFound.
+func (u *Users) LookAt(ctx context.Context, s Session, account db.ID) error {
+	var role string
+	err := u.DB.One(ctx, roleOf.With(account, s.User.ID), &role)
+	if errors.Is(err, db.ErrNoRow) {
+		return fault.New(fault.NotFound, "not_found", "You belong to no such account.")
+	}
+	if err != nil {
+		return err
+	}
+	return u.exec(ctx, look.With(s.ID, s.User.ID, account))
+}
+
+// Prune deletes sessions and links that have ended. It is a retention.Task's.
+func (u *Users) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
+		n = 0
+		for _, q := range []*db.Query{endsExpired, ticketsExpired} {
+			gone, err := tx.Exec(ctx, q.With(db.Micros(before), limit))
+			if err != nil {
+				return err
+			}
+			n += int(gone)
+		}
+		return nil
+	})
+	return n, err
+}
+
+func (u *Users) exec(ctx context.Context, s db.Statement) error {
+	return u.DB.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, s)
+		return err
+	})
+}
+
+func scanSession(r db.Row) (s Session, err error) {
+	var halfway, created, seen, expires, born int64
+	var from string
+	var totp []byte
+	err = r.Scan(&s.ID, &s.Account, &halfway, &from, &s.Agent, &created, &seen, &expires,
+		&s.User.ID, &s.User.Email, &s.User.Name, &totp, &born, (*string)(&s.Role))
+	s.Halfway, s.User.TOTP = halfway != 0, len(totp) > 0
+	s.From, _ = netip.ParseAddr(from)
+	s.CreatedAt, s.SeenAt, s.ExpiresAt, s.User.CreatedAt = db.Time(created), db.Time(seen), db.Time(expires), db.Time(born)
+	return s, err
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func clip(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "")
+	if len(s) > maxAgent {
+		s = strings.ToValidUTF8(s[:maxAgent], "")
+	}
+	return s
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

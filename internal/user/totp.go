@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package user
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"strings"
+	"time"
+
+	"github.com/pquerna/otp"
+	"github.com/pquerna/otp/totp"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// The second factor: a time-based code (RFC 6238: SHA-1, six digits, 30 s, as
+// every authenticator app has them), each of which counts once, and recovery
+// codes for when the phone is gone.
+
+const (
+	totpPurpose   = "dashboard totp"
+	totpStep      = 30 // seconds
+	totpSlack     = 1  // steps that a clock may be wrong
+	recoveryCodes = 10
+)
+
+var (
+	setTOTP       = db.SQL(`UPDATE dashboard_user SET totp = $2, totp_step = $3 WHERE id = $1 AND totp IS NULL`)
+	clearTOTP     = db.SQL(`UPDATE dashboard_user SET totp = NULL, totp_step = 0 WHERE id = $1`)
+	spendStep     = db.SQL(`UPDATE dashboard_user SET totp_step = $2 WHERE id = $1 AND totp_step < $2`)
+	clearRecovery = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1`)
+	addRecovery   = db.SQL(`INSERT INTO dashboard_recovery (person, hash) VALUES ($1, $2)`)
+	spendRecovery = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1 AND hash = $2`)
+	leftRecovery  = db.SQL(`SELECT COUNT(*) FROM dashboard_recovery WHERE person = $1`)
+)
+
+// Enrolment is a second factor that is being set up: nothing of it is stored
+// until Enrol.
+type Enrolment struct {
+	Secret string // base32, to type in
+	URL    string // otpauth://…, to scan
+}
+
+// NewEnrolment makes one.
+func (u *Users) NewEnrolment(who User) (Enrolment, error) {
+	key, err := totp.Generate(totp.GenerateOpts{Issuer: u.Issuer, AccountName: who.Email, Period: totpStep, Rand: rand.Reader})
+	if err != nil {
+		return Enrolment{}, err
+	}
+	return Enrolment{Secret: key.Secret(), URL: key.URL()}, nil
+}
+
+// Enrolling returns the enrolment of a secret that NewEnrolment made.
+func (u *Users) Enrolling(who User, text string) (Enrolment, error) {
+	raw, err := decodeSecret(text)
+	if err != nil {
+		return Enrolment{}, err
+	}
+	key, err := totp.Generate(totp.GenerateOpts{Issuer: u.Issuer, AccountName: who.Email, Period: totpStep, Secret: raw})
+	if err != nil {
+		return Enrolment{}, err
+	}
+	return Enrolment{Secret: key.Secret(), URL: key.URL()}, nil
+}
+
+// Enrol turns the second factor on with a code of it as proof, and returns the
+// recovery codes, which are shown once. A wrong code is a fault of the field
+// "code".
+func (u *Users) Enrol(ctx context.Context, who User, text, code string) (recovery []string, err error) {
+	if _, err := decodeSecret(text); err != nil {
+		return nil, err
+	}
+	step, ok := u.stepOf(text, code)
+	if !ok {
+		return nil, wrongCode()
+	}
+	recovery, hashes := newRecovery()
+	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, setTOTP.With(who.ID, u.Key.Seal(totpPurpose, []byte(text)), step))
+		if err == nil && n == 0 {
+			err = fault.New(fault.Conflict, "already_on", "A second factor is on already.")
+		}
+		if err != nil {
+			return err
+		}
+		return replaceRecovery(ctx, tx, who.ID, hashes)
+	})
+	return recovery, err
+}
+
+// Unenrol turns the second factor off; a code or recovery code proves that it
+// may.
+func (u *Users) Unenrol(ctx context.Context, in Session, code string) error {
+	if err := u.prove(ctx, in, code); err != nil {
+		return err
+	}
+	return u.DB.Tx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, clearTOTP.With(in.User.ID)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, clearRecovery.With(in.User.ID))
+		return err
+	})
+}
+
+// NewRecovery makes new recovery codes in place of the old; a code proves that
+// it may.
+func (u *Users) NewRecovery(ctx context.Context, in Session, code string) ([]string, error) {
+	if err := u.prove(ctx, in, code); err != nil {
+		return nil, err
+	}
+	codes, hashes := newRecovery()
+	return codes, u.DB.Tx(ctx, func(tx *db.Tx) error { return replaceRecovery(ctx, tx, in.User.ID, hashes) })
+}
+
+// RecoveryLeft counts the recovery codes that were not used yet.
+func (u *Users) RecoveryLeft(ctx context.Context, id db.ID) (n int64, err error) {
+	return n, u.DB.One(ctx, leftRecovery.With(id), &n)
+}
+
+// Confirm completes a session that is Halfway, by a code or a recovery code.
+func (u *Users) Confirm(ctx context.Context, in Session, code string) error {
+	if err := u.prove(ctx, in, code); err != nil {
+		return err
+	}
+	return u.exec(ctx, whole.With(in.ID, db.Micros(u.Now().Add(sessionIdle))))
+}
+
+// prove takes a code, or a recovery code, of the session's user. Each counts
+// once. Guessing is limited per user and network.
+func (u *Users) prove(ctx context.Context, in Session, code string) error {
+	guessed := "totp " + in.User.Email
+	wait, err := u.Guesses.Check(guessed, in.From)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, wait); err != nil {
+		return err
+	}
+	s, err := u.find(ctx, userByID.With(in.User.ID))
+	if err != nil {
+		return err
+	}
+	ok, err := u.spend(ctx, s, code)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		u.Guesses.Failed(guessed, in.From, code)
+		return wrongCode()
+	}
+	u.Guesses.Succeeded(guessed, in.From)
+	return nil
+}
+
+// spend takes a code out of use, and reports whether it was one.
+func (u *Users) spend(ctx context.Context, s stored, code string) (ok bool, err error) {
+	if s.totp == nil {
+		return false, nil
+	}
+	text, err := u.Key.Open(totpPurpose, s.totp)
+	if err != nil {
+		return false, err
+	}
+	statement := spendRecovery.With(s.ID, secret.Hash(plainCode(code)))
+	if step, right := u.stepOf(string(text), code); right {
+		statement = spendStep.With(s.ID, step)
+	}
+	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, statement)
+		ok = n > 0
+		return err
+	})
+	return ok, err
+}
+
+// stepOf finds the step of time that a code belongs to.
+func (u *Users) stepOf(text, code string) (step int64, ok bool) {
+	code = plainCode(code)
+	now := u.Now().Unix() / totpStep
+	for step := now - totpSlack; step <= now+totpSlack; step++ {
+		want, err := totp.GenerateCodeCustom(text, time.Unix(step*totpStep, 0), totp.ValidateOpts{Period: totpStep, Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
+		if err == nil && subtle.ConstantTimeCompare([]byte(want), []byte(code)) == 1 {
+			return step, true
+		}
+	}
+	return 0, false
+}
+
+func wrongCode() error {
+	var bad fault.Fields
+	bad.Add("code", "wrong", "This code is wrong, or was used already. Wait for the next one and try again.")
+	return bad.Err()
+}
+
+// plainCode undoes how people write codes.
+func plainCode(s string) string {
+	return strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(s))
+}
+
+func newRecovery() (codes []string, hashes [][]byte) {
+	for range recoveryCodes {
+		code := strings.ToLower(rand.Text())[:10]
+		codes = append(codes, code[:5]+"-"+code[5:])
+		hashes = append(hashes, secret.Hash(code))
+	}
+	return codes, hashes
+}
+
+func replaceRecovery(ctx context.Context, tx *db.Tx, who db.ID, hashes [][]byte) error {
+	if _, err := tx.Exec(ctx, clearRecovery.With(who)); err != nil {
+		return err
+	}
+	for _, h := range hashes {
+		if _, err := tx.Exec(ctx, addRecovery.With(who, h)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
