@@ -18,6 +18,10 @@ func mayExpunge(cmd wire.Command) bool {
 		return cmd.Messages.UID
 	case *wire.Search:
 		return cmd.UID
+	case *wire.Sort:
+		return cmd.UID
+	case *wire.Thread:
+		return cmd.UID
 	}
 	return true
 }

@@ -27,5 +27,5 @@ func (s *session) closeView() {
 	if s.view != nil {
 		s.view.Close()
 	}
-	s.view, s.readOnly = nil, false
+	s.view, s.readOnly, s.saved = nil, false, nil
 }

@@ -224,6 +224,9 @@ func (s *session) refuse(err error) error {
 		}
 		return err
 	}
+	if refused.Unsaves {
+		s.saved = nil
+	}
 	s.w.Refuse(s.tag, refused)
 	s.done = s.done || refused.Status == wire.Bye
 	most := mistakesAfterLogin

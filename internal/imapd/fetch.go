@@ -10,7 +10,7 @@ import (
 
 // fetchItems are the items of FETCH that this server offers.
 const fetchItems = wire.FetchUID | wire.FetchFlags | wire.FetchInternalDate | wire.FetchSize | wire.FetchEnvelope |
-	wire.FetchBody | wire.FetchBodyStructure | wire.FetchModSeq
+	wire.FetchBody | wire.FetchBodyStructure | wire.FetchModSeq | wire.FetchSaveDate
 
 // fetcher answers one FETCH.
 type fetcher struct {
@@ -39,6 +39,10 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 		s.wantModSeqs()
 	}
 	f.plan()
+	if cmd.Partial != (wire.Page{}) { // of all that are named, before what CHANGEDSINCE leaves (RFC 9394 §3.4)
+		lo, hi := cmd.Partial.Bounds(uint64(len(uids)))
+		uids = uids[lo:hi]
+	}
 	if cmd.HasChangedSince {
 		uids = s.view.ChangedSince(uids, cmd.ChangedSince)
 	}
@@ -55,7 +59,7 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 
 // check refuses what belongs to extensions that are not announced.
 func (f *fetcher) check() error {
-	if f.items&^fetchItems != 0 || f.cmd.Vanished || f.cmd.Partial != (wire.Page{}) {
+	if f.items&^fetchItems != 0 || f.cmd.Vanished {
 		return bad("This server does not offer that FETCH item.")
 	}
 	for i := range f.cmd.Sections {
@@ -68,7 +72,7 @@ func (f *fetcher) check() error {
 
 // plan says what has to be read.
 func (f *fetcher) plan() {
-	if f.items&wire.FetchInternalDate != 0 {
+	if f.items&(wire.FetchInternalDate|wire.FetchSaveDate) != 0 {
 		f.want |= folder.WantDates
 	}
 	if f.items&wire.FetchEnvelope != 0 {
@@ -162,6 +166,9 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 	}
 	if items&wire.FetchInternalDate != 0 {
 		out.InternalDate(r.Date.UTC())
+	}
+	if items&wire.FetchSaveDate != 0 {
+		out.SaveDate(r.SavedAt.UTC())
 	}
 	if items&wire.FetchSize != 0 {
 		out.Size(int64(r.Size))

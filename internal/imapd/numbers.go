@@ -11,9 +11,6 @@ import (
 // that no message has is a mistake of the client (RFC 9051 §9, seq-number); a
 // UID that none has is not.
 func (s *session) resolveNumbers(n wire.NumSet) (wire.Set, error) {
-	if n.Saved {
-		return nil, bad("This server does not save search results.")
-	}
 	count := uint32(s.view.Len())
 	if n.UID {
 		last := uint32(0)
@@ -31,6 +28,9 @@ func (s *session) resolveNumbers(n wire.NumSet) (wire.Set, error) {
 
 // resolve returns the UIDs of the messages that a command names, in order.
 func (s *session) resolve(n wire.NumSet) ([]uint32, error) {
+	if n.Saved {
+		return s.view.Resolve(s.saved, true), nil
+	}
 	set, err := s.resolveNumbers(n)
 	if err != nil {
 		return nil, err

@@ -15,9 +15,10 @@ type state struct {
 	box       db.ID // the mailbox that has logged in
 	login     mailbox.Mailbox
 	view      *folder.View
-	readOnly  bool // EXAMINE
-	condStore bool // the client wants mod-sequences (RFC 7162 §3.1)
-	answered  bool // the command in hand wrote its tagged answer itself
+	readOnly  bool           // EXAMINE
+	saved     []folder.Range // UIDs that SEARCH RETURN (SAVE) found: "$"
+	condStore bool           // the client wants mod-sequences (RFC 7162 §3.1)
+	answered  bool           // the command in hand wrote its tagged answer itself
 }
 
 // run does a command that may be given in the session's state. It writes what

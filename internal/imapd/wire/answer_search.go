@@ -76,16 +76,20 @@ func (w *Writer) esearchPartial(p Page, found Set) {
 	w.SP().Set(found).Raw(")")
 }
 
+// Bounds returns which of n results the page holds: those from index lo up to,
+// but without, hi.
+func (p Page) Bounds(n uint64) (lo, hi uint64) {
+	lo, hi = min(uint64(p.First)-1, n), min(uint64(p.Last), n)
+	if p.FromEnd {
+		return n - hi, n - lo
+	}
+	return lo, hi
+}
+
 // Of returns the part of a normal set that the page holds.
 func (p Page) Of(found Set) Set {
-	first, last := uint64(p.First), uint64(p.Last)
-	if p.FromEnd {
-		n := found.Count()
-		if first > n {
-			return nil
-		}
-		first, last = n-min(last, n)+1, n-first+1
-	}
+	first, last := p.Bounds(found.Count())
+	first++
 	var out Set
 	var before uint64
 	for _, r := range found {

@@ -80,6 +80,9 @@ func (r *Reader) fetch(uid bool) (Command, error) {
 	if cmd.Vanished && (!uid || !cmd.HasChangedSince) {
 		return nil, bad("VANISHED needs UID FETCH and CHANGEDSINCE.")
 	}
+	if cmd.Partial != (Page{}) && !uid {
+		return nil, bad("PARTIAL needs UID FETCH.")
+	}
 	return &cmd, nil
 }
 
@@ -181,6 +184,9 @@ func (r *Reader) fetchModifier(cmd *Fetch) (err error) {
 		cmd.Vanished = true
 		return nil
 	case "PARTIAL":
+		if cmd.Partial != (Page{}) {
+			return bad("There is more than one PARTIAL.")
+		}
 		if err = r.sp(); err != nil {
 			return err
 		}

@@ -37,23 +37,34 @@ func (c *Search) Name() string { return uidName(c.UID, "SEARCH") }
 
 func (r *Reader) search(uid bool) (Command, error) {
 	cmd := Search{UID: uid}
-	if err := r.searchOptions(&cmd.SearchOptions); err != nil {
+	err := r.searchOptions(&cmd.SearchOptions)
+	if err != nil {
 		return nil, err
 	}
 	if r.acceptWord("CHARSET") {
-		if err := r.sp(); err != nil {
-			return nil, err
+		err = r.sp()
+		if err == nil {
+			err = r.charset()
 		}
-		if err := r.charset(); err != nil {
-			return nil, err
-		}
-		if err := r.sp(); err != nil {
-			return nil, err
+		if err == nil {
+			err = r.sp()
 		}
 	}
-	var err error
-	cmd.Key, err = r.searchProgram()
-	return &cmd, err
+	if err == nil {
+		cmd.Key, err = r.searchProgram()
+	}
+	return &cmd, cmd.refused(err)
+}
+
+// refused marks the refusal of a command that was to save its result. A BAD
+// leaves alone what was saved before (RFC 5182 §2.1).
+func (o *SearchOptions) refused(err error) error {
+	if e, ok := err.(*Error); ok && e.Status == No && o.Return&ReturnSave != 0 {
+		unsaving := *e
+		unsaving.Unsaves = true
+		return &unsaving
+	}
+	return err
 }
 
 // searchOptions takes RETURN (…) and the space after it, if it is there.
@@ -90,6 +101,9 @@ func (r *Reader) searchReturn(o *SearchOptions) (err error) {
 	case "SAVE":
 		o.Return |= ReturnSave
 	case "PARTIAL":
+		if o.Return&ReturnPartial != 0 {
+			return bad("There is more than one PARTIAL.")
+		}
 		if err := r.sp(); err != nil {
 			return err
 		}
@@ -144,7 +158,7 @@ func (r *Reader) sort(uid bool) (Command, error) {
 		return nil, bad("SORT needs a criterion.")
 	}
 	cmd.Key, err = r.charsetAndProgram()
-	return &cmd, err
+	return &cmd, cmd.refused(err)
 }
 
 func (r *Reader) sortBy(cmd *Sort) error {

@@ -47,6 +47,9 @@ type Error struct {
 	Status Status
 	Code   Code // may be empty
 	Text   string
+	// Unsaves says that the command was to save its result: nothing is saved
+	// after the refusal (RFC 9051 §6.4.4.1).
+	Unsaves bool
 }
 
 // Error returns the refusal as a status line without its tag.

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// maxSaved is how many ranges of UIDs a session keeps of a search: 2 MiB.
+const maxSaved = 1 << 18
+
+// save keeps the messages that "$" names from now on (RFC 5182). They are kept
+// as UIDs, so those that are expunged drop out by themselves. A search that
+// ended with err saves nothing: a NO empties what was saved, a BAD leaves it.
+func (s *session) save(uids []uint32, err error) error {
+	var refused *wire.Error
+	if errors.As(err, &refused) && refused.Status == wire.Bad {
+		return err
+	}
+	s.saved = nil
+	if err != nil {
+		return err
+	}
+	if !slices.IsSorted(uids) {
+		uids = slices.Sorted(slices.Values(uids))
+	}
+	var saved []folder.Range
+	for _, uid := range uids {
+		if last := len(saved) - 1; last >= 0 && saved[last].Hi+1 >= uid {
+			saved[last].Hi = uid
+			continue
+		}
+		if len(saved) == maxSaved {
+			return no(wire.CodeNotSaved, "The result is too scattered to be saved.")
+		}
+		saved = append(saved, folder.Range{Lo: uid, Hi: uid})
+	}
+	s.saved = saved
+	return nil
+}
