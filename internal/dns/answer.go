@@ -75,14 +75,18 @@ func read(m *wire.Msg, q question) (answer, time.Duration, error) {
 		if hops > maxChain {
 			return answer{}, 0, errChain
 		}
-		next := ""
+		next, empty := "", false
 		for _, rr := range m.Answer {
 			h := rr.Header()
 			if h.Class != wire.ClassINET || !strings.EqualFold(h.Name, a.canonical) {
 				continue
 			}
-			if h.Rdlength == 0 {
-				return answer{}, 0, errMalformed // no type that we read may be empty
+			if h.Rdlength == 0 { // no type that we read may be empty
+				if h.Rrtype != wire.TypeTXT {
+					return answer{}, 0, errMalformed
+				}
+				empty = true // some publish one beside another
+				continue
 			}
 			if h.Rrtype == q.qtype {
 				a.records = append(a.records, rr)
@@ -94,6 +98,9 @@ func read(m *wire.Msg, q question) (answer, time.Duration, error) {
 		}
 		if len(a.records) > 0 {
 			return a, seconds(ttl), nil
+		}
+		if empty {
+			return answer{}, 0, errMalformed
 		}
 		if next == "" {
 			break

@@ -107,9 +107,9 @@ func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		four, fourErr = lookup(ctx, r, name, wire.TypeA, func(rr *wire.A) netip.Addr { return addr(rr.A) })
+		four, fourErr = r.Family(ctx, name, true)
 	}()
-	six, sixErr := lookup(ctx, r, name, wire.TypeAAAA, func(rr *wire.AAAA) netip.Addr { return addr(rr.AAAA) })
+	six, sixErr := r.Family(ctx, name, false)
 	<-done
 
 	res := Result[netip.Addr]{
@@ -136,6 +136,15 @@ func (r *Resolver) Addrs(ctx context.Context, name string) (Result[netip.Addr], 
 		return res, fourErr
 	}
 	return res, sixErr
+}
+
+// Family returns the addresses of a host in one family: IPv4 (A), or IPv6
+// (AAAA).
+func (r *Resolver) Family(ctx context.Context, name string, four bool) (Result[netip.Addr], error) {
+	if four {
+		return lookup(ctx, r, name, wire.TypeA, func(rr *wire.A) netip.Addr { return addr(rr.A) })
+	}
+	return lookup(ctx, r, name, wire.TypeAAAA, func(rr *wire.AAAA) netip.Addr { return addr(rr.AAAA) })
 }
 
 // addr reads an address; one that is IPv4 in IPv6's clothes is IPv4.

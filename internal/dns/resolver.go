@@ -154,7 +154,7 @@ func (r *Resolver) Records(ctx context.Context, name string, qtype uint16) (Resu
 	fail := func(reason, cause error) error {
 		return &Error{Reason: reason, Name: name, Type: typeName(qtype), Cause: cause}
 	}
-	fqdn, ok := canonical(name)
+	fqdn, ok := spelled(name)
 	if !ok {
 		return Result[wire.RR]{}, fail(ErrNotFound, errors.New("not a domain name"))
 	}
@@ -246,19 +246,47 @@ func (r *Resolver) askServer(ctx context.Context, s server, q question) (answer,
 // canonical returns a name in lower case with the trailing dot. It refuses
 // what the DNS could carry but nobody means: spaces, escapes, raw Unicode.
 func canonical(name string) (string, bool) {
+	if strings.IndexByte(name, ' ') >= 0 {
+		return "", false
+	}
+	return spelled(name)
+}
+
+// spelled is canonical for a name that is asked for, which SPF's macros may
+// have made of anything: the library writes a backslash before what is special
+// in a zone file.
+func spelled(name string) (string, bool) {
+	special := 0
 	for i := range len(name) {
-		if c := name[i]; c <= ' ' || c == '\\' || c >= 0x7f {
+		c := name[i]
+		if c < ' ' || c == '\\' || c >= 0x7f {
 			return "", false
+		}
+		if strings.IndexByte(zoneSpecial, c) >= 0 {
+			special++
 		}
 	}
 	if name == "" || len(name) > 254 {
 		return "", false
+	}
+	if special > 0 {
+		b := make([]byte, 0, len(name)+special)
+		for i := range len(name) {
+			if strings.IndexByte(zoneSpecial, name[i]) >= 0 {
+				b = append(b, '\\')
+			}
+			b = append(b, name[i])
+		}
+		name = string(b)
 	}
 	if _, ok := wire.IsDomainName(name); !ok {
 		return "", false
 	}
 	return strings.ToLower(wire.Fqdn(name)), true
 }
+
+// zoneSpecial is what the library escapes in names.
+const zoneSpecial = ` '@;()"`
 
 // plain drops the trailing dot, except of the root.
 func plain(fqdn string) string {

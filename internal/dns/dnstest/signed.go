@@ -62,7 +62,7 @@ func StartSigned(t testing.TB, records ...string) (string, *Signed) {
 	if err := z.zone.Add(records...); err != nil {
 		t.Fatal(err)
 	}
-	return z.unbound(z.listen()), z
+	return z.unbound(listen(t, z)), z
 }
 
 // Spoil makes the signatures of a record set wrong; kind is such as "TLSA".
@@ -70,30 +70,6 @@ func (z *Signed) Spoil(name, kind string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.spoiled[key(name)+" "+kind] = true
-}
-
-// listen serves the zones over UDP and TCP.
-func (z *Signed) listen() string {
-	z.t.Helper()
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		z.t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", packets.LocalAddr().String())
-	if err != nil {
-		_ = packets.Close()
-		return z.listen() // the port is taken there
-	}
-	var serving sync.WaitGroup
-	z.t.Cleanup(serving.Wait)
-	for _, s := range []*wire.Server{{PacketConn: packets, Handler: z}, {Listener: listener, Handler: z}} {
-		started := make(chan struct{})
-		s.NotifyStartedFunc = func() { close(started) }
-		serving.Go(func() { _ = s.ActivateAndServe() })
-		<-started
-		z.t.Cleanup(func() { _ = s.Shutdown() })
-	}
-	return packets.LocalAddr().String()
 }
 
 // ServeDNS answers a question.

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailauth
+
+import (
+	"context"
+	"encoding/hex"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var (
+	// spfMacro is a macro-expand (RFC 7208 §7.1).
+	spfMacro = regexp.MustCompile(`%\{([A-Za-z])([0-9]*)([rR]?)([-.+,/_=]*)\}|%%|%_|%-`)
+	// topLabel ends a domain-spec that does not end in a macro.
+	topLabel = regexp.MustCompile(`\.([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]*[A-Za-z0-9])\.?$`)
+	numeric  = regexp.MustCompile(`^\.[0-9]+\.?$`)
+)
+
+// validMacros reports whether text is a macro-string; explained also allows
+// what an explanation may have.
+func validMacros(text string, explained bool) bool {
+	letters := "slodiphv"
+	if explained {
+		letters += "crt"
+	}
+	for _, m := range spfMacro.FindAllStringSubmatch(text, -1) {
+		if m[1] == "" {
+			continue
+		}
+		if n, err := strconv.Atoi(m[2]); !strings.Contains(letters, strings.ToLower(m[1])) || m[2] != "" && (err != nil || n == 0) {
+			return false
+		}
+	}
+	return !strings.Contains(spfMacro.ReplaceAllString(text, ""), "%")
+}
+
+// validSpec reports whether text is a domain-spec.
+func validSpec(text string) bool {
+	if !validMacros(text, false) {
+		return false
+	}
+	all := spfMacro.FindAllStringIndex(text, -1)
+	if n := len(all); n > 0 && all[n-1][1] == len(text) && strings.HasSuffix(text, "}") {
+		return true
+	}
+	end := topLabel.FindString(text)
+	return end != "" && !numeric.MatchString(end)
+}
+
+// name expands a domain-spec. What is too long loses labels from the left
+// (RFC 7208 §7.3). It is false for what can't be a name.
+func (s *spfCheck) name(ctx context.Context, spec, domain string) (string, bool) {
+	name := strings.TrimSuffix(s.expand(ctx, spec, domain), ".")
+	for len(name) > 253 {
+		_, rest, ok := strings.Cut(name, ".")
+		if !ok {
+			return "", false
+		}
+		name = rest
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return "", false
+		}
+	}
+	return strings.ToLower(name), true
+}
+
+// expand expands a macro-string whose form was checked. What it comes to is
+// bounded, as one macro makes many octets of few.
+func (s *spfCheck) expand(ctx context.Context, text, domain string) string {
+	const most = 2048
+	var b strings.Builder
+	at := 0
+	for _, m := range spfMacro.FindAllStringSubmatchIndex(text, -1) {
+		b.WriteString(text[at:m[0]])
+		at = m[1]
+		if m[2] < 0 {
+			switch text[m[0]+1] {
+			case '_':
+				b.WriteByte(' ')
+			case '-':
+				b.WriteString("%20")
+			default:
+				b.WriteByte('%')
+			}
+			continue
+		}
+		if b.Len() < most {
+			b.WriteString(s.macro(ctx, text[m[2]:m[3]], text[m[4]:m[5]], m[6] < m[7], text[m[8]:m[9]], domain))
+		}
+	}
+	b.WriteString(text[at:])
+	return b.String()
+}
+
+func (s *spfCheck) macro(ctx context.Context, letter, digits string, reverse bool, delimiters, domain string) string {
+	value := s.value(ctx, strings.ToLower(letter), domain)
+	if delimiters == "" {
+		delimiters = "."
+	}
+	parts := splitAny(value, delimiters)
+	if reverse {
+		slices.Reverse(parts)
+	}
+	if n, err := strconv.Atoi(digits); err == nil && n < len(parts) {
+		parts = parts[len(parts)-n:]
+	}
+	value = strings.Join(parts, ".")
+	if letter[0] >= 'a' {
+		return value
+	}
+	return escapeURL(value)
+}
+
+// splitAny splits at each of the delimiters; parts may be empty.
+func splitAny(s, delimiters string) []string {
+	var parts []string
+	for {
+		i := strings.IndexAny(s, delimiters)
+		if i < 0 {
+			return append(parts, s)
+		}
+		parts = append(parts, s[:i])
+		s = s[i+1:]
+	}
+}
+
+// escapeURL keeps what is unreserved (RFC 3986 §2.3).
+func escapeURL(s string) string {
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// value is what a macro stands for, before it is cut and reversed.
+func (s *spfCheck) value(ctx context.Context, letter, domain string) string {
+	switch letter {
+	case "s":
+		return s.local + "@" + s.origin
+	case "l":
+		return s.local
+	case "o":
+		return s.origin
+	case "d":
+		return domain
+	case "i":
+		return dotted(s.ip)
+	case "p":
+		return s.clientName(ctx, domain)
+	case "h":
+		return s.helo
+	case "v":
+		if s.ip.Is4() {
+			return "in-addr"
+		}
+		return "ip6"
+	case "c":
+		return s.ip.String()
+	case "r":
+		return "unknown"
+	}
+	return strconv.FormatInt(time.Now().Unix(), 10) // t
+}
+
+// dotted is an address as %{i} has it: IPv6 in nibbles.
+func dotted(ip netip.Addr) string {
+	if ip.Is4() {
+		return ip.String()
+	}
+	raw := ip.As16()
+	nibbles := strings.ToUpper(hex.EncodeToString(raw[:]))
+	return strings.Join(strings.Split(nibbles, ""), ".")
+}
+
+// clientName is %{p}: of the client's validated names the domain itself, else
+// one below it, else any.
+func (s *spfCheck) clientName(ctx context.Context, domain string) string {
+	best := "unknown"
+	for _, name := range s.clientNames(ctx) {
+		switch {
+		case strings.EqualFold(name, domain):
+			return name
+		case under(name, domain):
+			if !under(best, domain) {
+				best = name
+			}
+		case best == "unknown":
+			best = name
+		}
+	}
+	return best
+}
