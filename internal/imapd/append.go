@@ -20,15 +20,15 @@ const chunkSize = 32 << 10
 // append is APPEND. The bytes go to the blob store while they are scanned. For
 // a large message the client learns before it sends it that it has no place.
 func (s *session) append(cmd *wire.Append) (wire.Code, error) {
-	if cmd.Message.Binary || cmd.Message.UTF8 {
-		return "", bad("This server offers neither BINARY nor UTF8.")
+	if cmd.Message.UTF8 {
+		return "", bad("This server does not offer UTF8.")
 	}
 	if cmd.Message.Size > blob.Inline {
 		if err := s.foresee(cmd); err != nil {
 			return "", err
 		}
 	}
-	b, scan, err := s.receive()
+	b, scan, err := s.receive(cmd.Message.Binary)
 	if err != nil {
 		return "", err
 	}
@@ -77,8 +77,8 @@ func (s *session) file(cmd *wire.Append, b *blob.Blob, scan *message.Scanner) (w
 	return wire.AppendUID(validity, wire.SetOf(uids...)), nil
 }
 
-// receive takes the message's bytes.
-func (s *session) receive() (*blob.Blob, *message.Scanner, error) {
+// receive takes the message's bytes; with binary they came as a literal8.
+func (s *session) receive(binary bool) (*blob.Blob, *message.Scanner, error) {
 	src, err := s.r.Message()
 	if err != nil {
 		return nil, nil, lost(err)
@@ -92,6 +92,9 @@ func (s *session) receive() (*blob.Blob, *message.Scanner, error) {
 		return nil, nil, err
 	}
 	b, err := to.Finish()
+	if err == nil && binary {
+		return s.withoutNUL(b, scan)
+	}
 	return b, scan, err
 }
 

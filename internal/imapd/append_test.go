@@ -54,7 +54,6 @@ func TestAppendRefused(t *testing.T) {
 		c.no("APPEND Nowhere "+lit, "TRYCREATE]")
 		c.no("APPEND Nowhere {100000}", "TRYCREATE]") // not asked for
 		c.no("APPEND INBOX {52428801}", "TOOBIG]")
-		c.bad("APPEND INBOX ~" + lit)
 		c.bad("APPEND INBOX (\\Frob) " + lit)
 		c.bad("APPEND INBOX " + lit + " more")
 		c.ok("STATUS INBOX (MESSAGES)")

@@ -15,10 +15,11 @@ import (
 
 // body is the bytes of one message and where its parts lie in them.
 type body struct {
-	size  int64
-	bytes []byte       // all of them, if they stand in the row
-	file  *blob.Reader // else
-	index *message.Index
+	size    int64
+	bytes   []byte       // all of them, if they stand in the row
+	file    *blob.Reader // else
+	index   *message.Index
+	decoded []binary // of the BINARY sections, in their places
 }
 
 // openBody begins to read a message. Its index is only decoded if a section
@@ -76,6 +77,14 @@ func (m *body) header(span message.Span) (message.Header, error) {
 
 // needsIndex reports whether a section is more than the whole message.
 func needsIndex(sec *wire.Section) bool { return len(sec.Path) > 0 || sec.Part != wire.PartAll }
+
+// write writes the item of the i-th section of a row.
+func (m *body) write(row *wire.FetchRow, sections []wire.Section, i int) error {
+	if isBinary(&sections[i]) {
+		return m.decoded[i].write(m, row, &sections[i])
+	}
+	return m.writeSection(row, &sections[i])
+}
 
 // writeSection writes one BODY[…] item of a row. A source that fails in the
 // middle of a literal fails the Writer, and with it the connection.

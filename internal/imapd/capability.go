@@ -19,7 +19,7 @@ func (s *session) capabilities() []string {
 		return append(all, "STARTTLS", "LOGINDISABLED")
 	}
 	return append(all, "CHILDREN", "SPECIAL-USE", "UIDPLUS", "MOVE", "UNSELECT", "ESEARCH", "CONDSTORE",
-		"SEARCHRES", "WITHIN", "SAVEDATE", "PARTIAL",
+		"SEARCHRES", "WITHIN", "SAVEDATE", "PARTIAL", "BINARY",
 		fmt.Sprintf("APPENDLIMIT=%d", MaxMessage))
 }
 

@@ -3,6 +3,8 @@
 package imapd
 
 import (
+	"errors"
+
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/message"
@@ -15,12 +17,13 @@ const fetchItems = wire.FetchUID | wire.FetchFlags | wire.FetchInternalDate | wi
 // fetcher answers one FETCH.
 type fetcher struct {
 	*session
-	cmd   *wire.Fetch
-	items wire.FetchItems
-	want  folder.Want
-	parts bool // some section needs the message's index
-	seen  map[uint32]bool
-	err   error // of messages that could not be read
+	cmd    *wire.Fetch
+	items  wire.FetchItems
+	want   folder.Want
+	parts  bool // some section needs the message's index
+	binary bool // some section is to be decoded
+	seen   map[uint32]bool
+	err    error // of messages that could not be read
 }
 
 // fetch is FETCH. \Seen is set for all messages with one write before the
@@ -62,11 +65,6 @@ func (f *fetcher) check() error {
 	if f.items&^fetchItems != 0 || f.cmd.Vanished {
 		return bad("This server does not offer that FETCH item.")
 	}
-	for i := range f.cmd.Sections {
-		if kind := f.cmd.Sections[i].Kind; kind == wire.SectionBinary || kind == wire.SectionBinarySize {
-			return bad("This server does not offer BINARY.")
-		}
-	}
 	return nil
 }
 
@@ -84,6 +82,7 @@ func (f *fetcher) plan() {
 	for i := range f.cmd.Sections {
 		f.want |= folder.WantBytes
 		f.parts = f.parts || needsIndex(&f.cmd.Sections[i])
+		f.binary = f.binary || isBinary(&f.cmd.Sections[i])
 	}
 	if f.parts {
 		f.want |= folder.WantStructure
@@ -135,6 +134,10 @@ func (f *fetcher) row(r *folder.Row) error {
 			return nil
 		}
 		defer b.close()
+		if err = f.decode(b); err != nil {
+			f.failed(r.UID, err)
+			return nil
+		}
 	}
 	items := f.items
 	if f.seen[r.UID] {
@@ -146,7 +149,7 @@ func (f *fetcher) row(r *folder.Row) error {
 	out := f.w.Fetch(r.Seq)
 	f.writeItems(&out, items, r)
 	for i := range f.cmd.Sections {
-		if err := b.writeSection(&out, &f.cmd.Sections[i]); err != nil {
+		if err := b.write(&out, f.cmd.Sections, i); err != nil {
 			// The row has begun, so nothing but the end of the connection tells.
 			f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", r.UID, "err", err)
 			return lost(err)
@@ -197,6 +200,10 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 
 // failed notes that a message could not be read.
 func (f *fetcher) failed(uid uint32, err error) {
+	if errors.As(err, new(*wire.Error)) {
+		f.err = err
+		return
+	}
 	f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", uid, "err", err)
 	f.err = no(wire.CodeServerBug, "Some messages could not be read. It has been logged.")
 }

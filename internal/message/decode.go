@@ -14,6 +14,12 @@ import (
 	"golang.org/x/text/transform"
 )
 
+// Decodable reports whether Decode knows the part's transfer encoding. Of what
+// has parts itself, only the parts are encoded (RFC 2045 §6.4).
+func (p *Part) Decodable() bool {
+	return p.Kind != Leaf || identity(p.Encoding) || p.Encoding == "base64" || p.Encoding == "quoted-printable"
+}
+
 // Decode returns the content of the part, whose body is read from r, with its
 // transfer encoding undone. Broken base64 and quoted-printable are read as
 // far as they make sense; the only errors are r's. Memory is bounded.

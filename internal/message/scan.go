@@ -81,7 +81,8 @@ func (s *Scanner) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Finish ends the message and returns its index. The scanner is done then.
+// Finish ends the message and returns its index, again if it is called again.
+// The scanner is done then.
 func (s *Scanner) Finish() *Index {
 	s.start()
 	if s.partLen > 0 {

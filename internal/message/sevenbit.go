@@ -26,7 +26,21 @@ type SevenBitResult struct {
 // HeaderEightBit comes out as it went in, save that a multipart may lose the
 // claim to be 8bit.
 func SevenBit(w io.Writer, r io.ReaderAt, ix *Index) (SevenBitResult, error) {
-	s := sevenBit{w: bufio.NewWriterSize(w, 32<<10), r: r, ix: ix}
+	return reencode(w, r, ix, EightBit|HasNUL|LongLines)
+}
+
+// WithoutNUL writes the message at r, which ix is the index of, with the leaf
+// parts that hold NUL encoded in base64, so that IMAP can show it (RFC 3516
+// §4.4). All else stays, also NUL in headers and in multipart/signed and
+// message/….
+func WithoutNUL(w io.Writer, r io.ReaderAt, ix *Index) error {
+	_, err := reencode(w, r, ix, HasNUL)
+	return err
+}
+
+// reencode writes a message with its leaf parts that are unfit encoded anew.
+func reencode(w io.Writer, r io.ReaderAt, ix *Index, unfit Traits) (SevenBitResult, error) {
+	s := sevenBit{w: bufio.NewWriterSize(w, 32<<10), r: r, ix: ix, unfit: unfit}
 	s.plan()
 	for i := 0; i < len(ix.Parts) && s.err == nil; {
 		i = s.part(i)
@@ -36,7 +50,7 @@ func SevenBit(w io.Writer, r io.ReaderAt, ix *Index) (SevenBitResult, error) {
 		s.err = s.w.Flush()
 	}
 	if s.err != nil {
-		return s.result, fmt.Errorf("making a message 7-bit: %w", s.err)
+		return s.result, fmt.Errorf("encoding a message anew: %w", s.err)
 	}
 	return s.result, nil
 }
@@ -49,11 +63,10 @@ type sevenBit struct {
 	pos    int64 // what stands before is written, or left out
 	fixed  []bool
 	above  []bool // a multipart around a part that stays 8-bit
+	unfit  Traits // what may not stay in a part
 	result SevenBitResult
 	err    error
 }
-
-const unfit = EightBit | HasNUL | LongLines
 
 // plan finds what must not be touched, and what will not be 7-bit therefore.
 func (s *sevenBit) plan() {
@@ -72,7 +85,7 @@ func (s *sevenBit) plan() {
 		embedded := s.ix.inside(i, Embedded)
 		s.result.NeedsUTF8 = s.result.NeedsUTF8 || p.Traits&HeaderEightBit != 0 && !embedded
 		stays := s.fixed[i] || p.Kind == Multipart && !s.mayDrop(p)
-		if stays && (p.Traits&unfit != 0 || embedded && p.Traits&HeaderEightBit != 0) {
+		if stays && (p.Traits&s.unfit != 0 || embedded && p.Traits&HeaderEightBit != 0) {
 			s.result.Needs8Bit = s.result.Needs8Bit || p.Traits&EightBit != 0 || embedded
 			for j := i; j >= 0; j = s.ix.Parts[j].Parent {
 				s.above[j] = true
@@ -97,11 +110,11 @@ func (s *sevenBit) part(i int) int {
 			next++
 		}
 	case p.Kind == Leaf:
-		if p.Traits&unfit != 0 {
+		if p.Traits&s.unfit != 0 {
 			s.leaf(p)
 		}
 	case p.Kind == Multipart:
-		if p.Encoding != "" && p.Encoding != "7bit" && p.Subtype != "signed" && !s.above[i] {
+		if s.unfit&EightBit != 0 && p.Encoding != "" && p.Encoding != "7bit" && p.Subtype != "signed" && !s.above[i] {
 			s.header(p, "7bit", "")
 		}
 		next = s.children(i)
@@ -115,7 +128,7 @@ func (s *sevenBit) part(i int) int {
 func (s *sevenBit) children(i int) int {
 	p := &s.ix.Parts[i]
 	delimiter := "--" + boundaryOf(p.Params)
-	dirty := p.Traits&unfit != 0 && s.mayDrop(p)
+	dirty := p.Traits&s.unfit != 0 && s.mayDrop(p)
 	between := func(from, to int64, text string) {
 		if dirty {
 			s.copyTo(from)

@@ -94,6 +94,16 @@ func (f *FetchRow) Section(s *Section, size int64, src io.Reader) {
 // SectionBytes is Section for bytes in memory.
 func (f *FetchRow) SectionBytes(s *Section, b []byte) { f.sectionName(s).LiteralBytes(b) }
 
+// SectionBinary is Section for decoded bytes: a literal8 if they hold NUL (RFC
+// 3516 §4.3).
+func (f *FetchRow) SectionBinary(s *Section, size int64, nul bool, src io.Reader) {
+	w := f.sectionName(s)
+	if nul {
+		w.Raw("~")
+	}
+	w.Literal(size, src)
+}
+
 // SectionNil says that the message has no such part.
 func (f *FetchRow) SectionNil(s *Section) { f.sectionName(s).Raw("NIL") }
 

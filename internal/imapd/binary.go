@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// binary is what a BINARY[…] item answers: part of a section with its transfer
+// encoding undone (RFC 3516).
+type binary struct {
+	part *message.Part // nil for what has no encoding
+	span message.Span
+	none bool  // there is no such section
+	size int64 // of what is answered
+	nul  bool  // it holds NUL
+}
+
+// isBinary reports whether a section is one of RFC 3516.
+func isBinary(sec *wire.Section) bool {
+	return sec.Kind == wire.SectionBinary || sec.Kind == wire.SectionBinarySize
+}
+
+// decode decodes the BINARY sections of a FETCH once to learn their sizes,
+// which go before the bytes. An encoding that nobody knows is a NO
+// [UNKNOWN-CTE].
+func (f *fetcher) decode(m *body) error {
+	if !f.binary {
+		return nil
+	}
+	chunk := f.chunk()
+	defer f.chunks.Put(chunk)
+	m.decoded = make([]binary, len(f.cmd.Sections))
+	for i := range m.decoded {
+		sec, b := &f.cmd.Sections[i], &m.decoded[i]
+		if !isBinary(sec) {
+			continue
+		}
+		b.span.Len = m.size
+		if err := b.find(m, sec); err != nil {
+			return err
+		}
+		if err := b.measure(m, sec, *chunk); err != nil {
+			return fmt.Errorf("decoding a part: %w", err)
+		}
+	}
+	return nil
+}
+
+func (b *binary) find(m *body, sec *wire.Section) error {
+	if len(sec.Path) == 0 {
+		return nil
+	}
+	part := m.index.Part(sectionOf(sec).Path)
+	switch {
+	case part == nil:
+		b.none = true
+		return nil
+	case !part.Decodable():
+		return no(wire.CodeUnknownCTE, "The transfer encoding of a part is unknown.")
+	case part.Kind == message.Leaf: // of what has parts itself, only those are encoded (RFC 2045 §6.4)
+		b.part = part
+	}
+	b.span = part.Body
+	return nil
+}
+
+// measure finds out how many bytes there are to answer, and whether a NUL is
+// among them.
+func (b *binary) measure(m *body, sec *wire.Section, chunk []byte) error {
+	if b.none {
+		return nil
+	}
+	r, err := b.open(m, sec)
+	if err != nil {
+		return err
+	}
+	for {
+		n, err := r.Read(chunk)
+		b.size += int64(n)
+		b.nul = b.nul || bytes.IndexByte(chunk[:n], 0) >= 0
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// open reads the decoded bytes that the section asks for.
+func (b *binary) open(m *body, sec *wire.Section) (io.Reader, error) {
+	r := m.at(b.span)
+	if b.part != nil {
+		r = b.part.Decode(r)
+	}
+	if !sec.HasPartial {
+		return r, nil
+	}
+	if _, err := io.CopyN(io.Discard, r, int64(sec.Offset)); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return io.LimitReader(r, int64(sec.Count)), nil
+}
+
+// write writes the item.
+func (b *binary) write(m *body, row *wire.FetchRow, sec *wire.Section) error {
+	switch {
+	case sec.Kind == wire.SectionBinarySize:
+		row.SectionSize(sec, b.size)
+	case b.none:
+		row.SectionNil(sec)
+	default:
+		r, err := b.open(m, sec)
+		if err != nil {
+			return err
+		}
+		row.SectionBinary(sec, b.size, b.nul, r)
+	}
+	return nil
+}
