@@ -123,6 +123,12 @@ func (s *Store) Create(ctx context.Context, mailbox db.ID, name string) (Folder,
 	return s.CreateSpecial(ctx, mailbox, name, "")
 }
 
+// Codes of the faults of CreateSpecial.
+const (
+	CodeUnknownUse = "unknown_special_use"
+	CodeUseTaken   = "special_use_taken"
+)
+
 // CreateSpecial makes a folder with a special use (RFC 6154 §3), which no other
 // folder of the mailbox may have, else it is a fault.Conflict; one that is not
 // offered is a fault.Invalid.
@@ -131,11 +137,11 @@ func (s *Store) CreateSpecial(ctx context.Context, mailbox db.ID, name, special 
 		return made, err
 	}
 	if special != "" && !slices.Contains([]string{Sent, Drafts, Junk, Trash, Archive}, special) {
-		return made, fault.New(fault.Invalid, "unknown_special_use", "Folders can't have this special use.")
+		return made, fault.New(fault.Invalid, CodeUnknownUse, "Folders can't have this special use.")
 	}
 	err = s.changeTree(ctx, mailbox, func(t *tree) error {
 		if special != "" && slices.ContainsFunc(t.folders, func(f Folder) bool { return f.Special == special }) {
-			return fault.New(fault.Conflict, "special_use_taken", "Another folder has this special use already.")
+			return fault.New(fault.Conflict, CodeUseTaken, "Another folder has this special use already.")
 		}
 		var err error
 		made, err = t.create(ctx, name, special)

@@ -23,6 +23,7 @@ const (
 	WantStructure                  // Structure
 	WantBlob                       // Blob
 	WantBytes                      // Bytes, and Blob
+	WantThread                     // Thread
 )
 
 // Row is a message as Fetch gives it.
@@ -34,6 +35,7 @@ type Row struct {
 	SavedAt    time.Time // when it came into this folder (RFC 8514)
 	Envelope   []byte
 	Structure  []byte
+	Thread     string     // of its account, as InThread has it; "" for none
 	Blob       db.ID      // for blob.Store.Load
 	Bytes      *blob.Blob // nil if it is gone
 }
@@ -197,13 +199,13 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []R
 		})
 		if errors.Is(err, errFull) {
 			at, _ := slices.BinarySearch(uids, rows[len(rows)-1].UID)
-			return rows, len(uids) - at - 1, nil
+			return rows, len(uids) - at - 1, v.threadsIf(ctx, want, rows)
 		}
 		if err != nil {
 			return nil, 0, err
 		}
 	}
-	return rows, 0, nil
+	return rows, 0, v.threadsIf(ctx, want, rows)
 }
 
 // OpenMessage opens the bytes of a message, or returns a fault.NotFound when

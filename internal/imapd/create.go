@@ -3,19 +3,46 @@
 package imapd
 
 import (
+	"errors"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// create is CREATE. A separator at the end only says that the client wants to
-// put folders into the new one (RFC 3501 §6.3.3).
+// create is CREATE, also with a special use (RFC 6154 §3). A separator at the
+// end only says that the client wants to put folders into the new one (RFC
+// 3501 §6.3.3).
 func (s *session) create(cmd *wire.Create) (wire.Code, error) {
+	special := ""
 	if len(cmd.SpecialUse) > 0 {
-		return "", bad("This server does not offer CREATE with a special use.")
+		special = specialUse(cmd.SpecialUse[0])
 	}
-	_, err := s.Folders.Create(s.ctx(), s.box, trimSeparator(cmd.Mailbox))
-	return "", err
+	for _, use := range cmd.SpecialUse {
+		if specialUse(use) != special {
+			return "", no(wire.CodeUseAttr, "A folder has one special use here.")
+		}
+	}
+	made, err := s.Folders.CreateSpecial(s.ctx(), s.box, trimSeparator(cmd.Mailbox), special)
+	var f *fault.Error
+	if errors.As(err, &f) && (f.Code == folder.CodeUnknownUse || f.Code == folder.CodeUseTaken) {
+		return "", no(wire.CodeUseAttr, f.Message)
+	}
+	if err != nil {
+		return "", err
+	}
+	return wire.MailboxID(mailboxID(made.ID)), nil
+}
+
+// specialUse returns an attribute as the folders have it, whatever its case.
+func specialUse(use string) string {
+	for _, known := range []string{folder.Sent, folder.Drafts, folder.Junk, folder.Trash, folder.Archive} {
+		if strings.EqualFold(use, known) {
+			return known
+		}
+	}
+	return use
 }
 
 func trimSeparator(name string) string { return strings.TrimSuffix(name, string(separator)) }

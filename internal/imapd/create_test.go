@@ -11,7 +11,17 @@ func TestCreate(t *testing.T) {
 		c.ok("SELECT Work")
 		c.no("CREATE Work", "ALREADYEXISTS]")
 		c.no("CREATE inbox", "ALREADYEXISTS]")
-		c.bad("CREATE Mine (USE (\\Sent))")
+		// RFC 6154 §5.3: each special use has one folder.
+		c.no("CREATE Mine (USE (\\Sent))", "USEATTR]")
+		c.no("CREATE Everything (USE (\\All))", "USEATTR]")
+		c.no("CREATE Both (USE (\\Sent \\Trash))", "USEATTR]")
+		c.no("SELECT Mine", "NONEXISTENT]")
+		c.ok("DELETE Sent")
+		c.ok("CREATE MySent (USE (\\sent \\Sent))", "MAILBOXID (")
+		c.ok(`LIST (SPECIAL-USE) "" MySent`)
+		c.got(`* LIST (\HasNoChildren \Sent) "/" MySent`)
+		c.ok("CREATE Plain (USE ())")
+		c.bad("CREATE Other (COLOUR (\\Sent))")
 		c.no(`CREATE "a//b"`, "CANNOT]")
 	})
 }

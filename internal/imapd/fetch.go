@@ -12,7 +12,8 @@ import (
 
 // fetchItems are the items of FETCH that this server offers.
 const fetchItems = wire.FetchUID | wire.FetchFlags | wire.FetchInternalDate | wire.FetchSize | wire.FetchEnvelope |
-	wire.FetchBody | wire.FetchBodyStructure | wire.FetchModSeq | wire.FetchSaveDate
+	wire.FetchBody | wire.FetchBodyStructure | wire.FetchModSeq | wire.FetchSaveDate |
+	wire.FetchEmailID | wire.FetchThreadID
 
 // fetcher answers one FETCH.
 type fetcher struct {
@@ -70,8 +71,11 @@ func (f *fetcher) check() error {
 
 // plan says what has to be read.
 func (f *fetcher) plan() {
-	if f.items&(wire.FetchInternalDate|wire.FetchSaveDate) != 0 {
+	if f.items&(wire.FetchInternalDate|wire.FetchSaveDate|wire.FetchEmailID) != 0 {
 		f.want |= folder.WantDates
+	}
+	if f.items&wire.FetchThreadID != 0 {
+		f.want |= folder.WantThread
 	}
 	if f.items&wire.FetchEnvelope != 0 {
 		f.want |= folder.WantEnvelope
@@ -178,6 +182,12 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 	}
 	if items&wire.FetchModSeq != 0 {
 		out.ModSeq(r.ModSeq)
+	}
+	if items&wire.FetchEmailID != 0 {
+		out.EmailID(emailID(r.Message))
+	}
+	if items&wire.FetchThreadID != 0 {
+		out.ThreadID(threadID(r))
 	}
 	if items&wire.FetchEnvelope != 0 {
 		out.Encoded("ENVELOPE", r.Envelope)

@@ -11,42 +11,29 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
-// list is LIST. Of the extended syntax (RFC 5258) it does what a client of
-// SPECIAL-USE or CHILDREN may ask for, and refuses RECURSIVEMATCH.
+// list is LIST, with the options of RFC 5258, SPECIAL-USE (RFC 6154) and
+// STATUS (RFC 5819). No folder is remote, so REMOTE adds none.
 func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	if !cmd.Extended && cmd.Patterns[0] == "" {
 		// The client asks for the separator.
 		s.w.List(&wire.ListRow{Attributes: []string{`\Noselect`}, Separator: separator})
 		return "", nil
 	}
-	if cmd.Select&wire.SelectRecursiveMatch != 0 {
-		return "", bad("This server does not offer RECURSIVEMATCH.")
-	}
-	if err := s.checkStatus(cmd.Status); err != nil {
-		return "", err
-	}
+	s.wantsStatus(cmd.Status)
 	folders, err := s.Folders.Folders(s.ctx(), s.box)
 	if err != nil {
 		return "", err
 	}
-	var subscribed map[string]bool
+	l := newListing(cmd, folders)
 	if cmd.Select&wire.SelectSubscribed != 0 || cmd.Return&wire.ReturnSubscribed != 0 {
-		if subscribed, err = s.subscriptions(); err != nil {
+		if l.subscribed, err = s.subscriptions(); err != nil {
 			return "", err
 		}
 	}
-	patterns := make([]pattern, len(cmd.Patterns))
-	for i, p := range cmd.Patterns {
-		patterns[i] = newPattern(cmd.Reference, p)
-	}
-	for _, row := range listRows(folders, subscribed, cmd.Select) {
-		if !slices.ContainsFunc(patterns, func(p pattern) bool { return p.matches(row.Mailbox) }) {
-			continue
-		}
-		s.w.List(&row.ListRow)
-		if cmd.Return&wire.ReturnStatus != 0 && row.folder != nil {
-			// One that was deleted meanwhile has no status.
-			if err := s.writeStatus(row.Mailbox, cmd.Status); err != nil && !fault.Is(err, fault.NotFound) {
+	for _, row := range l.rows() {
+		s.w.List(&row)
+		if f := l.folders[row.Mailbox]; f != nil && cmd.Return&wire.ReturnStatus != 0 {
+			if err := s.listStatus(f, cmd.Status); err != nil {
 				return "", err
 			}
 		}
@@ -54,75 +41,166 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	return "", nil
 }
 
-// listRow is a name that LIST may show. A name that has only children has no
-// folder.
-type listRow struct {
-	wire.ListRow
-	folder *folder.Folder
+// listStatus writes a STATUS behind its LIST. A folder that was deleted
+// meanwhile has none.
+func (s *session) listStatus(f *folder.Folder, items wire.StatusItems) error {
+	if items&wire.StatusRecent != 0 { // which only Status tells
+		now, err := s.Folders.Status(s.ctx(), s.box, f.Name)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		f = &now
+	}
+	if err := s.writeStatus(f.Name, f, items); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
 }
 
-// listRows makes the rows of all names that the selection options leave, in
-// order.
-func listRows(folders []folder.Folder, subscribed map[string]bool, choose wire.ListSelect) []listRow {
-	named := map[string]*folder.Folder{}
-	parent := map[string]bool{}
-	names := make([]string, 0, len(folders))
-	add := func(name string) {
-		if _, ok := named[name]; !ok {
-			named[name] = nil
-			names = append(names, name)
-		}
+// listing is what a LIST goes through.
+type listing struct {
+	cmd        *wire.List
+	patterns   []pattern
+	folders    map[string]*folder.Folder
+	parents    map[string]bool // names above folders
+	subscribed map[string]bool // nil if nobody asks
+}
+
+func newListing(cmd *wire.List, folders []folder.Folder) *listing {
+	l := &listing{cmd: cmd, folders: map[string]*folder.Folder{}, parents: map[string]bool{}}
+	for _, p := range cmd.Patterns {
+		l.patterns = append(l.patterns, newPattern(cmd.Reference, p))
 	}
 	for i := range folders {
-		add(folders[i].Name)
-		named[folders[i].Name] = &folders[i]
-	}
-	if choose&wire.SelectSubscribed != 0 {
-		for name := range subscribed {
-			add(name)
+		name := folders[i].Name
+		l.folders[name] = &folders[i]
+		for above := range above(name) {
+			l.parents[above] = true
 		}
 	}
-	for _, name := range slices.Clone(names) {
+	return l
+}
+
+// above yields the names above a name.
+func above(name string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
 		for i := range len(name) {
-			if name[i] == separator {
-				parent[name[:i]] = true
-				add(name[:i])
+			if name[i] == separator && !yield(name[:i]) {
+				return
 			}
 		}
 	}
-	slices.SortFunc(names, byName)
-	rows := make([]listRow, 0, len(names))
-	for _, name := range names {
-		f := named[name]
-		switch {
-		case choose&wire.SelectSubscribed != 0 && !subscribed[name],
-			choose&wire.SelectSpecialUse != 0 && (f == nil || f.Special == ""):
+}
+
+// rows makes the answers, in order. A name that is not chosen itself stands
+// there for RECURSIVEMATCH when one below it is chosen but not shown (RFC 5258
+// §3.3), and without any choice when there are only names below it.
+func (l *listing) rows() []wire.ListRow {
+	chosen, below, hidden := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for name := range l.candidates() {
+		if !l.chooses(name) {
 			continue
 		}
-		row := listRow{wire.ListRow{Separator: separator, Mailbox: name}, f}
-		row.Attributes = attributes(f, parent[name], subscribed[name])
+		chosen[name] = true
+		shown := l.matches(name)
+		for above := range above(name) {
+			below[above] = true
+			hidden[above] = hidden[above] || !shown
+		}
+	}
+	names := make([]string, 0, len(chosen))
+	for name := range chosen {
+		names = append(names, name)
+	}
+	recursive := l.cmd.Select&wire.SelectRecursiveMatch != 0
+	for name := range below {
+		if !chosen[name] && (recursive && hidden[name] || l.criteria() == 0) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, byName)
+	rows := make([]wire.ListRow, 0, len(names))
+	for _, name := range names {
+		if !l.matches(name) {
+			continue
+		}
+		row := wire.ListRow{Separator: separator, Mailbox: name, Attributes: l.attributes(name)}
+		if recursive && below[name] {
+			row.ChildInfo = l.childInfo()
+		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func attributes(f *folder.Folder, parent, subscribed bool) []string {
+// criteria are the options that leave names out.
+func (l *listing) criteria() wire.ListSelect {
+	return l.cmd.Select & (wire.SelectSubscribed | wire.SelectSpecialUse)
+}
+
+// candidates are the names that may be chosen: folders, or subscriptions,
+// whether or not there is such a folder.
+func (l *listing) candidates() map[string]bool {
+	if l.cmd.Select&wire.SelectSubscribed != 0 {
+		return l.subscribed
+	}
+	names := make(map[string]bool, len(l.folders))
+	for name := range l.folders {
+		names[name] = true
+	}
+	return names
+}
+
+// chooses reports whether a candidate satisfies every option.
+func (l *listing) chooses(name string) bool {
+	if l.cmd.Select&wire.SelectSpecialUse == 0 {
+		return true
+	}
+	f := l.folders[name]
+	return f != nil && f.Special != ""
+}
+
+func (l *listing) matches(name string) bool {
+	return slices.ContainsFunc(l.patterns, func(p pattern) bool { return p.matches(name) })
+}
+
+// attributes of a name without a folder begin with \NonExistent, which those
+// understand who use the extended syntax.
+func (l *listing) attributes(name string) []string {
 	var a []string
-	if f == nil {
+	f := l.folders[name]
+	switch {
+	case f == nil && l.cmd.Extended:
+		a = append(a, `\NonExistent`)
+	case f == nil:
 		a = append(a, `\Noselect`)
 	}
-	if parent {
+	if l.parents[name] {
 		a = append(a, `\HasChildren`)
 	} else {
 		a = append(a, `\HasNoChildren`)
 	}
-	if subscribed {
+	if l.subscribed[name] {
 		a = append(a, `\Subscribed`)
 	}
 	if f != nil && f.Special != "" {
 		a = append(a, f.Special)
 	}
 	return a
+}
+
+// childInfo names the options that something below a name satisfies.
+func (l *listing) childInfo() (info []string) {
+	if l.cmd.Select&wire.SelectSubscribed != 0 {
+		info = append(info, "SUBSCRIBED")
+	}
+	if l.cmd.Select&wire.SelectSpecialUse != 0 {
+		info = append(info, "SPECIAL-USE")
+	}
+	return info
 }
 
 // byName puts INBOX first.

@@ -56,6 +56,8 @@ func (p *program) criterion(k *wire.SearchKey) (folder.Criterion, error) {
 		c.Test = folder.All
 	case wire.SearchOlder, wire.SearchYounger:
 		return p.within(c, k.Op), nil
+	case wire.SearchEmailID, wire.SearchThreadID:
+		return p.objects(c, k)
 	default:
 		return p.days(c, k.Op)
 	}

@@ -39,6 +39,7 @@ func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 	s.w.Untagged(wire.OK, wire.UIDNext(f.UIDNext), "The next UID.")
 	s.w.Untagged(wire.OK, wire.UIDValidity(f.UIDValidity), "UIDs are valid.")
 	s.w.Untagged(wire.OK, wire.HighestModSeq(f.ModSeq), "The highest mod-sequence.")
+	s.w.Untagged(wire.OK, wire.MailboxID(mailboxID(f.ID)), "The mailbox's id.")
 	if cmd.ReadOnly {
 		return wire.CodeReadOnly, nil
 	}

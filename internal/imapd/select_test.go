@@ -23,7 +23,7 @@ func TestSelect(t *testing.T) {
 			`* OK [PERMANENTFLAGS (\Seen \Answered \Flagged \Deleted \Draft $Work \*)] …`,
 			"* OK [UIDNEXT 3] …",
 			"* OK [UIDVALIDITY …] …",
-			"* OK [HIGHESTMODSEQ …] …")
+			"* OK [HIGHESTMODSEQ …] …", "* OK [MAILBOXID (F…)] …")
 		c.ok("SELECT Sent (CONDSTORE)", "READ-WRITE]")
 		c.has("* OK [CLOSED] …", "* 0 EXISTS")
 		c.no("SELECT Nowhere", "NONEXISTENT]")

@@ -65,6 +65,12 @@ func (s *session) run(cmd wire.Command) (wire.Code, error) {
 		return s.append(cmd)
 	case *wire.Idle:
 		return s.idle()
+	case *wire.GetQuota:
+		return s.getQuota(cmd)
+	case *wire.GetQuotaRoot:
+		return s.getQuotaRoot(cmd)
+	case *wire.SetQuota:
+		return s.setQuota()
 	case *wire.Login, *wire.Authenticate, *wire.StartTLS:
 		return "", bad("You are logged in already.")
 	}

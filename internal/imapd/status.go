@@ -2,38 +2,42 @@
 
 package imapd
 
-import "github.com/mailstead/mailstead/internal/imapd/wire"
+import (
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
 
-// statusItems are the items of STATUS that this server offers.
-const statusItems = wire.StatusMessages | wire.StatusRecent | wire.StatusUIDNext | wire.StatusUIDValidity |
-	wire.StatusUnseen | wire.StatusHighestModSeq | wire.StatusAppendLimit
-
+// status is STATUS, with the items SIZE (RFC 8438), APPENDLIMIT (RFC 7889),
+// MAILBOXID (RFC 8474), DELETED and DELETED-STORAGE (RFC 9208 §4.1.4).
 func (s *session) status(cmd *wire.MailboxStatus) (wire.Code, error) {
-	if err := s.checkStatus(cmd.Items); err != nil {
+	s.wantsStatus(cmd.Items)
+	f, err := s.Folders.Status(s.ctx(), s.box, cmd.Mailbox)
+	if err != nil {
 		return "", err
 	}
-	return "", s.writeStatus(cmd.Mailbox, cmd.Items)
+	return "", s.writeStatus(cmd.Mailbox, &f, cmd.Items)
 }
 
-// checkStatus refuses items of extensions that are not announced.
-func (s *session) checkStatus(items wire.StatusItems) error {
-	if items&^statusItems != 0 {
-		return bad("This server does not offer that STATUS item.")
-	}
+func (s *session) wantsStatus(items wire.StatusItems) {
 	if items&wire.StatusHighestModSeq != 0 {
 		s.wantModSeqs()
 	}
-	return nil
 }
 
-func (s *session) writeStatus(name string, items wire.StatusItems) error {
-	f, err := s.Folders.Status(s.ctx(), s.box, name)
-	if err != nil {
-		return err
-	}
-	s.w.Status(&wire.StatusRow{
+// writeStatus tells of a folder under the name that the client has for it.
+func (s *session) writeStatus(name string, f *folder.Folder, items wire.StatusItems) error {
+	row := wire.StatusRow{
 		Mailbox: name, Items: items, Messages: f.Messages, Recent: f.Recent, UIDNext: f.UIDNext,
 		UIDValidity: f.UIDValidity, Unseen: f.Unseen, HighestModSeq: f.ModSeq, AppendLimit: MaxMessage,
-	})
+		Size: uint64(f.Bytes), MailboxID: mailboxID(f.ID),
+	}
+	if items&(wire.StatusDeleted|wire.StatusDeletedStorage) != 0 {
+		messages, bytes, err := s.Folders.Deleted(s.ctx(), f.ID)
+		if err != nil {
+			return err
+		}
+		row.Deleted, row.DeletedStorage = messages, uint64(bytes)
+	}
+	s.w.Status(&row)
 	return nil
 }

@@ -14,7 +14,8 @@ func TestStatus(t *testing.T) {
 		c.ok("STATUS inbox (HIGHESTMODSEQ APPENDLIMIT)")
 		c.got("* STATUS INBOX (HIGHESTMODSEQ … APPENDLIMIT 52428800)")
 		c.no("STATUS Nowhere (MESSAGES)", "NONEXISTENT]")
-		c.bad("STATUS INBOX (SIZE)")
+		c.ok("STATUS INBOX (SIZE)") // RFC 8438
+		c.got("* STATUS INBOX (SIZE " + itoa(len(note("one"))+len(note("two"))) + ")")
 		c.bad("STATUS INBOX ()")
 	})
 }

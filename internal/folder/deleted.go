@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Deleted returns how many messages of a folder have the Deleted flag, and
+// their bytes. The node's view tells it: a folder that nobody has open is read
+// once. A folder that is gone is a fault.NotFound.
+func (s *Store) Deleted(ctx context.Context, id db.ID) (messages uint32, bytes int64, err error) {
+	sh := s.acquire(id)
+	defer s.release(sh)
+	if err := sh.refresh(ctx, true); err != nil {
+		return 0, 0, err
+	}
+	snap, _ := sh.state()
+	for _, slot := range snap.slots {
+		for i, flags := range slot.flags {
+			if flags&Deleted != 0 {
+				messages++
+				bytes += int64(slot.size[i])
+			}
+		}
+	}
+	return messages, bytes, nil
+}
