@@ -20,6 +20,7 @@ type body struct {
 	file    *blob.Reader // else
 	index   *message.Index
 	decoded []binary // of the BINARY sections, in their places
+	preview string
 }
 
 // openBody begins to read a message. Its index is only decoded if a section

@@ -10,11 +10,6 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// fetchItems are the items of FETCH that this server offers.
-const fetchItems = wire.FetchUID | wire.FetchFlags | wire.FetchInternalDate | wire.FetchSize | wire.FetchEnvelope |
-	wire.FetchBody | wire.FetchBodyStructure | wire.FetchModSeq | wire.FetchSaveDate |
-	wire.FetchEmailID | wire.FetchThreadID
-
 // fetcher answers one FETCH.
 type fetcher struct {
 	*session
@@ -63,7 +58,7 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 
 // check refuses what belongs to extensions that are not announced.
 func (f *fetcher) check() error {
-	if f.items&^fetchItems != 0 || f.cmd.Vanished {
+	if f.cmd.Vanished {
 		return bad("This server does not offer that FETCH item.")
 	}
 	return nil
@@ -87,6 +82,10 @@ func (f *fetcher) plan() {
 		f.want |= folder.WantBytes
 		f.parts = f.parts || needsIndex(&f.cmd.Sections[i])
 		f.binary = f.binary || isBinary(&f.cmd.Sections[i])
+	}
+	if f.items&wire.FetchPreview != 0 {
+		f.want |= folder.WantBytes
+		f.parts = true
 	}
 	if f.parts {
 		f.want |= folder.WantStructure
@@ -131,14 +130,18 @@ func (f *fetcher) markSeen(uids []uint32) error {
 // row answers for one message. An error ends the command.
 func (f *fetcher) row(r *folder.Row) error {
 	var b *body
-	if len(f.cmd.Sections) > 0 {
+	if f.needsBody(r) {
 		var err error
 		if b, err = f.openBody(r); err != nil {
 			f.failed(r.UID, err)
 			return nil
 		}
 		defer b.close()
-		if err = f.decode(b); err != nil {
+		err = f.decode(b)
+		if err == nil {
+			err = f.preview(b)
+		}
+		if err != nil {
 			f.failed(r.UID, err)
 			return nil
 		}
@@ -152,6 +155,9 @@ func (f *fetcher) row(r *folder.Row) error {
 	}
 	out := f.w.Fetch(r.Seq)
 	f.writeItems(&out, items, r)
+	if items&wire.FetchPreview != 0 {
+		b.writePreview(&out)
+	}
 	for i := range f.cmd.Sections {
 		if err := b.write(&out, f.cmd.Sections, i); err != nil {
 			// The row has begun, so nothing but the end of the connection tells.

@@ -45,7 +45,7 @@ func TestFetchItems(t *testing.T) {
 		c.got("* 1 FETCH (UID 1)")
 		c.ok("UID FETCH 7 FLAGS")
 		c.got()
-		for _, b := range []string{"FETCH 2 UID", "FETCH 1 FROB", "FETCH 1 (BINARY[1.MIME])", "FETCH 1 (BINARY[HEADER])", "FETCH 1 (BINARY.SIZE[1]<0.5>)", "FETCH 1 PREVIEW", "FETCH 1 UID (PARTIAL 1:1)", "FETCH 1 ()", "FETCH 0 UID"} {
+		for _, b := range []string{"FETCH 2 UID", "FETCH 1 FROB", "FETCH 1 (BINARY[1.MIME])", "FETCH 1 (BINARY[HEADER])", "FETCH 1 (BINARY.SIZE[1]<0.5>)", "FETCH 1 PREVIEW (FROB)", "FETCH 1 UID (PARTIAL 1:1)", "FETCH 1 ()", "FETCH 0 UID"} {
 			c.bad(b)
 		}
 	})
