@@ -109,6 +109,10 @@ func BenchmarkFolder(b *testing.B) {
 			{"SEARCH_SUBJECT", "SEARCH SUBJECT number-77"},
 			{"SEARCH_UNSEEN", "SEARCH UNSEEN"},
 			{"SEARCH_BODY", "SEARCH BODY unicorn"},
+			{"SORT_ARRIVAL", "UID SORT (REVERSE ARRIVAL) UTF-8 ALL"},
+			{"SORT_SUBJECT", "UID SORT (SUBJECT DATE) UTF-8 ALL"},
+			{"SORT_FROM", "UID SORT (DISPLAYFROM REVERSE DATE) UTF-8 ALL"},
+			{"PREVIEW_50", "FETCH 5001:5050 PREVIEW"},
 			{"NOOP", "NOOP"},
 		} {
 			b.Run(x.name, func(b *testing.B) {

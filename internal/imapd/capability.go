@@ -19,7 +19,7 @@ func (s *session) capabilities() []string {
 		return append(all, "STARTTLS", "LOGINDISABLED")
 	}
 	return append(all, "CHILDREN", "SPECIAL-USE", "UIDPLUS", "MOVE", "UNSELECT", "ESEARCH", "CONDSTORE",
-		"SEARCHRES", "WITHIN", "SAVEDATE", "PARTIAL", "BINARY", "PREVIEW",
+		"SEARCHRES", "WITHIN", "SAVEDATE", "PARTIAL", "BINARY", "PREVIEW", "SORT", "SORT=DISPLAY", "ESORT",
 		"LIST-EXTENDED", "LIST-STATUS", "STATUS=SIZE", "CREATE-SPECIAL-USE", "OBJECTID", "QUOTA", "QUOTA=RES-STORAGE",
 		fmt.Sprintf("APPENDLIMIT=%d", MaxMessage))
 }

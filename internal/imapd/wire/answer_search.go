@@ -55,6 +55,47 @@ func (w *Writer) ESearch(tag string, uid bool, want SearchOptions, found Set, mo
 	w.CRLF()
 }
 
+// ESort is * ESEARCH for a SORT command: ESearch of messages that are in an
+// order of their own (RFC 5267 §3).
+func (w *Writer) ESort(tag string, uid bool, want SearchOptions, found []uint32, modSeq uint64) {
+	w.esearchStart(tag, uid)
+	if len(found) > 0 {
+		if want.Return&ReturnMin != 0 {
+			w.Raw(" MIN ").Number(uint64(found[0]))
+		}
+		if want.Return&ReturnMax != 0 {
+			w.Raw(" MAX ").Number(uint64(found[len(found)-1]))
+		}
+		if want.Return&ReturnAll != 0 {
+			w.Raw(" ALL ").Set(inOrder(found))
+		}
+	}
+	if want.Return&ReturnCount != 0 {
+		w.Raw(" COUNT ").Number(uint64(len(found)))
+	}
+	if want.Return&ReturnPartial != 0 {
+		lo, hi := want.Partial.Bounds(uint64(len(found)))
+		w.esearchPartial(want.Partial, inOrder(found[lo:hi]))
+	}
+	if modSeq != 0 && len(found) > 0 {
+		w.Raw(" MODSEQ ").Number(modSeq)
+	}
+	w.CRLF()
+}
+
+// inOrder returns numbers as a set that keeps their order: only what rises by
+// one becomes a range (RFC 5267 §3.2). Such a set is not normal.
+func inOrder(numbers []uint32) (s Set) {
+	for _, n := range numbers {
+		if last := len(s) - 1; last >= 0 && s[last].Hi+1 == n {
+			s[last].Hi = n
+		} else {
+			s = append(s, Range{n, n})
+		}
+	}
+	return s
+}
+
 func (w *Writer) esearchStart(tag string, uid bool) {
 	w.Raw("* ESEARCH (TAG ").String(tag).Raw(")")
 	if uid {

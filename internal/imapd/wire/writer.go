@@ -184,8 +184,15 @@ func (w *Writer) DateTime(t time.Time) *Writer {
 	return w
 }
 
+// setPiece is how many ranges of a set go into the buffer at once.
+const setPiece = 40
+
 // Set writes a sequence set, which must not be empty.
 func (w *Writer) Set(s Set) *Writer {
+	for len(s) > setPiece {
+		w.buf = append(AppendSet(w.room(), s[:setPiece]), ',')
+		s = s[setPiece:]
+	}
 	w.buf = AppendSet(w.room(), s)
 	return w
 }

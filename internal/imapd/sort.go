@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// sort is SORT (RFC 5256, RFC 5957), with the results of ESORT (RFC 5267 §3) if
+// RETURN is given.
+func (s *session) sort(cmd *wire.Sort) (wire.Code, error) {
+	by := make([]folder.SortBy, len(cmd.By))
+	for i, b := range cmd.By {
+		by[i] = folder.SortBy{Field: sortField(b.Field), Reverse: b.Reverse}
+	}
+	order := func(uids []uint32) error { return s.view.Sort(s.ctx(), uids, by) }
+	if cmd.Extended && cmd.Return&^(wire.ReturnCount|wire.ReturnSave) == 0 {
+		order = nil
+	}
+	found, highest, err := s.find(&cmd.SearchOptions, &cmd.Key, order)
+	if err != nil {
+		return "", err
+	}
+	if !cmd.UID {
+		for i, uid := range found {
+			found[i] = s.view.Seq(uid)
+		}
+	}
+	switch {
+	case cmd.Return == wire.ReturnSave:
+	case cmd.Extended:
+		s.w.ESort(s.tag, cmd.UID, cmd.SearchOptions, found, highest)
+	default:
+		s.w.SortResult(found, highest)
+	}
+	return "", nil
+}
+
+func sortField(name string) folder.SortField {
+	switch name {
+	case "ARRIVAL":
+		return folder.ByArrival
+	case "SIZE":
+		return folder.BySize
+	case "SUBJECT":
+		return folder.BySubject
+	case "FROM":
+		return folder.ByFrom
+	case "TO":
+		return folder.ByTo
+	case "CC":
+		return folder.ByCc
+	case "DISPLAYFROM":
+		return folder.ByFromShown
+	case "DISPLAYTO":
+		return folder.ByToShown
+	}
+	return folder.BySent
+}

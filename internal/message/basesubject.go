@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Collate returns what texts are compared by, byte for byte: their
+// i;unicode-casemap (RFC 5051).
+func Collate(s string) string {
+	ascii := true
+	for i := 0; i < len(s) && ascii; i++ {
+		ascii = s[i] < utf8.RuneSelf
+	}
+	if ascii {
+		return strings.ToUpper(s)
+	}
+	return norm.NFKD.String(strings.Map(unicode.ToTitle, s))
+}
+
+// BaseSubject returns a subject without what replies, forwards and lists put
+// around it (RFC 5256 §2.1), and whether that shows a reply or a forward. Of
+// the subject the encoded words are decoded already. It takes linear time.
+func BaseSubject(subject string) (base string, reply bool) {
+	s := strings.Join(strings.FieldsFunc(subject, func(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }), " ")
+	for {
+		s, reply = cutTrailers(s, reply)
+		s, reply = cutLeaders(s, reply)
+		if !foldPrefix(s, "[fwd:") || s[len(s)-1] != ']' {
+			return s, reply
+		}
+		s, reply = s[len("[fwd:"):len(s)-1], true
+	}
+}
+
+// cutTrailers takes every subj-trailer off: step 2.
+func cutTrailers(s string, reply bool) (string, bool) {
+	for {
+		s = strings.TrimRight(s, " ")
+		n := len(s) - len("(fwd)")
+		if n < 0 || !foldPrefix(s[n:], "(fwd)") {
+			return s, reply
+		}
+		s, reply = s[:n], true
+	}
+}
+
+// cutLeaders takes every subj-leader and subj-blob off, but for a blob that is
+// all there is: steps 3 to 5.
+func cutLeaders(s string, reply bool) (string, bool) {
+	for {
+		s = strings.TrimLeft(s, " ")
+		last, rest := s, s
+		for {
+			after, ok := cutBlob(rest)
+			if !ok {
+				break
+			}
+			last, rest = rest, after
+		}
+		after, ok := cutReplyMark(rest)
+		switch {
+		case ok:
+			s, reply = after, true
+		case rest == "":
+			return last, reply
+		default:
+			return rest, reply
+		}
+	}
+}
+
+// cutBlob takes a subj-blob, such as [list], from the start of s.
+func cutBlob(s string) (rest string, ok bool) {
+	if s == "" || s[0] != '[' {
+		return s, false
+	}
+	end := strings.IndexAny(s[1:], "[]") + 1
+	if end == 0 || s[end] != ']' {
+		return s, false
+	}
+	return strings.TrimLeft(s[end+1:], " "), true
+}
+
+// cutReplyMark takes a subj-refwd, such as Re[2]:, from the start of s.
+func cutReplyMark(s string) (rest string, ok bool) {
+	switch {
+	case foldPrefix(s, "re"), foldPrefix(s, "fw"):
+		rest = s[2:]
+		if foldPrefix(s, "fwd") {
+			rest = s[3:]
+		}
+	default:
+		return s, false
+	}
+	rest, _ = cutBlob(strings.TrimLeft(rest, " "))
+	return strings.CutPrefix(rest, ":")
+}
+
+// foldPrefix reports whether s begins with prefix, which is ASCII, in any case.
+func foldPrefix(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
