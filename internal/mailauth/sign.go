@@ -2,8 +2,9 @@
 
 // Package mailauth signs mail for its domain with DKIM (RFC 6376), and judges
 // whether the DKIM, SPF and DMARC records that a domain has published are the
-// ones that it needs, in words that its owner can act on. It is pure: it asks
-// no network and keeps nothing.
+// ones that it needs, in words that its owner can act on. A Judge finds out who
+// stands behind mail from elsewhere. The package keeps nothing, and asks no one
+// but the DNS.
 package mailauth
 
 import (

@@ -38,7 +38,7 @@ func authorsOf(h message.Header) ([]address.Address, error) {
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message's header has a NUL.")
 	}
 	for _, f := range append(h.All("From"), h.All("Sender")...) {
-		if ambiguous(f.Value) {
+		if message.AmbiguousAddresses(f.Value) {
 			return nil, fault.New(fault.Invalid, "invalid_from", "The message's From or Sender field is not a list of addresses (RFC 5322, section 3.4).")
 		}
 	}
@@ -54,54 +54,4 @@ func authorsOf(h message.Header) ([]address.Address, error) {
 		}
 	}
 	return authors, nil
-}
-
-// maxAuthors bounds a From field in octets, so that no more addresses can stand
-// in it than message.MaxAddresses, after which nobody looks.
-const maxAuthors = 2 * message.MaxAddresses
-
-// ambiguous reports whether an address list is such that one program may see
-// another author than the next: two addresses in angle brackets, words after
-// one, a bracket, quote or comment that does not end, or an obsolete route.
-func ambiguous(list []byte) bool {
-	const (
-		before = iota // the angle brackets of an address
-		opened
-		within
-		after
-	)
-	at, comment, quoted := before, 0, false
-	for i := 0; i < len(list); i++ {
-		c := list[i]
-		switch {
-		case (quoted || comment > 0) && c == '\\':
-			i++
-		case quoted:
-			quoted = c != '"'
-		case c == '(':
-			comment++
-		case comment > 0:
-			if c == ')' {
-				comment--
-			}
-		case c == ' ', c == '\t', c == '\r', c == '\n':
-		case c == ',', c == ';':
-			if at == opened || at == within {
-				return true
-			}
-			at = before
-		case c == '<' && at == before:
-			at = opened
-		case c == '>' && at == within:
-			at = after
-		case c == '<', c == '>', at == after, at == opened && c == '@':
-			return true
-		default:
-			quoted = c == '"'
-			if at == opened {
-				at = within
-			}
-		}
-	}
-	return quoted || comment > 0 || at == opened || at == within || len(list) >= maxAuthors
 }

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailauth
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"hash"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/dns"
+)
+
+// maxSignatures is how many DKIM-Signature fields of a message are verified,
+// from the top, where the last hosts on its way put theirs (RFC 6376 §6.1).
+const maxSignatures = 10
+
+// DKIM is what one DKIM-Signature is worth (RFC 6376).
+type DKIM struct {
+	Result    Result
+	Reason    string // of anything but a pass, for people
+	Domain    string // d=, A-labels; empty if it can't be read
+	Selector  string
+	Algorithm string // such as rsa-sha256
+	Value     string // the first characters of b=, which tell it from others
+
+	signature
+	content
+}
+
+// head is a message's header, as signatures look at it.
+type head struct {
+	fields map[string][][]byte // by name in lower case, from the top
+}
+
+func readHead(header []byte) *head {
+	h := &head{fields: map[string][][]byte{}}
+	for len(header) > 0 && header[0] != '\r' && header[0] != '\n' {
+		var field []byte
+		field, header = cutField(header)
+		if colon := bytes.IndexByte(field, ':'); colon > 0 {
+			name := string(bytes.ToLower(bytes.TrimRight(field[:colon], " \t")))
+			h.fields[name] = append(h.fields[name], field)
+		}
+	}
+	return h
+}
+
+// digest hashes the fields that h= names, from the bottom up (RFC 6376
+// §5.4.2), and the signature itself.
+func (h *head) digest(s *signature, c *content) []byte {
+	sum := sha256.New()
+	used := map[string]int{}
+	for _, name := range c.names {
+		all := h.fields[name]
+		if used[name]++; used[name] <= len(all) {
+			hashField(sum, all[len(all)-used[name]], c.simpleHead)
+		}
+	}
+	own := s.bare()
+	if !c.simpleHead {
+		own = bytes.TrimSuffix(relaxField(nil, own), []byte("\r\n"))
+	}
+	_, _ = sum.Write(own)
+	return sum.Sum(nil)
+}
+
+func hashField(sum hash.Hash, field []byte, simple bool) {
+	if !simple {
+		field = relaxField(nil, field)
+	}
+	_, _ = sum.Write(field)
+	if !bytes.HasSuffix(field, []byte("\n")) {
+		_, _ = sum.Write([]byte("\r\n"))
+	}
+}
+
+// readDKIM reads the signatures of a message; those that can't be used have
+// their result already.
+func (t *Trial) readDKIM() {
+	all := t.head.fields["dkim-signature"]
+	for _, field := range all[:min(len(all), maxSignatures)] {
+		d := &DKIM{}
+		var bad string
+		if d.signature, bad = readSignature(field); bad == "" {
+			bad = t.readContent(d)
+		}
+		d.Domain, d.Selector, d.Algorithm = d.domain, d.selector, d.algorithm
+		if v, _ := d.tags.get("b"); v != "" {
+			v = strings.Join(strings.Fields(v[:min(len(v), 64)]), "")
+			d.Value = v[:min(len(v), 8)]
+		}
+		if bad != "" {
+			d.Result, d.Reason = PermError, bad
+		}
+		t.signatures = append(t.signatures, d)
+	}
+}
+
+// readContent checks what only a DKIM-Signature has.
+func (t *Trial) readContent(d *DKIM) (bad string) {
+	if v, _ := d.tags.get("v"); v != "1" {
+		return "it is of another version"
+	}
+	if q, ok := d.tags.get("q"); ok && !listed(q, "dns/txt") {
+		return "its key is not in the DNS"
+	}
+	switch d.algorithm {
+	case "rsa-sha256", "ed25519-sha256":
+	case "rsa-sha1":
+		return "SHA-1 proves nothing any more" // RFC 8301 §3.1
+	default:
+		return "its algorithm is not known"
+	}
+	if i, ok := d.tags.get("i"); ok && !under(i[strings.LastIndexByte(i, '@')+1:], d.domain) {
+		return "its i= is not of its domain"
+	}
+	signed, bad := d.number("t")
+	if bad != "" {
+		return bad
+	}
+	expires, bad := d.number("x")
+	switch {
+	case bad != "":
+		return bad
+	case expires >= 0 && expires <= signed:
+		return "it expires before it was made"
+	}
+	d.content, bad = d.signature.content(t.sum)
+	return bad
+}
+
+// verifyDKIM finds out what all signatures are worth, side by side.
+func (t *Trial) verifyDKIM(ctx context.Context, r *dns.Resolver, now time.Time) {
+	var all sync.WaitGroup
+	for _, d := range t.signatures {
+		if d.Result == "" {
+			all.Go(func() { d.Result, d.Reason = t.verify(ctx, r, now, d) })
+		}
+	}
+	all.Wait()
+}
+
+// verify asks the DNS only if the body is what was signed.
+func (t *Trial) verify(ctx context.Context, r *dns.Resolver, now time.Time, d *DKIM) (Result, string) {
+	if x, _ := d.number("x"); x >= 0 && now.Unix() > x {
+		return Fail, "it has expired"
+	}
+	digest, size := d.body.finish()
+	if !bytes.Equal(digest, d.bodyHash) || d.body.length > size {
+		return Fail, "the body was changed"
+	}
+	k, result, why := findKey(ctx, r, &d.signature)
+	if result != "" {
+		return result, why
+	}
+	if i, ok := d.tags.get("i"); ok && k.strict && !strings.EqualFold(i[strings.LastIndexByte(i, '@')+1:], d.domain) {
+		return PermError, "its i= is of a sub-domain, which the key does not allow"
+	}
+	switch {
+	case !k.verifies(t.head.digest(&d.signature, &d.content), d.value):
+		if k.testing { // RFC 6376 §3.6.1
+			return Neutral, "it does not verify, but its key is being tested"
+		}
+		return Fail, "it does not verify"
+	case d.body.length >= 0 && d.body.length < size:
+		return PolicyBad, "it signs only a part of the body" // anything could stand behind it (§8.2)
+	}
+	return Pass, ""
+}

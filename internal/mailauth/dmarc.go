@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailauth
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// Policy is what a domain wants done with mail in its name that it did not
+// send (RFC 9989 §4.7).
+type Policy string
+
+// The policies, from soft to hard.
+const (
+	PolicyNone       Policy = "none"
+	PolicyQuarantine Policy = "quarantine"
+	PolicyReject     Policy = "reject"
+)
+
+// harder returns the harder of two policies.
+func harder(a, b Policy) Policy {
+	order := []Policy{"", PolicyNone, PolicyQuarantine, PolicyReject}
+	if slices.Index(order, a) > slices.Index(order, b) {
+		return a
+	}
+	return b
+}
+
+// DMARC says whether the domain of a message's From stands behind it
+// (RFC 9989).
+type DMARC struct {
+	Result Result // none, pass, fail, temperror or permerror
+	Reason string
+	From   string // the author's domain, A-labels; of several the one that decided
+	// Policy is what is to be done; PolicyNone unless something is.
+	Policy Policy
+	// Forwarder is the trusted one who has seen the message pass, so that
+	// Policy is PolicyNone although Result is Fail.
+	Forwarder string
+	// Retry says that the policy could not be looked up and that nothing else
+	// speaks for the author: the message may be asked for again.
+	Retry bool
+}
+
+// maxAuthors is how many domains of authors are looked at.
+const maxAuthors = 5
+
+// authors are the domains that a message claims to be from.
+type authors struct {
+	fields  int
+	domains []string // each once
+	bad     bool     // some of it can't be read, or not by everyone alike
+}
+
+func (h *head) authors() authors {
+	fields := h.fields["from"]
+	a := authors{fields: len(fields)}
+	for _, field := range fields[:min(len(fields), maxAuthors)] {
+		value := field[bytes.IndexByte(field, ':')+1:]
+		list := message.ParseAddresses(value)
+		a.bad = a.bad || len(list) == 0 || message.AmbiguousAddresses(value) || bytes.IndexByte(value, 0) >= 0
+		for _, one := range list {
+			domain, err := address.Domain(one.Domain)
+			if err != nil || len(a.domains) == maxAuthors && !slices.Contains(a.domains, domain) {
+				a.bad = true
+				continue
+			}
+			if !slices.Contains(a.domains, domain) {
+				a.domains = append(a.domains, domain)
+			}
+		}
+	}
+	return a
+}
+
+// proven is an identifier that a check has spoken of.
+type proven struct {
+	domain string
+	spf    bool
+	result Result
+}
+
+// judgeDMARC puts the results of SPF and DKIM together. A message that claims
+// to be from several domains passes only if all stand behind it; one whose
+// author can't be told passes never.
+func (t *Trial) judgeDMARC(ctx context.Context, f *dmarcFinder, ids []proven, trusted []string) DMARC {
+	if t.authors.fields == 0 {
+		return DMARC{Result: None, Policy: PolicyNone, Reason: "the message has no From"}
+	}
+	var worst DMARC
+	for n, author := range t.authors.domains {
+		one := f.judge(ctx, author, ids)
+		if one.Result == Fail && t.authors.fields == 1 && !t.authors.bad {
+			if one.Forwarder = t.arc.Vouched(author, trusted); one.Forwarder != "" {
+				one.Policy = PolicyNone
+			}
+		}
+		if n == 0 || worseThan(one, worst) {
+			worst = one
+		}
+	}
+	switch {
+	case t.authors.fields > 1:
+		// Which of them is shown is anybody's guess (RFC 5322 §3.6 allows one).
+		worst.Result, worst.Reason, worst.Retry = Fail, "the message has more than one From", false
+		worst.Policy = harder(worst.Policy, PolicyQuarantine)
+	case t.authors.bad:
+		worst.Result, worst.Reason, worst.Retry = PermError, "its From can't be read", false
+		worst.Policy = harder(worst.Policy, PolicyQuarantine)
+	}
+	return worst
+}
+
+// worseThan orders results by what is to be done, then by what they are.
+func worseThan(a, b DMARC) bool {
+	if a.Policy != b.Policy {
+		return harder(a.Policy, b.Policy) == a.Policy
+	}
+	if a.Retry != b.Retry {
+		return a.Retry
+	}
+	order := []Result{Pass, None, TempError, PermError, Fail}
+	return slices.Index(order, a.Result) > slices.Index(order, b.Result)
+}
+
+// judge judges for one author's domain.
+func (f *dmarcFinder) judge(ctx context.Context, author string, ids []proven) DMARC {
+	d := DMARC{From: author, Policy: PolicyNone}
+	record, err := f.policy(ctx, author)
+	if err != nil {
+		d.Result, d.Reason = TempError, "no answer about the policy"
+		d.Retry = !slices.ContainsFunc(ids, func(id proven) bool { return id.result == Pass && likely(author, id.domain) })
+		return d
+	}
+	if record == nil {
+		d.Result = None
+		return d
+	}
+	d.Result = Fail
+	for _, id := range ids {
+		if id.result != Pass && (id.result != TempError || d.Result == TempError) {
+			continue
+		}
+		strict := record.strictDKIM
+		if id.spf {
+			strict = record.strictSPF
+		}
+		switch ok, err := f.aligned(ctx, author, id.domain, strict); {
+		case err != nil:
+			d.Result, d.Reason = TempError, "no answer about what belongs together"
+		case ok && id.result == Pass:
+			d.Result, d.Reason = Pass, ""
+			return d
+		case ok:
+			d.Result, d.Reason = TempError, "what speaks for it could not be looked up"
+		}
+	}
+	if d.Result == Fail {
+		d.Policy = f.asked(ctx, record, author)
+	}
+	return d
+}
+
+// likely is alignment as far as it can be told without the policy.
+func likely(author, id string) bool {
+	return id == author || !address.PublicSuffix(id) && under(author, id) || !address.PublicSuffix(author) && under(id, author)
+}
+
+// asked is what a record asks for mail from a domain, a step softer while it
+// is being tested. pct= of RFC 7489 counts as a test if it is not 100.
+func (f *dmarcFinder) asked(ctx context.Context, r *dmarcRecord, author string) Policy {
+	p := r.p
+	if r.domain != author {
+		if r.sp != "" {
+			p = r.sp
+		}
+		if r.np != "" && r.np != p {
+			// Should it not be known whether the domain exists, the softer holds.
+			there, err := f.exists(ctx, author)
+			if err == nil && !there || err != nil && harder(r.np, p) == p {
+				p = r.np
+			}
+		}
+	}
+	if !r.testing {
+		return p
+	}
+	if p == PolicyReject {
+		return PolicyQuarantine
+	}
+	return PolicyNone
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailauth
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/mailstead/mailstead/internal/dns"
+)
+
+// maxWalk is how many questions a walk up the DNS tree has (RFC 9989 §4.10).
+const maxWalk = 8
+
+// dmarcRecord is a domain's policy. p, sp and np are valid, sp and np perhaps
+// empty.
+type dmarcRecord struct {
+	domain     string
+	p, sp, np  Policy
+	strictDKIM bool
+	strictSPF  bool
+	psd        byte // y, n or u
+	testing    bool
+}
+
+// dmarcFinder asks for the policies that one message needs, each once.
+type dmarcFinder struct {
+	dns *dns.Resolver
+	mu  sync.Mutex
+	got map[string]*dmarcAnswer
+}
+
+type dmarcAnswer struct {
+	done   chan struct{}
+	record *dmarcRecord // nil if there is none
+	err    error        // only of a temporary kind
+}
+
+// ask begins to look for a domain's own record, without waiting.
+func (f *dmarcFinder) ask(ctx context.Context, domain string) *dmarcAnswer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a := f.got[domain]; a != nil {
+		return a
+	}
+	a := &dmarcAnswer{done: make(chan struct{})}
+	f.got[domain] = a
+	go func() {
+		defer close(a.done)
+		answer, err := f.dns.TXT(ctx, "_dmarc."+domain)
+		if errors.Is(err, dns.ErrTemporary) {
+			a.err = err
+			return
+		}
+		a.record = readDMARC(domain, answer.Records)
+	}()
+	return a
+}
+
+func (f *dmarcFinder) at(ctx context.Context, domain string) (*dmarcRecord, error) {
+	a := f.ask(ctx, domain)
+	<-a.done
+	return a.record, a.err
+}
+
+// walkNames are the names whose records a walk asks for, the domain's own
+// first.
+func walkNames(domain string) []string {
+	names := []string{domain}
+	labels := strings.Split(domain, ".")
+	from := 1
+	if len(labels) >= maxWalk {
+		from = len(labels) - maxWalk + 1
+	}
+	for ; from < len(labels); from++ {
+		names = append(names, strings.Join(labels[from:], "."))
+	}
+	return names
+}
+
+// walk collects the records from a domain upwards, up to one that says where
+// an organisation begins.
+func (f *dmarcFinder) walk(ctx context.Context, domain string) (found []*dmarcRecord, err error) {
+	names := walkNames(domain)
+	for _, name := range names {
+		f.ask(ctx, name)
+	}
+	for _, name := range names {
+		record, err := f.at(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if record == nil {
+			continue
+		}
+		if found = append(found, record); record.psd != 'u' {
+			break
+		}
+	}
+	return found, nil
+}
+
+// organisation is the Organizational Domain of the domain that a walk began
+// at (RFC 9989 §4.10.2).
+func organisation(domain string, found []*dmarcRecord) string {
+	if len(found) == 0 {
+		return domain
+	}
+	top := found[len(found)-1] // only the last one can say what it is
+	if top.psd == 'y' && top.domain != domain {
+		below := strings.TrimSuffix(domain, "."+top.domain)
+		return below[strings.LastIndexByte(below, '.')+1:] + "." + top.domain
+	}
+	return top.domain
+}
+
+// policy finds the record that holds for an author's domain: its own, else its
+// organisation's, else that of the public suffix (RFC 9989 §4.10.1). It is nil
+// if there is none.
+func (f *dmarcFinder) policy(ctx context.Context, author string) (*dmarcRecord, error) {
+	own, err := f.at(ctx, author)
+	if own != nil || err != nil {
+		return own, err
+	}
+	found, err := f.walk(ctx, author)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	org := organisation(author, found)
+	for _, r := range found {
+		if r.domain == org {
+			return r, nil
+		}
+	}
+	return found[len(found)-1], nil
+}
+
+// aligned reports whether an identifier that was proven speaks for an author's
+// domain.
+func (f *dmarcFinder) aligned(ctx context.Context, author, proven string, strict bool) (bool, error) {
+	if proven == author || strict || proven == "" {
+		return proven == author, nil
+	}
+	if !sameTop(author, proven) {
+		return false, nil
+	}
+	found, err := f.walk(ctx, author)
+	if err != nil {
+		return false, err
+	}
+	org := organisation(author, found)
+	if proven == org || !under(proven, org) {
+		return proven == org, nil // its own organisation is itself or above
+	}
+	if found, err = f.walk(ctx, proven); err != nil {
+		return false, err
+	}
+	return organisation(proven, found) == org, nil
+}
+
+// sameTop reports whether two domains can be of one organisation at all.
+func sameTop(a, b string) bool {
+	return a[strings.LastIndexByte(a, '.')+1:] == b[strings.LastIndexByte(b, '.')+1:]
+}
+
+// exists reports whether a domain has addresses or mail exchangers: without
+// any of them np= holds for it (RFC 9989 §3.2).
+func (f *dmarcFinder) exists(ctx context.Context, domain string) (bool, error) {
+	if _, err := f.dns.MX(ctx, domain); err == nil || errors.Is(err, dns.ErrTemporary) {
+		return err == nil, err
+	}
+	_, err := f.dns.Addrs(ctx, domain)
+	if errors.Is(err, dns.ErrTemporary) {
+		return false, err
+	}
+	return err == nil, nil
+}
+
+// readDMARC reads the records at a domain; nil unless there is just one that
+// can be used. What is unknown or wrong in it is passed over (RFC 9989 §4.7),
+// but for its policies: with a wrong one only its wish for reports counts,
+// as p=none does.
+func readDMARC(domain string, txts []string) *dmarcRecord {
+	var text string
+	n := 0
+	for _, txt := range firstRecords(txts) {
+		if isDMARC(txt) {
+			text = txt
+			n++
+		}
+	}
+	if n != 1 || len(text) > maxRecord {
+		return nil
+	}
+	r := &dmarcRecord{domain: domain, psd: 'u'}
+	seen := map[string]string{}
+	for part := range strings.SplitSeq(text, ";") {
+		name, value, ok := strings.Cut(part, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if _, twice := seen[name]; ok && !twice && len(seen) < maxTags {
+			seen[name] = strings.TrimSpace(value)
+		}
+	}
+	bad := false
+	for name, at := range map[string]*Policy{"p": &r.p, "sp": &r.sp, "np": &r.np} {
+		value, has := seen[name]
+		*at = Policy(strings.ToLower(value))
+		switch *at {
+		case PolicyNone, PolicyQuarantine, PolicyReject:
+		default:
+			bad = bad || has || name == "p"
+		}
+	}
+	r.strictDKIM, r.strictSPF = strings.EqualFold(seen["adkim"], "s"), strings.EqualFold(seen["aspf"], "s")
+	if psd := strings.ToLower(seen["psd"]); psd == "y" || psd == "n" {
+		r.psd = psd[0]
+	}
+	t, told := seen["t"]
+	pct, err := strconv.Atoi(seen["pct"])
+	r.testing = strings.EqualFold(t, "y") || !told && err == nil && pct >= 0 && pct < 100
+	if bad {
+		if !wantsReports(seen["rua"]) {
+			return nil
+		}
+		r.p, r.sp, r.np = PolicyNone, "", ""
+	}
+	return r
+}
+
+func wantsReports(rua string) bool {
+	for uri := range strings.SplitSeq(rua, ",") {
+		if u, err := url.Parse(strings.TrimSpace(uri)); err == nil && u.Scheme != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailauth
+
+import "strings"
+
+// AppendResults appends an Authentication-Results field with all that was
+// found out (RFC 8601), in CRLF. server is the authserv-id.
+func (j *Judgement) AppendResults(dst []byte, server string) []byte {
+	w := resultsWriter{dst: append(append(dst, "Authentication-Results: "...), server...)}
+	w.method("iprev", j.IPRev.Result, "")
+	if j.IPRev.Addr.IsValid() {
+		w.property("policy.iprev", j.IPRev.Addr.String())
+	}
+	if j.IPRev.Name != "" {
+		w.comment(j.IPRev.Name)
+	}
+	w.method("spf", j.SPF.Result, j.SPF.Reason)
+	if j.SPF.Helo {
+		w.property("smtp.helo", j.SPF.Domain)
+	} else {
+		w.property("smtp.mailfrom", j.SPF.Domain)
+	}
+	if len(j.DKIM) == 0 {
+		w.method("dkim", None, "")
+	}
+	for _, d := range j.DKIM {
+		w.method("dkim", d.Result, d.Reason)
+		w.property("header.d", d.Domain)
+		w.property("header.s", d.Selector)
+		w.property("header.a", d.Algorithm)
+		w.property("header.b", d.Value)
+	}
+	if j.ARC.Result != None {
+		w.method("arc", j.ARC.Result, j.ARC.Reason)
+	}
+	w.method("dmarc", j.DMARC.Result, j.DMARC.Reason)
+	if j.DMARC.Forwarder != "" {
+		w.comment("believed, as " + j.DMARC.Forwarder + " has seen it pass")
+	} else if j.DMARC.Policy != PolicyNone {
+		w.comment("p=" + string(j.DMARC.Policy))
+	}
+	w.property("header.from", j.DMARC.From)
+	return append(w.dst, "\r\n"...)
+}
+
+// resultsWriter writes a method per line.
+type resultsWriter struct{ dst []byte }
+
+func (w *resultsWriter) method(name string, r Result, reason string) {
+	w.dst = append(append(append(w.dst, ";\r\n\t"...), name...), '=')
+	w.dst = append(w.dst, r...)
+	if reason != "" {
+		w.dst = append(append(w.dst, " reason="...), quoted(reason)...)
+	}
+}
+
+func (w *resultsWriter) property(name, value string) {
+	if value == "" {
+		return
+	}
+	w.dst = append(append(append(w.dst, ' '), name...), '=')
+	for i := range len(value) {
+		if c := value[i]; c != '.' && c != '+' && notInName(rune(c)) {
+			value = quoted(value)
+			break
+		}
+	}
+	w.dst = append(w.dst, value...)
+}
+
+// comment adds what holds no bracket or backslash.
+func (w *resultsWriter) comment(text string) {
+	w.dst = append(append(append(w.dst, " ("...), strings.Map(plainOnly, text)...), ')')
+}
+
+// quoted makes a quoted string of at most 200 characters of plain ASCII.
+func quoted(s string) string {
+	return `"` + strings.Map(plainOnly, s[:min(len(s), 200)]) + `"`
+}
+
+// plainOnly puts a question mark for what would need an escape.
+func plainOnly(r rune) rune {
+	if r < ' ' || r > '~' || strings.ContainsRune(`"\()`, r) {
+		return '?'
+	}
+	return r
+}
