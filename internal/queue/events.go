@@ -53,9 +53,9 @@ type StatusEvent struct {
 
 // BounceKind says what kind of bounce one is.
 type BounceKind struct {
-	Type     string `json:"type" enum:"Permanent,Transient,Undetermined" doc:"Permanent: it never worked. Transient: it was tried until its time was up."`
+	Type     string `json:"type" enum:"Permanent,Transient,Undetermined" doc:"Permanent: refused for good. Transient: tried until its time was up, or a later report of what may pass, such as a full mailbox, or of a message that was not wanted. Undetermined: a later report that does not say why."`
 	Subtype  string `json:"subtype" doc:"What was wrong, in a word." example:"NoMailbox"`
-	Category string `json:"category" enum:"recipient,infrastructure" doc:"Whether the recipient is at fault; only then it is suppressed."`
+	Category string `json:"category" enum:"recipient,infrastructure" doc:"Whether the recipient's address is at fault; only then it is suppressed."`
 }
 
 // BounceEvent is the data of a bounce event.

@@ -4,8 +4,8 @@ package queue
 
 import (
 	"context"
-	"strings"
 
+	"github.com/mailstead/mailstead/internal/bounce"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/suppression"
@@ -17,6 +17,9 @@ type Report struct {
 	Enhanced string // from its Status
 	Text     string // the diagnostic, or the kind of complaint
 	Remote   string // Remote-MTA or the reporter
+	// Verdict is what the report means, as far as more than the above says so;
+	// the zero one is made of the above.
+	Verdict bounce.Verdict
 }
 
 var (
@@ -38,24 +41,15 @@ func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bo
 		db.Micros(q.o.Now()))
 	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Bounced
-		b := bounceOfReport(c.statusData)
+		b := bounceOfReport(&c.statusData, r.Verdict)
 		var also []db.Statement
-		if b.suppresses(&c.statusData) {
+		if b.Suppress {
 			if s, ok := q.suppress(&c.statusData, n, suppression.Bounce, c.diagnostic()); ok {
 				also = append(also, s)
 			}
 		}
-		return c.events(b), also
+		return c.events(kindOf(b)), also
 	})
-}
-
-// bounceOfReport says what kind of bounce a DSN speaks of.
-func bounceOfReport(s statusData) *BounceKind {
-	b := bounceOf("dsn", false, s)
-	if strings.HasPrefix(s.Enhanced, "4.") { // the other side gave up on a temporary failure
-		b.Type = "Transient"
-	}
-	return b
 }
 
 // Complained takes a complaint about a delivered delivery. It reports whether

@@ -106,7 +106,7 @@ func (q *Queue) BouncedPast(ctx context.Context, account, message db.ID, n int, 
 		About: About{Account: account, API: true}, ID: message, Recipient: recipient.String(), Status: Bounced,
 		Code: r.Code, Enhanced: clean(r.Enhanced, 16), Reply: clean(r.Text, maxReply), Remote: clean(r.Remote, 255),
 	}
-	if !bounceOfReport(s).suppresses(&s) {
+	if !bounceOfReport(&s, r.Verdict).Suppress {
 		return false, nil
 	}
 	add, ok := q.suppress(&s, n, suppression.Bounce, s.diagnostic())

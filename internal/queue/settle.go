@@ -199,9 +199,9 @@ func (q *Queue) verdictJob(d *Delivery, v verdict, about About) (*db.Job, error)
 			events = data.events(nil)
 		}
 	case Bounced:
-		b := bounceOf(v.Stage, v.expired, data)
-		events = data.events(b)
-		if b.suppresses(&data) {
+		b := bounceOf(v.Stage, v.expired, &data)
+		events = data.events(kindOf(b))
+		if b.Suppress {
 			if s, ok := q.suppress(&data, d.N, suppression.Bounce, data.diagnostic()); ok {
 				also = append(also, s)
 			}

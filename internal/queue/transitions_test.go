@@ -196,7 +196,7 @@ func testLate(t *testing.T, h *house) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	got := h.events(m)
-	for _, want := range []string{"bounce 3 Permanent", "complaint 3", "delivery_status 2 complained"} {
+	for _, want := range []string{"bounce 3 Transient", "complaint 3", "delivery_status 2 complained"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in %s", want, got)
 		}

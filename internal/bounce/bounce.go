@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bounce understands what comes back when mail is not delivered: the
+// reports of RFC 3464 with all that is broken in them, the many formats of
+// hosts that never heard of it, complaints (RFC 5965), and the automatic
+// replies that are neither. It also says what a host's answer means, by one
+// table for the answers given while we speak to it and for those told later.
+//
+// The room is pure, reads at most MaxRead bytes of a message, and never fails:
+// what it can't read it calls Unknown.
+package bounce
+
+import (
+	"io"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// Limits of what is read.
+const (
+	MaxRead       = 1 << 20   // bytes of a message
+	maxText       = 128 << 10 // bytes of a part
+	maxTexts      = 20        // parts that are read
+	maxRecipients = 100
+	maxOriginal   = 64 << 10 // bytes of the returned header
+	maxDiagnostic = 4 << 10  // bytes of what is told of one recipient
+)
+
+// Kind says what a message that came back is.
+type Kind string
+
+// The kinds of message.
+const (
+	Unknown   Kind = "unknown"
+	Failure   Kind = "failure"    // given up for at least one recipient
+	Delay     Kind = "delay"      // still being tried
+	Success   Kind = "success"    // delivered, relayed or expanded
+	AutoReply Kind = "auto-reply" // out of office, a challenge, "we got your message"
+	Complaint Kind = "complaint"  // a recipient calls the message spam
+	Notice    Kind = "notice"     // a feedback report that complains of nothing: not-spam, auth-failure
+)
+
+// Report is what a message says of one that was sent.
+type Report struct {
+	Kind Kind
+	// Recipients are those that the kind is about, at least one for a Failure;
+	// other kinds of a report that tells several things are left out.
+	Recipients []Recipient
+	// Original is the header of the message that it is about, as far as it was
+	// returned, else empty.
+	Original message.Header
+	// Feedback is set for a Complaint and a Notice.
+	Feedback Feedback
+}
+
+// Recipient is what a report says of one recipient.
+type Recipient struct {
+	Verdict
+	Address    string // where the message led to in the end; "" if not told
+	Original   string // as the sender addressed it; "" if not told
+	Code       int    // of SMTP, 0 if not told
+	Enhanced   string // RFC 3463, "" if not told
+	Diagnostic string // in one line, at most maxDiagnostic bytes
+	Remote     string // the host that said so; "" if not told
+}
+
+// Read reads a message, in any line ends. The error is r's.
+func Read(r io.Reader) (*Report, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, MaxRead))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(raw), nil
+}
+
+// Parse reads a message that is in memory, in any line ends; what is beyond
+// MaxRead is ignored.
+func Parse(raw []byte) *Report {
+	p := take(raw[:min(len(raw), MaxRead)])
+	r := &Report{Kind: Unknown, Original: p.original}
+	if p.feedback != nil || p.forwardedByFeedbackLoop() {
+		p.complaint(r)
+		return r
+	}
+	told := readStatus(p.status)
+	if len(told) == 0 {
+		for _, text := range p.texts {
+			if told = readStatus(text); len(told) > 0 {
+				break
+			}
+		}
+	}
+	words := p.words()
+	if len(told) == 0 {
+		p.readWords(r, words)
+		p.askSubject(r)
+		return r
+	}
+	r.Kind = overall(told)
+	plain := normal(words)
+	for i := range told {
+		if told[i].kind() == r.Kind {
+			r.Recipients = append(r.Recipients, told[i].recipient(words, plain))
+		}
+	}
+	p.askSubject(r)
+	return r
+}
+
+// askSubject judges by the report's subject those recipients of whom nothing
+// else says what was the matter ("Returned mail: User unknown").
+func (p *parts) askSubject(r *Report) {
+	for i := range r.Recipients {
+		to := &r.Recipients[i]
+		if to.Subtype != General {
+			continue
+		}
+		a := Answer{Stage: "dsn", Code: to.Code, Enhanced: to.Enhanced, Text: normal(p.header.Decoded("Subject"))}
+		if v := a.judge(); v.Subtype == NoMailbox || v.Subtype == NoDomain || v.Subtype == MailboxFull {
+			to.Verdict = v
+		}
+	}
+}
+
+// overall says what a delivery status is about: a failure if there is one.
+func overall(told []status) Kind {
+	kind := Success
+	for i := range told {
+		switch told[i].kind() {
+		case Failure:
+			return Failure
+		case Delay:
+			kind = Delay
+		}
+	}
+	return kind
+}

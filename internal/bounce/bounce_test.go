@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bounce_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/bounce"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// samples are messages in the manner of each kind of host, after a line that
+// says what is to be made of it.
+func samples(t testing.TB) map[string][]byte {
+	t.Helper()
+	names, err := filepath.Glob("testdata/mta/*.eml")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no samples", err)
+	}
+	all := map[string][]byte{}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimSuffix(filepath.Base(name), ".eml")] = b
+	}
+	return all
+}
+
+func expectation(t testing.TB, sample []byte) (want string, mail []byte) {
+	line, rest, _ := bytes.Cut(sample, []byte("\n"))
+	want, ok := strings.CutPrefix(string(line), "Expect: ")
+	if !ok {
+		t.Fatalf("no expectation: %q", line)
+	}
+	return want, rest
+}
+
+func told(r *bounce.Report) string {
+	switch r.Kind {
+	case bounce.Failure:
+		var all []string
+		for _, to := range r.Recipients {
+			all = append(all, fmt.Sprintf("%s %s %d %s %s", to.Type, to.Subtype, to.Code, cmp.Or(to.Enhanced, "-"), cmp.Or(to.Address, "-")))
+		}
+		return "failure " + strings.Join(all, " | ")
+	case bounce.Complaint, bounce.Notice:
+		to := "-"
+		if len(r.Recipients) > 0 {
+			to = r.Recipients[0].Address
+		}
+		return fmt.Sprintf("%s %s %s", r.Kind, r.Feedback.Type, to)
+	}
+	return string(r.Kind)
+}
+
+func TestSamples(t *testing.T) {
+	for name, sample := range samples(t) {
+		t.Run(name, func(t *testing.T) {
+			want, mail := expectation(t, sample)
+			for ends, mail := range map[string][]byte{
+				"LF": mail, "CRLF": bytes.ReplaceAll(mail, []byte("\n"), []byte("\r\n")), "CR": bytes.ReplaceAll(mail, []byte("\n"), []byte("\r")),
+			} {
+				r := bounce.Parse(mail)
+				if got := told(r); got != want {
+					t.Errorf("%s: got  %s\nwant %s", ends, got, want)
+				}
+				if bytes.Contains(mail, []byte("order-7@")) && r.Kind != bounce.Unknown && r.Original.MessageID() != "<order-7@shop.example>" {
+					t.Errorf("%s: the original is %q", ends, r.Original)
+				}
+			}
+		})
+	}
+}
+
+// What we write ourselves is understood.
+func TestOwnReports(t *testing.T) {
+	for action, want := range map[string]string{
+		message.ActionFailed: "failure Permanent NoMailbox 550 5.1.1 gone@example.org", message.ActionDelayed: "delay",
+		message.ActionDelivered: "success", message.ActionRelayed: "success",
+	} {
+		report := message.Report{
+			Host: "mail.host.test", To: message.Address{Local: "shop", Domain: "shop.example"}, Date: time.Unix(0, 0), MessageID: "<r@mail.host.test>",
+			Recipients: []message.Reported{{Recipient: "gone@example.org", Action: action, Code: 550, Enhanced: "5.1.1", Reply: "no such user", Remote: "in.example.org"}},
+			Original:   message.Original{Header: message.Header("Message-ID: <order-7@shop.example>\r\nSubject: blocked spam\r\n")},
+		}
+		var b bytes.Buffer
+		if err := report.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		r, err := bounce.Read(&b)
+		if err != nil || told(r) != want || r.Original.MessageID() != "<order-7@shop.example>" {
+			t.Errorf("%s: %v, %s\nwant %s", action, err, told(r), want)
+		}
+	}
+}
+
+func TestClassify(t *testing.T) {
+	for _, c := range []struct {
+		answer   bounce.Answer
+		subtype  string
+		suppress bool
+	}{
+		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
+		{bounce.Answer{Stage: "final", Code: 550, Text: "No such user here"}, bounce.Refused, false},
+		{bounce.Answer{Code: 550, Enhanced: "5.1.1", Text: "mailbox is full"}, bounce.MailboxFull, false},
+		{bounce.Answer{Code: 550, Enhanced: "5.2.1", Text: "no"}, bounce.MailboxDisabled, true},
+		{bounce.Answer{Code: 450, Enhanced: "4.2.1", Text: "try later"}, bounce.MailboxDisabled, false},
+		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "the domain of the sender does not exist"}, bounce.SenderRejected, false},
+		{bounce.Answer{Code: 550, Enhanced: "5.1.2"}, bounce.NoDomain, true},
+		{bounce.Answer{Code: 556}, bounce.NoMail, false},
+		{bounce.Answer{Code: 554, Enhanced: "5.7.1"}, bounce.Policy, false},
+		{bounce.Answer{Code: 552}, bounce.MailboxFull, false},
+		{bounce.Answer{}, bounce.General, false},
+	} {
+		if v := bounce.Classify(c.answer); v.Subtype != c.subtype || v.Suppress != c.suppress {
+			t.Errorf("%+v: %+v", c.answer, v)
+		}
+	}
+}
+
+// A hostile message costs no more than its bytes, and those are bounded.
+func TestHostile(t *testing.T) {
+	many := func(line string, n int) []byte { return bytes.Repeat([]byte(line), n) }
+	for name, mail := range map[string][]byte{
+		"a million fields":     append(many("X-A: b\r\n", 1_000_000), "\r\nuser unknown"...),
+		"10,000 parts":         append([]byte("From: mailer-daemon@x.test\r\nContent-Type: multipart/report; boundary=b\r\n\r\n"), many("--b\r\n\r\n550 x\r\n", 10_000)...),
+		"many groups":          append([]byte("Content-Type: message/delivery-status\r\n\r\n"), many("Final-Recipient: rfc822; a@b.c\r\nAction: failed\r\n\r\n", 20_000)...),
+		"many addresses":       append([]byte("From: mailer-daemon@x.test\r\n\r\n"), many("<a@b.c>\r\n", 100_000)...),
+		"one long line of @":   append([]byte("From: mailer-daemon@x.test\r\n\r\n"), many("@", 1_000_000)...),
+		"one long local part":  append([]byte("From: mailer-daemon@x.test\r\n\r\n"), append(many("a", 1_000_000), "@b.c"...)...),
+		"codes without end":    append([]byte("From: mailer-daemon@x.test\r\n\r\n"), many("550 5.1.1.1.", 100_000)...),
+		"a page of open tags":  append([]byte("From: mailer-daemon@x.test\r\nContent-Type: text/html\r\n\r\n"), many("<style ", 100_000)...),
+		"header after header":  append([]byte("From: mailer-daemon@x.test\r\n\r\n"), many("Received: from a\n\n", 50_000)...),
+		"nothing but newlines": many("\r\n", 500_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := bounce.Parse(mail); len(r.Recipients) > 100 {
+				t.Errorf("%d recipients", len(r.Recipients))
+			}
+		})
+	}
+}
+
+// endless is a reader without end.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	return len(p), nil
+}
+
+func TestReadIsBounded(t *testing.T) {
+	var e endless
+	if _, err := bounce.Read(&e); err != nil || e.read > 4*bounce.MaxRead {
+		t.Error(e.read, err)
+	}
+	if _, err := bounce.Read(io.MultiReader(strings.NewReader("From: a\r\n"), broken{})); err == nil {
+		t.Error("the reader's error is lost")
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func FuzzParse(f *testing.F) {
+	for _, sample := range samples(f) {
+		_, mail := expectation(f, sample)
+		f.Add(mail)
+	}
+	f.Fuzz(func(t *testing.T, mail []byte) {
+		r := bounce.Parse(mail)
+		if r.Kind == bounce.Failure && len(r.Recipients) == 0 {
+			t.Error("a failure of nobody")
+		}
+		for _, to := range r.Recipients {
+			if r.Kind == bounce.Failure && (to.Type == "" || to.Subtype == "" || to.Category == "") || to.Code != 0 && (to.Code < 400 || to.Code > 599) || len(to.Diagnostic) > 4<<10 {
+				t.Errorf("%+v", to)
+			}
+		}
+		if r.Kind == bounce.Complaint && r.Feedback.Type == "" {
+			t.Error("a complaint of no type")
+		}
+	})
+}
+
+func FuzzClassify(f *testing.F) {
+	f.Add("rcpt", 550, "5.1.1", "no such user")
+	f.Add("", 0, "", "550-5.7.1 * blocked")
+	f.Fuzz(func(t *testing.T, stage string, code int, enhanced, text string) {
+		v := bounce.Classify(bounce.Answer{Stage: stage, Code: code, Enhanced: enhanced, Text: text})
+		if v.Type == "" || v.Subtype == "" || v.Suppress && v.Category != bounce.ByRecipient {
+			t.Errorf("%+v", v)
+		}
+	})
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bounce
+
+import (
+	"bytes"
+	"html"
+	"io"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// parts are what a report is made of, decoded and bounded.
+type parts struct {
+	header   message.Header
+	texts    []string // for people, without HTML if there is plain text
+	status   string   // message/delivery-status
+	feedback message.Header
+	original message.Header
+	returned string // what a text cites of the original
+}
+
+// take takes a message apart.
+func take(raw []byte) *parts {
+	raw = lineEnds(raw)
+	ix, header, _ := message.ScanReader(bytes.NewReader(raw))
+	p := &parts{header: header}
+	var pages []string
+	for i := range ix.Parts {
+		part := &ix.Parts[i]
+		if part.Kind == message.Multipart || len(p.texts)+len(pages) >= maxTexts {
+			continue
+		}
+		if inEmbedded(ix, part) {
+			continue
+		}
+		p.part(raw, i, part, &pages)
+	}
+	if len(p.texts) == 0 {
+		p.texts = pages
+	}
+	for i, text := range p.texts {
+		text = unquoted(text)
+		human, returned := cutOriginal(text)
+		p.texts[i] = human
+		if p.returned == "" {
+			p.returned = returned
+		}
+	}
+	if len(p.original) == 0 && p.returned != "" {
+		p.original = headerOf(p.returned)
+	}
+	return p
+}
+
+func (p *parts) part(raw []byte, i int, part *message.Part, pages *[]string) {
+	body := func() string { return partText(raw, part) }
+	typ, subtype := part.MediaType()
+	own := message.Header(raw[part.Header.Start:part.Header.End()])
+	switch {
+	case part.Kind == message.Embedded, typ == "message" && (subtype == "rfc822" || subtype == "global"),
+		typ == "text" && subtype == "rfc822-headers", typ == "message" && subtype == "global-headers",
+		typ == "message" && subtype == "partial", typ == "message" && subtype == "rfc822-headers":
+		if len(p.original) == 0 {
+			p.original = headerOf(body())
+		}
+	case typ == "message" && (strings.Contains(subtype, "delivery-status") || subtype == "delivery-statu"),
+		typ == "text" && subtype == "delivery-status":
+		p.status += body() + "\n\n"
+	case typ == "message" && subtype == "feedback-report":
+		p.feedback = headerOf(body())
+	case i > 0 && own.Text("Received") != "" && own.MessageID() != "":
+		if len(p.original) == 0 { // returned as a part with its header for the part's (X1, Active!mail)
+			p.original = own[:min(len(own), maxOriginal)]
+		}
+	case typ == "text" && subtype == "html":
+		*pages = append(*pages, withoutTags(body()))
+	case typ == "text", typ == "message", i == 0 && typ != "application" && typ != "image":
+		p.texts = append(p.texts, body())
+	}
+}
+
+// inEmbedded reports whether a part belongs to a returned message.
+func inEmbedded(ix *message.Index, part *message.Part) bool {
+	for at := part.Parent; at >= 0; at = ix.Parts[at].Parent {
+		if ix.Parts[at].Kind == message.Embedded {
+			return true
+		}
+	}
+	return false
+}
+
+func partText(raw []byte, part *message.Part) string {
+	b, err := io.ReadAll(part.Text(bytes.NewReader(raw[part.Body.Start:part.Body.End()]), maxText))
+	if err != nil {
+		return ""
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(string(b), "\r\n", "\n"), "\r", "\n")
+}
+
+// lineEnds makes all line ends CRLF, and drops the "From " line of an mbox.
+func lineEnds(raw []byte) []byte {
+	if bytes.HasPrefix(raw, []byte("From ")) {
+		if i := bytes.IndexAny(raw, "\r\n"); i >= 0 {
+			raw = bytes.TrimLeft(raw[i:], "\r\n")
+		}
+	}
+	if !bytes.Contains(raw, []byte("\n")) {
+		raw = bytes.ReplaceAll(raw, []byte("\r"), []byte("\n"))
+	}
+	return raw
+}
+
+// headerOf makes a text that begins with a header one.
+func headerOf(text string) message.Header {
+	text = strings.TrimLeft(text, " \t\n")
+	if end := strings.Index(text, "\n\n"); end >= 0 {
+		text = text[:end+1]
+	}
+	text = text[:min(len(text), maxOriginal)]
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return message.Header(strings.ReplaceAll(text, "\n", "\r\n"))
+}
+
+// withoutTags is the text of a page: what stands in tags, styles and comments
+// is left out, the ends of blocks are line ends.
+func withoutTags(page string) string {
+	var out strings.Builder
+	for page != "" {
+		i := strings.IndexByte(page, '<')
+		if i < 0 {
+			out.WriteString(page)
+			break
+		}
+		out.WriteString(page[:i])
+		page = page[i:]
+		end := strings.IndexByte(page, '>')
+		if end < 0 {
+			break
+		}
+		if strings.Contains(page[1:end], "@") && !strings.ContainsAny(page[1:end], " =") {
+			out.WriteString(page[:end+1]) // <user@host>, unescaped
+		}
+		name := strings.ToLower(strings.TrimRight(firstWord(page[1:end]), "/"))
+		switch name {
+		case "br", "p", "/p", "div", "/div", "tr", "/tr", "li", "h1", "h2", "h3", "table", "/table", "hr":
+			out.WriteByte('\n')
+		case "td", "th":
+			out.WriteByte(' ')
+		}
+		page = page[end+1:]
+		if name == "style" || name == "script" {
+			if stop := strings.Index(page, "</"); stop >= 0 {
+				page = page[stop:]
+			} else {
+				page = ""
+			}
+		}
+	}
+	return html.UnescapeString(out.String())
+}
+
+func firstWord(s string) string {
+	word, _, _ := strings.Cut(strings.TrimSpace(s), " ")
+	return word
+}
+
+// unquoted takes the ">" off a text that is mostly a forwarded report.
+func unquoted(text string) string {
+	lines := strings.Split(text, "\n")
+	quoted := 0
+	for _, l := range lines {
+		if strings.HasPrefix(l, ">") {
+			quoted++
+		}
+	}
+	if quoted < 5 || quoted*2 < len(lines) {
+		return text
+	}
+	for i, l := range lines {
+		lines[i] = strings.TrimPrefix(strings.TrimPrefix(l, ">"), " ")
+	}
+	return strings.Join(lines, "\n")
+}

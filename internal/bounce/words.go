@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bounce
+
+import (
+	"strings"
+)
+
+// markers are the lines after which a report returns the original, as normal
+// text without dashes and the like around it.
+var markers = []string{
+	"below this line is a copy of the message", "this is a copy of", "original message", "original message follows", "returned message", "message header follows",
+	"message headers follow", "unsent message below", "undelivered message follows", "returned text follows", "the original message was", "your original message",
+	"original message text", "message text follows", "unsent message follows", "begin returned message", "message contents", "header of the original message",
+	"original header follows", "returned message follows", "the following is a copy", "received header of original", "the header of the original message is following", "enclosed is a copy", "included is a copy", "original mail info",
+	"here is a copy of the first part of the message", "mail text follows", "original mail header", "text of original message", "original message header", "headers of the original message",
+	"--- original", "copy of the message, including all the headers", "below is a copy of the original message", "the following message", "attached is your message", "original message headers",
+	"transcript of message follows", "message follows",
+}
+
+// cutOriginal divides a text into what it says and what it returns of the
+// original message.
+func cutOriginal(text string) (human, returned string) {
+	at := 0
+	for at < len(text) {
+		end := strings.IndexByte(text[at:], '\n')
+		if end < 0 {
+			end = len(text)
+		} else {
+			end += at + 1
+		}
+		line := text[at:end]
+		if at > 0 && (marks(line) && looksReturned(text[end:]) || beginsHeader(line, text[end:])) {
+			return text[:at], text[end-keepLine(line):]
+		}
+		at = end
+	}
+	return text, ""
+}
+
+// marks reports whether a line announces the original.
+func marks(line string) bool {
+	if len(line) > 200 {
+		return false
+	}
+	line = strings.ToLower(strings.Trim(line, " \t\r\n-=_*+.:#|>"))
+	for _, m := range markers {
+		if strings.Contains(line, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// looksReturned reports whether a header follows soon.
+func looksReturned(rest string) bool {
+	lines := 0
+	for line := range strings.SplitSeq(rest[:min(len(rest), 4096)], "\n") {
+		line = strings.TrimLeft(line, " \t>|")
+		if line == "" {
+			continue
+		}
+		if headerLine(line) {
+			return true
+		}
+		if lines++; lines > 3 {
+			return false
+		}
+	}
+	return false
+}
+
+// originalFields are fields of a returned header that no status has.
+var originalFields = []string{"received:", "return-path:", "message-id:", "from:", "subject:", "mime-version:", "dkim-signature:", "x-mailer:", "delivered-to:", "x-originating-ip:", "date:", "to:", "x-yahoo"}
+
+func headerLine(line string) bool {
+	for _, f := range originalFields {
+		if len(line) > len(f) && strings.EqualFold(line[:len(f)], f) {
+			return true
+		}
+	}
+	return false
+}
+
+// beginsHeader reports whether a line begins a returned header without any
+// announcement: "Received: from" or "Return-Path:", with more fields after it.
+func beginsHeader(line, rest string) bool {
+	line = strings.TrimLeft(line, " \t>|")
+	starts := len(line) > 10 && (strings.EqualFold(line[:9], "received:") && (strings.Contains(line, "from") || strings.Contains(line, "by")) || len(line) > 12 && strings.EqualFold(line[:12], "return-path:"))
+	return starts && looksReturned(rest)
+}
+
+// keepLine is how much of a line belongs to what is returned.
+func keepLine(line string) int {
+	if headerLine(strings.TrimLeft(line, " \t>|")) {
+		return len(line)
+	}
+	return 0
+}
+
+// words is what a report says to people, without what it returns.
+func (p *parts) words() string { return strings.Join(p.texts, "\n") }
+
+// readWords reads a message without a delivery status.
+func (p *parts) readWords(r *Report, words string) {
+	text := normal(words)
+	subject := normal(p.header.Decoded("Subject"))
+	daemon := fromDaemon(p.header)
+	if !daemon && p.automatic(subject) && !saysFailure(text) {
+		r.Kind = AutoReply
+		return
+	}
+	failed := p.header.Text("X-Failed-Recipients") != ""
+	if !failed && !daemon && !saysBounce(subject) && !saysFailure(text) {
+		if p.header.Text("Auto-Submitted") != "" && p.automatic(subject) {
+			r.Kind = AutoReply
+		}
+		return
+	}
+	switch {
+	case saysDelay(text, subject):
+		r.Kind = Delay
+	case saysSuccess(text, subject):
+		r.Kind = Success
+		return
+	default:
+		r.Kind = Failure
+	}
+	r.Recipients = p.told(words)
+}
+
+// told finds the recipients that a text tells of, at least one.
+func (p *parts) told(words string) []Recipient {
+	var all []Recipient
+	var named []string
+	for a := range strings.SplitSeq(p.header.Text("X-Failed-Recipients"), ",") {
+		if a := addressIn(a); a != "" && len(named) < maxRecipients {
+			named = append(named, a)
+		}
+	}
+	sections := divide(words)
+	if len(sections) == 0 {
+		sections = []section{{text: words}}
+	}
+	plain := normal(words)
+	for _, s := range sections {
+		all = append(all, s.recipient(words, plain))
+	}
+	if len(all) == 1 && len(named) == 1 {
+		all[0].Address = named[0]
+	} else if len(all) == 1 && all[0].Address == "" {
+		all[0].Address = p.someAddress(words)
+	}
+	return all
+}
+
+// someAddress is the first address in a text that is not the one which the
+// report is for.
+func (p *parts) someAddress(words string) string {
+	to := addressIn(p.header.Text("To"))
+	for range 10 {
+		a := addressIn(words)
+		if a == "" {
+			return ""
+		}
+		if !strings.EqualFold(a, to) && !strings.EqualFold(a, addressIn(p.original.Text("From"))) {
+			return a
+		}
+		words = words[strings.Index(words, a)+len(a):]
+	}
+	return ""
+}
+
+// section is what a text says of one recipient.
+type section struct {
+	address string
+	text    string
+}
+
+func (s *section) recipient(words, plain string) Recipient {
+	r := Recipient{Address: s.address, Diagnostic: oneLine(s.text)}
+	r.Code, r.Enhanced = replyIn(s.text)
+	own := normal(s.text)
+	a := Answer{Stage: stageIn(own), Code: r.Code, Enhanced: r.Enhanced, Text: own}
+	if a.Stage == "" {
+		a.Stage = stageIn(plain)
+	}
+	if r.Verdict = a.judge(); r.Subtype != General && !r.vague {
+		return r
+	}
+	if r.Code == 0 && r.Enhanced == "" {
+		r.Code, r.Enhanced = replyIn(words)
+	}
+	b := Answer{Stage: a.Stage, Code: r.Code, Enhanced: r.Enhanced, Text: own + " " + plain}
+	if v := b.judge(); v.Subtype != General {
+		r.Verdict = v
+	}
+	return r
+}
+
+// divide cuts a text at the lines that begin with an address.
+func divide(words string) []section {
+	var all []section
+	for line := range strings.SplitSeq(words, "\n") {
+		if a := leading(line); a != "" && len(all) < maxRecipients {
+			if n := len(all); n > 0 && all[n-1].address == a {
+				all[n-1].text += "\n" + line
+				continue
+			}
+			all = append(all, section{address: a, text: line})
+			continue
+		}
+		if n := len(all); n > 0 && len(all[n-1].text) < maxDiagnostic {
+			all[n-1].text += "\n" + line
+		}
+	}
+	return all
+}
+
+// leading is the address that a line begins with, "" if it begins otherwise.
+func leading(line string) string {
+	line = strings.TrimLeft(line, " \t<>*-|")
+	word := line
+	if i := strings.IndexAny(line, " \t>:;,("); i >= 0 {
+		word = line[:i]
+	}
+	if !strings.Contains(word, "@") {
+		return ""
+	}
+	return addressIn(word)
+}
+
+// wordsAbout is what a text says of a recipient, normal; all of it if it does
+// not tell recipients apart.
+func wordsAbout(words, final, original string) string {
+	sections := divide(words)
+	for _, s := range sections {
+		if strings.EqualFold(s.address, final) || strings.EqualFold(s.address, original) {
+			return normal(s.text)
+		}
+	}
+	return normal(words)
+}
