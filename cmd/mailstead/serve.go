@@ -28,6 +28,9 @@ func (c *serveCommand) Run() error {
 	if err != nil {
 		return err
 	}
+	if s.SetupURL != "" {
+		fmt.Printf("\nNobody can sign in yet. Set the service up, once, within a day:\n\n  %s\n\n", s.SetupURL)
+	}
 	return s.untilStopped()
 }
 

@@ -71,6 +71,14 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 	return acc, err
 }
 
+// HaveOperators makes the account of the operators unless it is there.
+func (a *Accounts) HaveOperators(ctx context.Context) error {
+	return a.db.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, insertOperators.With(Operators, db.Micros(a.now())))
+		return err
+	})
+}
+
 var hold = db.SQL(`SELECT id FROM account WHERE id = $1 {for_update}`)
 
 // Hold makes others who hold the account wait until the transaction ends. An

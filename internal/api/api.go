@@ -64,6 +64,7 @@ type API struct {
 	Friend func(netip.Addr) bool
 
 	streams *streams
+	mux     *http.ServeMux
 }
 
 // Handler returns the handler of /api/v1. It answers whatever else it is asked
@@ -81,7 +82,18 @@ func (a *API) Handler() http.Handler {
 		_, _ = w.Write(text)
 	})
 	r.mux.HandleFunc(elsewhere, r.elsewhere)
+	a.mux = r.mux
 	return a.identified(a.recovered(a.plainPath(r.mux)))
+}
+
+// Takes reports whether a request is for this door, and not for the dashboard:
+// all below /api, and what mail clients and links to unsubscribe ask for.
+func (a *API) Takes(r *http.Request) bool {
+	if strings.HasPrefix(r.URL.Path, "/api/") {
+		return true
+	}
+	_, pattern := a.mux.Handler(r)
+	return pattern != elsewhere && pattern != ""
 }
 
 type requestKey struct{}

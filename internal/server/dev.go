@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/user"
 )
 
 // Names of the sandbox.
@@ -62,7 +63,7 @@ type devMailbox struct {
 	Password string `json:"password"`
 }
 
-// devDashboard says how to sign in to the dashboard; null until there is one.
+// devDashboard says how to sign in to the dashboard.
 type devDashboard struct {
 	URL      string `json:"url"`
 	Email    string `json:"email"`
@@ -99,8 +100,39 @@ func (s *Server) furnish(ctx context.Context) error {
 			return fmt.Errorf("making %s@%s: %w", name, devDomain, err)
 		}
 	}
+	if err := s.furnishUser(ctx, acc.ID, before, dev); err != nil {
+		return fmt.Errorf("making a user of the dashboard: %w", err)
+	}
 	s.Dev = dev
 	return s.writeDev()
+}
+
+// furnishUser makes somebody who can sign in to the dashboard.
+func (s *Server) furnishUser(ctx context.Context, acc db.ID, before, dev *Dev) error {
+	dev.Dashboard = &devDashboard{URL: s.baseURL() + "/", Email: devEmail}
+	if before.Dashboard != nil {
+		dev.Dashboard.Password = before.Dashboard.Password
+	}
+	who, err := s.Users.ByEmail(ctx, devEmail)
+	if err == nil && dev.Dashboard.Password != "" {
+		return nil
+	}
+	dev.Dashboard.Password = secret.Password()
+	if err == nil { // dev.json was lost
+		token, err := s.Users.NewReset(ctx, who)
+		if err != nil {
+			return err
+		}
+		return s.Users.SetPassword(ctx, token, dev.Dashboard.Password)
+	}
+	if !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if err := s.Accounts.HaveOperators(ctx); err != nil {
+		return err
+	}
+	_, err = s.Users.Create(ctx, user.New{Email: devEmail, Name: "You", Password: dev.Dashboard.Password}, account.Operators, acc)
+	return err
 }
 
 // furnishDomain adds the domain and verifies it through the DNS sandbox.
@@ -191,6 +223,7 @@ func (d *Dev) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, `
 Mailstead is running. Everything below is local: nothing leaves this machine.
 
+  Dashboard %[1]s/     %[13]s  %[14]s
   API       %[1]s/api/v1     key %[2]s
   IMAP      127.0.0.1:%[3]d (TLS), %[4]d (STARTTLS)
   SMTP      127.0.0.1:%[5]d (STARTTLS), %[6]d (TLS), %[7]d (MX)
@@ -214,6 +247,6 @@ See what happened:
 
 Stop with Ctrl-C. The same things stand in dev.json, next to the data.
 `, d.BaseURL, d.APIKey, d.Ports["imaps"], d.Ports["imap"], d.Ports["submission"], d.Ports["submissions"], d.Ports["smtp"],
-		alice.Address, alice.Password, bob.Address, bob.Password, d.CACert)
+		alice.Address, alice.Password, bob.Address, bob.Password, d.CACert, d.Dashboard.Email, d.Dashboard.Password)
 	return err
 }

@@ -15,6 +15,9 @@ import (
 // the least depends on who may still ask for it.
 const mostKeep = 36500
 
+// activityKept is how long it is known who did what in the dashboard.
+const activityKept = 400 * 24 * time.Hour
+
 func (c *Config) checkRetention() error {
 	for _, s := range []struct {
 		flag        string
@@ -45,6 +48,8 @@ func (s *Server) retention() *retention.Keeper {
 			{Name: "webhook deliveries", Keep: days(s.Config.KeepEvents), Prune: s.Webhooks.Prune},
 			{Name: "events", Keep: days(s.Config.KeepEvents), Prune: s.Events.Prune},
 			{Name: "figures of hours", Keep: stat.HoursKept, Prune: s.Stats.Prune},
+			{Name: "sessions and links", Keep: time.Hour, Prune: s.Users.Prune},
+			{Name: "activity of people", Keep: activityKept, Prune: s.Users.PruneDeeds},
 			{Name: "notes of what was filed", Keep: inbound.FilingLife, Prune: s.Inbound.Prune},
 		},
 	}

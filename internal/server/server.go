@@ -50,6 +50,7 @@ import (
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
 	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -59,12 +60,15 @@ type Server struct {
 	Config Config
 	Log    *slog.Logger
 	Dev    *Dev // what dev.json says; nil for serve
+	// SetupURL is where the first user signs up, once; "" when there is one.
+	SetupURL string
 
 	DB           *db.DB
 	Hub          *signal.Hub
 	Events       *event.Log
 	Blobs        *blob.Store
 	Accounts     *account.Accounts
+	Users        *user.Users
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
 	Folders      *folder.Store
@@ -183,12 +187,13 @@ func (s *Server) openRooms(context.Context) error {
 		Refused: []string{"simulator.test"}, Now: time.Now, Log: s.Log,
 	})
 	s.published.Store(s.Domains)
-	guesses := throttle.NewGuesses()
+	guesses, hasher := throttle.NewGuesses(), credential.NewHasher()
 	guesses.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
-		DB: s.DB, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: credential.NewHasher(), Guesses: guesses, Now: time.Now,
+		DB: s.DB, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Guesses: guesses, Now: time.Now,
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
 	})
+	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Now: time.Now}
 	s.Domains.HasMailboxes = s.Mailboxes.Any
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log})
 	s.Mailboxes.Provision, s.Mailboxes.Empty = s.Folders.Provision, s.Folders.Empty
@@ -320,7 +325,10 @@ func (s *Server) openDoors(context.Context) error {
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Inbound: s.Inbound, Captured: s.captured, Base: s.baseURL(), Version: Version, Log: s.Log,
 	}
-	handler := s.certs.Challenge(door.Handler())
+	handler, err := s.pages(door)
+	if err != nil {
+		return err
+	}
 	for range 2 { // in clear, and with TLS
 		s.http = append(s.http, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
@@ -376,6 +384,9 @@ func (s *Server) serve(ctx context.Context) error {
 	}
 	if s.Config.Dev {
 		return s.furnish(ctx)
+	}
+	if err := s.offerSetup(ctx); err != nil {
+		return err
 	}
 	s.Log.Info("ready", "host", s.Config.Host, "node", s.Config.Node, "database", s.DB.Engine().String())
 	return nil

@@ -4,6 +4,7 @@ package user
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/netip"
 	"strings"
@@ -100,6 +101,17 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 	}
 	u.Guesses.Succeeded(key, from)
 	return u.begin(ctx, s.User, from, agent)
+}
+
+// MayAsk reports, as fault.Limited, whether somebody asks for mails to addresses
+// too often. Each call counts.
+func (u *Users) MayAsk(email string, from netip.Addr) error {
+	key := "reset " + email
+	if _, err := u.Guesses.Check(key, from); err != nil {
+		return err
+	}
+	u.Guesses.Failed(key, from, rand.Text())
+	return nil
 }
 
 // verify reports whether a signed-in user knows the password.

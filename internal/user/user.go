@@ -107,6 +107,12 @@ type New struct {
 	Email, Name, Password string
 }
 
+// Check returns all that is wrong with it.
+func (n New) Check() error {
+	_, err := n.check()
+	return err
+}
+
 // check returns all that is wrong with it, and its address in the form that is
 // compared.
 func (n *New) check() (key string, err error) {

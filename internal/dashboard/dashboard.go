@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dashboard is the door for people with a browser: pages made on the
+// server, which call the same rooms as the API. Routes stand in one list
+// (routes.go), one page to a file; a page is a view, what a form does an act.
+// All of it works without JavaScript, which only adds to it.
+package dashboard
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/clientsetup"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/stat"
+	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/template"
+	"github.com/mailstead/mailstead/internal/user"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+// Dashboard is the door with what lies behind it.
+type Dashboard struct {
+	Users        *user.Users
+	Accounts     *account.Accounts
+	Domains      *domain.Domains
+	Mailboxes    *mailbox.Mailboxes
+	Outbox       *outbound.Outbox
+	Folders      *folder.Store
+	Suppressions *suppression.List
+	Templates    *template.Templates
+	Operator     *queue.Operator
+	Stats        *stat.Stats
+	Events       *event.Log
+	Webhooks     *webhook.Hooks
+	Inbound      *inbound.Inbound
+	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox
+	Limits       *limit.Limits
+	Setup        *clientsetup.Service
+	Send         Send
+	Host    string // the service's own name
+	Base    string // the URL that the pages are below, without a slash at its end
+	Dev     bool
+	Version string
+	Log     *slog.Logger
+	Now     func() time.Time
+
+	looks *looks
+}
+
+// maxForm bounds a form, in bytes.
+const maxForm = 1 << 20
+
+// csp lets a page load nothing from elsewhere and run no script or style that
+// stands in it.
+const csp = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// Handler returns the handler of the pages.
+func (d *Dashboard) Handler() (http.Handler, error) {
+	looks, err := newLooks()
+	if err != nil {
+		return nil, err
+	}
+	d.looks = looks
+	r := &router{d: d, mux: http.NewServeMux()}
+	d.routes(r)
+	r.mux.Handle("GET /static/", looks.files())
+	r.mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, req *http.Request) {
+		http.Redirect(w, req, looks.asset("favicon.svg"), http.StatusFound)
+	})
+	r.mux.HandleFunc("/", r.elsewhere)
+	// Requests that another site makes a browser send change nothing.
+	return d.guarded(http.NewCrossOriginProtection().Handler(r.mux)), nil
+}
+
+// guarded sets the headers that every page has.
+func (d *Dashboard) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", csp)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Request-Id", strings.ToLower(rand.Text()))
+		if r.TLS != nil {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		} else if !d.Dev && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			http.Redirect(w, r, d.Base+r.URL.RequestURI(), http.StatusFound)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// client returns the address that a request comes from.
+func client(r *http.Request) netip.Addr {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return from.Addr().Unmap()
+}

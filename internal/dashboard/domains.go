@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// pager are the paths of the pages beside a page of a list.
+type pager struct{ Newer, Older string }
+
+// pagerOf makes it from the page that was asked for, and whether more follows
+// in that direction.
+func pagerOf(path string, p db.Page, n int, more bool, first, last db.ID) (out pager) {
+	if n == 0 {
+		return out
+	}
+	back := p.After == 0 && p.Before != 0
+	if p.After != 0 || back && more {
+		out.Newer = path + "?" + query("before", first.String())
+	}
+	if back || more {
+		out.Older = path + "?" + query("after", last.String())
+	}
+	return out
+}
+
+func (d *Dashboard) domains(v *visit) (page, error) {
+	p := v.pageOf()
+	list, more, err := d.Domains.List(v.ctx, v.in.Account, p)
+	if err != nil {
+		return page{}, err
+	}
+	data := struct {
+		List  []domain.Domain
+		Pager pager
+	}{List: list}
+	if n := len(list); n > 0 {
+		data.Pager = pagerOf("/domains", p, n, more, list[0].ID, list[n-1].ID)
+	}
+	return page{Template: "domains", Title: "Domains", Section: "domains", Data: data}, nil
+}
+
+func (d *Dashboard) addDomain(v *visit) (done, error) {
+	made, err := d.Domains.Create(v.ctx, v.in.Account, v.text("name"))
+	return done{To: "/domains/" + made.ID.String(), Told: "Added the domain " + made.DisplayName + "."}, err
+}
+
+// shownDomain is what the page of a domain shows.
+type shownDomain struct {
+	Domain                domain.Domain
+	Required, Recommended []domain.Record
+	Waiting               bool // its records are still looked for: the page follows
+	Keys                  []domain.DKIMKey
+	Providers             []provider
+}
+
+func (d *Dashboard) domain(v *visit) (page, error) {
+	s, err := d.records(v)
+	if err != nil {
+		return page{}, err
+	}
+	if s.Keys, _, err = d.Domains.Keys(v.ctx, v.in.Account, s.Domain.ID, db.Page{Limit: db.MaxPage}); err != nil {
+		return page{}, err
+	}
+	s.Providers = providers
+	return page{Template: "domain", Title: s.Domain.DisplayName, Section: "domains", Data: s}, nil
+}
+
+// domainRecords is the part of the page that follows what the DNS says.
+func (d *Dashboard) domainRecords(v *visit) (page, error) {
+	s, err := d.records(v)
+	return page{Template: "domain", Part: true, Data: s}, err
+}
+
+func (d *Dashboard) records(v *visit) (shownDomain, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return shownDomain{}, err
+	}
+	found, err := d.Domains.Get(v.ctx, v.in.Account, id)
+	if err != nil {
+		return shownDomain{}, err
+	}
+	s := shownDomain{Domain: found, Waiting: found.Status == domain.Pending}
+	for _, r := range found.Records {
+		if r.Required {
+			s.Required = append(s.Required, r)
+		} else {
+			s.Recommended = append(s.Recommended, r)
+		}
+	}
+	return s, nil
+}
+
+func (d *Dashboard) checkDomain(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	found, err := d.Domains.CheckDNS(v.ctx, v.in.Account, id)
+	return done{To: "/domains/" + id.String(), Told: "Looked for the records of " + found.DisplayName + "."}, err
+}
+
+func (d *Dashboard) zoneFile(v *visit) error {
+	id, err := v.id("id")
+	if err != nil {
+		return err
+	}
+	found, err := d.Domains.Get(v.ctx, v.in.Account, id)
+	if err != nil {
+		return err
+	}
+	text, err := d.Domains.Zone(v.ctx, v.in.Account, id)
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	v.w.Header().Set("Content-Disposition", `attachment; filename="`+found.Name+`.zone"`)
+	_, _ = v.w.Write([]byte(text))
+	return nil
+}
+
+func (d *Dashboard) rotateKeys(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	_, err = d.Domains.Rotate(v.ctx, v.in.Account, id, "")
+	return done{To: "/domains/" + id.String(), Told: "New keys are made: publish their records, and they will be used."}, err
+}
+
+func (d *Dashboard) setRotation(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	days, err := v.number("days")
+	if err != nil {
+		return done{}, err
+	}
+	changed, err := d.Domains.Change(v.ctx, v.in.Account, id, domain.Change{RotationDays: &days})
+	if err != nil {
+		return done{}, renamed(err, "dkim_rotation_days", "days")
+	}
+	return done{To: "/domains/" + id.String(), Told: "Saved how often the keys of " + changed.DisplayName + " are replaced."}, nil
+}
+
+func (d *Dashboard) deleteDomain(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	found, err := d.Domains.Get(v.ctx, v.in.Account, id)
+	if err != nil {
+		return done{}, err
+	}
+	return done{To: "/domains", Told: "Deleted the domain " + found.DisplayName + "."}, d.Domains.Delete(v.ctx, v.in.Account, id)
+}
+
+// provider says where a DNS provider has its records, and what is odd there.
+type provider struct{ Name, Where, Quirk string }
+
+var providers = []provider{
+	{"Cloudflare", "Choose the domain, then DNS, Records, Add record.", "Leave the cloud grey (DNS only) for every record of mail: a proxied name does not take mail. Names may be entered in full."},
+	{"Amazon Route 53", "Hosted zones, the domain, Create record.", "TXT values stand in double quotes, each piece at most 255 characters; an MX value begins with its priority, as in “10 mail.example.net”."},
+	{"Gandi", "Domain, the domain, DNS Records, Add.", "The name is without the domain, “@” for the domain itself. A target outside of your domain ends with a dot, else Gandi appends your domain."},
+	{"OVHcloud", "Web Cloud, Domain names, the domain, DNS zone, Add an entry.", "Sub-domain is the name without the domain. Use the plain TXT form for SPF, DKIM and DMARC: the assistants change the values."},
+	{"GoDaddy", "My Products, the domain, DNS, Add New Record.", "The name is without the domain, “@” for the domain itself. Remove the parked MX records first."},
+	{"Namecheap", "Domain List, Manage, Advanced DNS.", "Set Mail Settings to Custom MX first. Host is the name without the domain, “@” for the domain itself."},
+	{"Hetzner", "DNS Console, the zone, Add record.", "A target outside of your domain ends with a dot. Long TXT values are split by the console itself."},
+	{"IONOS", "Domains & SSL, the domain, DNS, Add record.", "Switch the mail service of IONOS off, else its MX and SPF records come back."},
+}
+
+// renamed tells a fault of a field by the name that the form has for it.
+func renamed(err error, field, as string) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	told := *f
+	told.Fields = slices.Clone(f.Fields)
+	for i := range told.Fields {
+		if told.Fields[i].Field == field {
+			told.Fields[i].Field = as
+		}
+	}
+	return &told
+}

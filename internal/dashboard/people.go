@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+func (d *Dashboard) people(v *visit) (page, error) {
+	members, err := d.Users.Members(v.ctx, v.in.Account)
+	if err != nil {
+		return page{}, err
+	}
+	open, err := d.Users.Invitations(v.ctx, v.in.Account)
+	return page{Template: "people", Title: "People", Section: "people", Data: struct {
+		Members []user.Member
+		Open    []user.Ticket
+		Roles   [][2]string
+	}{members, open, [][2]string{{"member", "Member: everything but people and API keys"}, {"owner", "Owner: everything"}, {"reader", "Reader: looks, changes nothing"}}}}, err
+}
+
+// invite sends an invitation, and shows its link to who invites: mail may not
+// reach the other, or there may be no domain yet to send it from.
+func (d *Dashboard) invite(v *visit) (done, error) {
+	email := v.text("email")
+	token, err := d.Users.NewInvite(v.ctx, v.in.Account, email, user.Role(v.text("role")))
+	if err != nil {
+		return done{}, err
+	}
+	link := d.Base + "/join/" + token
+	name := v.account.Name
+	if name == "" {
+		name = v.account.Email
+	}
+	sent, err := d.Send(v.ctx, ids(v.in.Account), email, "You are invited to "+name, v.in.User.Name+" invites you to the account "+name+" at "+d.Host+
+		". Follow this link within seven days:\n\n"+link+"\n")
+	if err != nil {
+		return done{}, err
+	}
+	return done{Told: "Invited " + email + ".", Show: &page{Template: "invited", Title: "Invited", Section: "people", Data: struct {
+		Email, Link string
+		Sent        bool
+	}{email, link, sent}}}, nil
+}
+
+func (d *Dashboard) withdraw(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	return done{To: "/people", Told: "Withdrew an invitation."}, d.Users.Withdraw(v.ctx, v.in.Account, id)
+}
+
+func (d *Dashboard) setRole(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	who, err := d.Users.Get(v.ctx, id)
+	if err != nil {
+		return done{}, err
+	}
+	role := user.Role(v.text("role"))
+	return done{To: "/people", Told: "Made " + who.Email + " " + map[user.Role]string{user.Owner: "an owner", user.Worker: "a member", user.Reader: "a reader"}[role] + "."},
+		d.Users.SetRole(v.ctx, v.in.Account, id, role)
+}
+
+func (d *Dashboard) removeMember(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	who, err := d.Users.Get(v.ctx, id)
+	if err != nil {
+		return done{}, err
+	}
+	return done{To: "/people", Told: "Removed " + who.Email + " from the account."}, d.Users.Remove(v.ctx, v.in.Account, id)
+}
+
+func (d *Dashboard) activity(v *visit) (page, error) {
+	p := v.pageOf()
+	list, more, err := d.Users.Deeds(v.ctx, v.in.Account, p)
+	if err != nil {
+		return page{}, err
+	}
+	data := struct {
+		List  []user.Deed
+		Pager pager
+	}{List: list}
+	if n := len(list); n > 0 {
+		data.Pager = pagerOf("/activity", p, n, more, list[0].ID, list[n-1].ID)
+	}
+	return page{Template: "activity", Title: "Activity", Section: "activity", Data: data}, nil
+}

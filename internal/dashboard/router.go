@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+// page is what a view shows.
+type page struct {
+	Template string // its file, without the ending
+	Title    string
+	Section  string // which entry of the navigation it belongs to
+	Part     bool   // a part of a page, which a script asked for: no frame around it
+	Status   int    // 0 is 200
+	Data     any
+}
+
+// done is what an act did.
+type done struct {
+	To   string // where it goes on
+	Told string // what was done, in a sentence: for the person and for the audit log
+	Show *page  // shown instead of going on, for what is seen once, such as a new key
+}
+
+type (
+	view func(v *visit) (page, error)
+	act  func(v *visit) (done, error)
+)
+
+// right is what somebody must be allowed to do.
+type right int
+
+const (
+	anybody  right = iota // no need to sign in
+	reading               // any member of the account
+	working               // members, but not readers
+	owning                // owners of the account
+	operator              // of the service
+)
+
+// router takes the routes. Views need the right to read and acts that to work,
+// unless said otherwise.
+type router struct {
+	d   *Dashboard
+	mux *http.ServeMux
+}
+
+// view enters a page.
+func (r *router) view(path string, f view) { r.viewFor(reading, path, f) }
+
+func (r *router) viewFor(need right, path string, f view) {
+	r.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, req *http.Request) {
+		r.serve(w, req, need, func(v *visit) error {
+			p, err := f(v)
+			if err != nil {
+				return err
+			}
+			return v.show(p)
+		})
+	})
+}
+
+// act enters what a form does. form is the view that has the form: it is shown
+// again, with what was entered and what is wrong with it.
+func (r *router) act(path string, f act, form view) { r.actFor(working, path, f, form) }
+
+func (r *router) actFor(need right, path string, f act, form view) {
+	r.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, req *http.Request) {
+		r.serve(w, req, need, func(v *visit) error {
+			if err := v.readForm(); err != nil {
+				return err
+			}
+			did, err := f(v)
+			if err != nil {
+				return v.again(err, form)
+			}
+			return v.done(did)
+		})
+	})
+}
+
+// file enters a download.
+func (r *router) file(path string, f func(v *visit) error) {
+	r.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, reading, f) })
+}
+
+// serve finds out who visits, and answers for errors and panics.
+func (r *router) serve(w http.ResponseWriter, req *http.Request, need right, f func(*visit) error) {
+	v := &visit{d: r.d, w: w, r: req, ctx: req.Context()}
+	defer func() {
+		if x := recover(); x != nil {
+			if x == http.ErrAbortHandler { //nolint:errorlint // a sentinel value
+				panic(x)
+			}
+			r.d.Log.ErrorContext(v.ctx, "panic", "request", v.requestID(), slog.Any("value", x), "stack", string(debug.Stack()))
+			v.failed(errors.New("panic"))
+		}
+	}()
+	err := v.arrive(need)
+	if errors.Is(err, errSignIn) {
+		v.toSignIn()
+		return
+	}
+	if err == nil {
+		err = f(v)
+	}
+	if err != nil && !errors.Is(err, errAnswered) {
+		v.failed(err)
+	}
+}
+
+// elsewhere answers for paths that are no page.
+func (r *router) elsewhere(w http.ResponseWriter, req *http.Request) {
+	r.serve(w, req, anybody, func(*visit) error { return notFound() })
+}
+
+func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such page.") }
+
+// errAnswered says that a view has answered by itself.
+var errAnswered = errors.New("answered")
+
+// errSignIn says that a page is for people who have signed in.
+var errSignIn = errors.New("not signed in")
+
+// arrive finds out who visits, and whether that is enough.
+func (v *visit) arrive(need right) error {
+	if c, err := v.r.Cookie(v.cookie("session")); err == nil {
+		in, err := v.d.Users.Session(v.ctx, c.Value)
+		if err != nil && !fault.Is(err, fault.Unknown) {
+			return err
+		}
+		v.in, v.known = in, err == nil
+	}
+	if need == anybody {
+		return nil
+	}
+	if !v.known || v.in.Halfway {
+		return errSignIn
+	}
+	var err error
+	if v.account, err = v.d.Accounts.Get(v.ctx, v.in.Account); err != nil {
+		return err
+	}
+	switch {
+	case need == working && v.in.Role == user.Reader,
+		need == owning && v.in.Role != user.Owner:
+		return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
+	case need == operator && !v.operates():
+		return notFound()
+	}
+	return nil
+}
+
+// toSignIn sends a visitor to sign in, and back after that.
+func (v *visit) toSignIn() {
+	to := "/sign-in"
+	if v.r.Method == http.MethodGet && v.r.URL.Path != "/" && v.r.Header.Get("HX-Request") == "" {
+		to += "?" + query("to", v.r.URL.RequestURI())
+	}
+	v.redirect(to)
+}
+
+// redirect goes on at a path of ours.
+func (v *visit) redirect(to string) {
+	if v.r.Header.Get("HX-Request") != "" {
+		v.w.Header().Set("HX-Redirect", to)
+		v.w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+}
+
+// ours reports whether a path that a request brought leads to a page here.
+func ours(path string) bool {
+	return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.ContainsAny(path, "\\\r\n\t")
+}
+
+// failed answers with a page that says what is the matter.
+func (v *visit) failed(err error) {
+	var f *fault.Error
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	if !errors.As(err, &f) || f.Kind == fault.Internal {
+		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "path", v.r.URL.Path, "error", err)
+		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. It was logged as request %s.", v.requestID())
+	}
+	status, title := status(f.Kind)
+	if err := v.show(page{Template: "error", Title: title, Status: status, Data: f.Message}); err != nil {
+		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "path", v.r.URL.Path, "error", err)
+		http.Error(v.w, title, status)
+	}
+}
+
+// status is how the door says the kinds of error.
+func status(k fault.Kind) (code int, title string) {
+	switch k {
+	case fault.Invalid:
+		return http.StatusUnprocessableEntity, "That needs correcting"
+	case fault.Denied:
+		return http.StatusForbidden, "Not allowed"
+	case fault.Unknown:
+		return http.StatusUnauthorized, "Please sign in"
+	case fault.NotFound:
+		return http.StatusNotFound, "Not found"
+	case fault.Conflict:
+		return http.StatusConflict, "That is not possible now"
+	case fault.TooLarge:
+		return http.StatusRequestEntityTooLarge, "Too large"
+	case fault.Limited:
+		return http.StatusTooManyRequests, "Too many tries"
+	case fault.OverQuota:
+		return http.StatusInsufficientStorage, "No room"
+	case fault.Unavailable:
+		return http.StatusServiceUnavailable, "Not available at the moment"
+	}
+	return http.StatusInternalServerError, "Something went wrong"
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What scripts add to the pages: everything works without them.
+"use strict";
+document.documentElement.classList.add("scripted");
+
+document.addEventListener("click", async (e) => {
+  const copy = e.target.closest("[data-copy]");
+  if (copy) {
+    await navigator.clipboard.writeText(copy.dataset.copy);
+    copy.classList.add("copied");
+    copy.setAttribute("aria-label", "Copied");
+    setTimeout(() => { copy.classList.remove("copied"); copy.setAttribute("aria-label", "Copy"); }, 1500);
+  }
+});
+
+// The navigation is open where there is room for it.
+const wide = matchMedia("(min-width: 60rem)");
+const menu = document.querySelector("details.menu");
+function spread() { if (menu) menu.open = wide.matches; }
+wide.addEventListener("change", spread);
+spread();
+
+// A chart draws what its table says.
+function chart(box) {
+  const table = document.getElementById(box.dataset.chart);
+  if (!table || !window.uPlot) return;
+  const colour = (name) => getComputedStyle(box).getPropertyValue(name).trim();
+  const heads = [...table.tHead.rows[0].cells].slice(1).map((c) => c.textContent);
+  const rows = [...table.tBodies[0].rows];
+  const data = [rows.map((r) => Number(r.cells[0].dataset.time))];
+  heads.forEach((_, i) => data.push(rows.map((r) => Number(r.cells[i + 1].textContent))));
+  const strokes = ["--accent", "--good", "--bad", "--warn", "--wait"];
+  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
+  const plot = new uPlot({
+    width: box.clientWidth, height: 240, cursor: { y: false }, legend: { live: true },
+    scales: { y: { range: (_, min, max) => [0, Math.max(5, max * 1.1)] } },
+    axes: [axis, { ...axis, size: 44 }],
+    series: [{ value: (_, t) => t == null ? "" : new Date(t * 1000).toISOString().slice(0, 10) }]
+      .concat(heads.map((name, i) => ({ label: name, stroke: colour(strokes[i % strokes.length]), width: 2, points: { show: false } }))),
+  }, data, box);
+  new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 240 })).observe(box);
+}
+addEventListener("load", () => document.querySelectorAll("[data-chart]").forEach(chart));

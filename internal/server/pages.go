@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/api"
+	"github.com/mailstead/mailstead/internal/dashboard"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/outbound"
+)
+
+// pages makes the handler of both HTTP doors: the API, and the dashboard for
+// everything else that is asked for by the service's own name.
+func (s *Server) pages(door *api.API) (http.Handler, error) {
+	calls := door.Handler()
+	pages, err := (&dashboard.Dashboard{
+		Users: s.Users, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
+		Templates: s.Templates, Operator: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, Captured: s.captured,
+		Limits: s.Limits, Setup: door.Setup, Send: s.sendAsService, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
+	}).Handler()
+	if err != nil {
+		return nil, err
+	}
+	return s.certs.Challenge(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _, _ := strings.Cut(r.Host, ":")
+		if door.Takes(r) || !s.Config.Dev && !strings.EqualFold(name, s.Config.Host) {
+			calls.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})), nil
+}
+
+// sendAsService sends a mail to somebody who belongs to accounts, from a domain
+// of one of them.
+func (s *Server) sendAsService(ctx context.Context, accounts []db.ID, to, subject, text string) (sent bool, err error) {
+	for _, a := range accounts {
+		found, _, err := s.Domains.List(ctx, a, db.Page{Limit: db.MaxPage})
+		if err != nil {
+			return false, err
+		}
+		for _, d := range found {
+			if !d.Sends {
+				continue
+			}
+			_, err := s.Outbox.Send(ctx, account.Principal{Account: a}, []outbound.Send{{
+				FromEmail: "no-reply@" + d.Name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: "service",
+			}}, outbound.Options{})
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// offerSetup makes a link for the first user while there is none.
+func (s *Server) offerSetup(ctx context.Context) error {
+	if err := s.Accounts.HaveOperators(ctx); err != nil {
+		return err
+	}
+	any, err := s.Users.Any(ctx)
+	if err != nil || any {
+		return err
+	}
+	token, err := s.Users.NewSetup(ctx)
+	s.SetupURL = s.baseURL() + "/join/" + token
+	return err
+}
