@@ -4,6 +4,7 @@ package folder
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
 )
@@ -22,17 +23,65 @@ func (v *View) ChangedSince(uids []uint32, modseq uint64) (changed []uint32) {
 	return changed
 }
 
+// ChangedIn is ChangedSince for ranges of UIDs, which are normal; nil stands for
+// all. It takes time for what has changed, not for what is there.
+func (v *View) ChangedIn(known []Range, modseq uint64) (changed []uint32) {
+	for _, slot := range v.snap.slots {
+		if slot.newest <= modseq {
+			continue
+		}
+		for i, at := range slot.modseq {
+			if uid := slot.uid(i); at > modseq && (known == nil || contains(known, uid)) {
+				changed = append(changed, uid)
+			}
+		}
+	}
+	return changed
+}
+
+// Matched returns up to which UID nothing has vanished of what a client knows,
+// by some of its sequence numbers and the UIDs that it has for them, in order
+// (RFC 7162 §3.2.5.2); 0 for nothing.
+func (v *View) Matched(seqs, uids []Range) (upTo uint32) {
+	seqs, uids = slices.Clone(seqs), slices.Clone(uids)
+	for len(seqs) > 0 && len(uids) > 0 {
+		seq, uid := &seqs[0], &uids[0]
+		// What one client knows is no more than what is there: the first
+		// message that has another number ends it.
+		if v.UID(seq.Lo) != uid.Lo {
+			return upTo
+		}
+		upTo = uid.Lo
+		if seq.Lo == seq.Hi {
+			seqs = seqs[1:]
+		} else {
+			seq.Lo++
+		}
+		if uid.Lo == uid.Hi {
+			uids = uids[1:]
+		} else {
+			uid.Lo++
+		}
+	}
+	return upTo
+}
+
 // VanishedSince returns the UIDs of known that are not in the folder any more,
 // as far as they may have vanished after modseq (RFC 7162 §3.2.10). known nil
-// means all. What the log no longer tells, the view does: then all of known
-// that is not there is returned.
+// means all. It takes time for what has vanished; only what the log no longer
+// tells, the view does: then all of known that is not there is returned.
 func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) ([]Range, error) {
-	if known == nil {
-		known = []Range{{1, max(v.snap.last(), v.row.UIDNext-1)}}
+	// The session's row may be old, and the log shorter by now.
+	row, err := readFolder(ctx, v.store.DB, folderByID.With(v.shared.id))
+	if err != nil {
+		return nil, err
 	}
-	known = normal(append([]Range{}, known...))
-	if modseq < v.row.logFloor || v.row.ModSeq-min(modseq, v.row.ModSeq) > logKeep-logMargin {
-		return without(known, v.present()), nil
+	given := []Range{{1, max(v.snap.last(), v.row.UIDNext-1)}} // all UIDs that there ever were
+	if known != nil {
+		given = common(normal(slices.Clone(known)), given)
+	}
+	if modseq < row.logFloor || row.ModSeq-min(modseq, row.ModSeq) > logKeep-logMargin {
+		return v.absent(given), nil
 	}
 	var gone []Range
 	for from := modseq; ; {
@@ -55,15 +104,21 @@ func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) 
 		}
 	}
 	// What the session still numbers it is told of as expunged, later.
-	return without(common(known, normal(gone)), v.present()), nil
+	return v.absent(common(given, normal(gone))), nil
 }
 
-// present returns the UIDs of the session's messages.
-func (v *View) present() (ranges []Range) {
-	for _, slot := range v.snap.slots {
-		for i := range slot.low {
-			ranges = appendUID(ranges, slot.uid(i))
+// absent returns what is in ranges but not among the session's messages.
+func (v *View) absent(ranges []Range) []Range {
+	var there []Range
+	for _, r := range ranges {
+		lo, _ := v.snap.index(r.Lo)
+		hi, found := v.snap.index(r.Hi)
+		if found {
+			hi++
+		}
+		for _, e := range v.snap.between(lo, hi) {
+			there = appendUID(there, e.uid)
 		}
 	}
-	return ranges
+	return without(ranges, there)
 }

@@ -40,6 +40,7 @@ const (
 
 // chunk has its messages in columns: 15 bytes each, 19 with keywords.
 type chunk struct {
+	newest uint64   // the highest modseq, so that what changed is found without looking at the rest
 	low    []uint16 // UID & chunkMask, rising
 	flags  []Flags
 	size   []uint32
@@ -65,6 +66,7 @@ func (c *chunk) add(e entry) {
 	c.flags = append(c.flags, e.flags)
 	c.size = append(c.size, e.size)
 	c.modseq = append(c.modseq, e.modseq)
+	c.newest = max(c.newest, e.modseq)
 	if e.words != 0 && c.words == nil {
 		c.words = make([]uint32, len(c.low)-1, cap(c.low))
 	}

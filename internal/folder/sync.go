@@ -32,7 +32,7 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 	if err := sh.refresh(ctx, false); err != nil {
 		return Changes{}, err
 	}
-	before := v.snap
+	before, told := v.snap, v.row.ModSeq
 	sh.mu.Lock()
 	now := sh.snap
 	v.row = sh.seen()
@@ -46,6 +46,9 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 		if c.Arrived = d.arrived > 0; !expunge {
 			// What is gone stays in the session's numbering.
 			now = now.with(d.gone, nil)
+			if len(d.gone) > 0 { // a client that has heard of more would never ask for these
+				v.row.ModSeq = told
+			}
 		} else if len(d.gone) > 0 {
 			c.Expunged, c.Vanished = gone(before, d.gone)
 		}

@@ -259,8 +259,86 @@ func TestVanishedSince(t *testing.T) {
 		check(since, []Range{{7, 30}, {1, 3}}, "7:8,20")
 		check(1, nil, "1:2,4,6:8,20")
 		check(v.Folder().ModSeq, nil, "")
-		v.row.logFloor = since + 1
+		h.must(h.db.Write(h.ctx(), h.box, &db.Job{Apply: func(b *db.Batch) { b.Queue(raiseFloor.With(v.shared.id, int64(since+1))) }}))
 		check(since, nil, "1:2,4,6:8,20")
 		check(since, []Range{{1, 5}}, "1:2,4")
+		check(since, []Range{}, "")
+
+		// What another session has expunged is not told before its numbers go.
+		before := v.Folder().ModSeq
+		other := h.view(Inbox)
+		_, _, err := other.Store(h.ctx(), numbers(9), StoreFlags{Op: Add, Flags: Deleted})
+		h.must(err)
+		_, err = other.Expunge(h.ctx(), nil)
+		h.must(err)
+		check(before, nil, "")
+		h.sync(v, false)
+		if got := v.Folder().ModSeq; got != before {
+			t.Errorf("the session says that it has heard of %d at %d", got, before)
+		}
+		h.sync(v, true)
+		check(before, nil, "9")
+	})
+}
+
+// What has changed is the same, whether the chunks tell it or every message.
+func TestChangedIn(t *testing.T) {
+	each(t, func(h *house) {
+		const n = 3 << chunkBits
+		h.fill(Inbox, n)
+		v := h.view(Inbox)
+		start := v.Folder().ModSeq
+		var since []uint64
+		for _, uids := range [][]uint32{numbers(5, 1023, 1024, 3000), numbers(5, 6), numbers(2100)} {
+			since = append(since, v.Folder().ModSeq)
+			_, _, err := v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Flagged << len(since)})
+			h.must(err)
+			h.sync(v, true)
+		}
+		for _, known := range [][]Range{nil, {{1, 10}}, {{6, 1023}, {2000, 9999}}, {}} {
+			for _, modseq := range append(since, start, 0, v.Folder().ModSeq) {
+				want := v.ChangedSince(v.snap.uids(), modseq)
+				if known != nil {
+					want = slices.DeleteFunc(want, func(uid uint32) bool { return !contains(known, uid) })
+				}
+				if got := v.ChangedIn(known, modseq); !equal(got, want) {
+					t.Errorf("since %d in %v: %v, want %v", modseq, known, got, want)
+				}
+			}
+		}
+	})
+}
+
+// The example of RFC 7162 §3.2.5.2: only every third UID is there.
+func TestMatched(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 30)
+		v := h.view(Inbox)
+		var gone []uint32
+		for uid := range uint32(30) {
+			if (uid+1)%3 != 0 {
+				gone = append(gone, uid+1)
+			}
+		}
+		_, _, err := v.Store(h.ctx(), gone, StoreFlags{Op: Add, Flags: Deleted})
+		h.must(err)
+		_, err = v.Expunge(h.ctx(), nil)
+		h.must(err)
+		h.sync(v, true)
+		for _, x := range []struct {
+			seqs, uids []Range
+			want       uint32
+		}{
+			{nil, nil, 0},
+			{[]Range{{5, 5}, {8, 10}}, []Range{{15, 15}, {24, 24}, {27, 27}, {30, 30}}, 30},
+			{[]Range{{5, 5}, {8, 10}}, []Range{{15, 15}, {24, 26}}, 24},
+			{[]Range{{4, 4}, {7, 7}}, []Range{{12, 12}, {24, 24}}, 12},
+			{[]Range{{4, 4}}, []Range{{11, 11}}, 0},
+			{[]Range{{1, 1}, {1 << 31, 1<<32 - 1}}, []Range{{3, 3}, {1 << 31, 1<<32 - 1}}, 3},
+		} {
+			if got := v.Matched(x.seqs, x.uids); got != x.want {
+				t.Errorf("%v %v: %d, want %d", x.seqs, x.uids, got, x.want)
+			}
+		}
 	})
 }

@@ -17,13 +17,27 @@ func mayExpunge(cmd wire.Command) bool {
 	case *wire.Store:
 		return cmd.Messages.UID
 	case *wire.Search:
-		return cmd.UID
+		return cmd.UID && !numbered(&cmd.Key)
 	case *wire.Sort:
-		return cmd.UID
+		return cmd.UID && !numbered(&cmd.Key)
 	case *wire.Thread:
-		return cmd.UID
+		return cmd.UID && !numbered(&cmd.Key)
 	}
 	return true
+}
+
+// numbered reports whether a search program holds sequence numbers, which must
+// still mean the same when the client reads the answer (RFC 7162 §3.2.10.2).
+func numbered(k *wire.SearchKey) bool {
+	if k.Op == wire.SearchNumbers {
+		return !k.Numbers.UID && !k.Numbers.Saved
+	}
+	for i := range k.Keys {
+		if numbered(&k.Keys[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // selects reports whether a command has just told all that the folder has: a
@@ -43,8 +57,12 @@ func (s *session) announce(expunge bool) error {
 	if err != nil {
 		return err
 	}
-	for _, seq := range c.Expunged {
-		s.w.Expunge(seq)
+	if s.qresync {
+		s.w.Vanished(false, wire.SetOf(c.Vanished...))
+	} else {
+		for _, seq := range c.Expunged {
+			s.w.Expunge(seq)
+		}
 	}
 	if c.Arrived {
 		s.w.Exists(c.Exists)

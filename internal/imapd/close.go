@@ -5,7 +5,8 @@ package imapd
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
 // close is CLOSE: it expunges without a word, but not after EXAMINE (RFC 3501
-// §6.4.2).
+// §6.4.2). It tells no HIGHESTMODSEQ, as the client would then never hear of
+// what is gone (RFC 7162 §3.2.8).
 func (s *session) close() (wire.Code, error) {
 	if !s.readOnly {
 		if _, err := s.view.Expunge(s.ctx(), nil); err != nil {

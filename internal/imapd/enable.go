@@ -4,16 +4,34 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// enable is ENABLE (RFC 5161): CONDSTORE is all that there is to enable. It
-// names what this command has switched on, so nothing the second time.
+// enabled is what a client has switched on, for the rest of its log-in.
+type enabled struct {
+	condStore bool // mod-sequences, also by other commands (RFC 7162 §3.1)
+	qresync   bool // VANISHED in place of EXPUNGE (RFC 7162 §3.2.3)
+}
+
+// enable is ENABLE (RFC 5161). It names what this command has switched on, so
+// nothing the second time; what there is not is passed over.
 func (s *session) enable(cmd *wire.Enable) (wire.Code, error) {
-	var enabled []string
+	var names []string
 	for _, name := range cmd.Capabilities {
-		if name == "CONDSTORE" && !s.condStore {
-			enabled = append(enabled, name)
-			s.wantModSeqs()
+		if s.switchOn(name) {
+			names = append(names, name)
 		}
 	}
-	s.w.Enabled(enabled...)
+	s.w.Enabled(names...)
 	return "", nil
+}
+
+// switchOn reports whether a capability is on that was off before.
+func (s *session) switchOn(name string) bool {
+	was := s.enabled
+	switch name {
+	case "CONDSTORE":
+		s.wantModSeqs()
+	case "QRESYNC":
+		s.wantModSeqs()
+		s.qresync = true
+	}
+	return s.enabled != was
 }

@@ -8,7 +8,7 @@ func TestEnable(t *testing.T) {
 	each(t, func(h *house) {
 		h.dialTLS().bad("ENABLE CONDSTORE")
 		c := h.selected("INBOX")
-		c.ok("ENABLE UTF8=ACCEPT CONDSTORE")
+		c.ok("ENABLE X-NOTHING CONDSTORE")
 		c.got("* OK [HIGHESTMODSEQ …", "* ENABLED CONDSTORE")
 		c.ok("ENABLE CONDSTORE")
 		c.got("* ENABLED")

@@ -14,6 +14,9 @@ func (s *session) expunge(cmd *wire.Expunge) (wire.Code, error) {
 			return "", err
 		}
 	}
-	_, err := s.view.Expunge(s.ctx(), only)
-	return "", err
+	gone, err := s.view.Expunge(s.ctx(), only)
+	if err != nil || len(gone) == 0 {
+		return "", err
+	}
+	return s.expunged()
 }

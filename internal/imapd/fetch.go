@@ -30,7 +30,7 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	if err := f.check(); err != nil {
 		return "", err
 	}
-	uids, err := s.resolve(cmd.Messages)
+	uids, err := f.choose()
 	if err != nil {
 		return "", err
 	}
@@ -38,12 +38,10 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 		s.wantModSeqs()
 	}
 	f.plan()
-	if cmd.Partial != (wire.Page{}) { // of all that are named, before what CHANGEDSINCE leaves (RFC 9394 §3.4)
-		lo, hi := cmd.Partial.Bounds(uint64(len(uids)))
-		uids = uids[lo:hi]
-	}
-	if cmd.HasChangedSince {
-		uids = s.view.ChangedSince(uids, cmd.ChangedSince)
+	if cmd.Vanished {
+		if err := f.vanished(); err != nil {
+			return "", err
+		}
 	}
 	if f.marks() && !s.readOnly {
 		if err := f.markSeen(uids); err != nil {
@@ -56,12 +54,33 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	return "", f.err
 }
 
-// check refuses what belongs to extensions that are not announced.
+// check refuses what belongs to extensions that are not announced, or that the
+// client has not switched on.
 func (f *fetcher) check() error {
-	if f.cmd.Vanished {
-		return bad("This server does not offer that FETCH item.")
+	if f.cmd.Vanished && !f.qresync {
+		return bad("VANISHED needs ENABLE QRESYNC.")
 	}
 	return nil
+}
+
+// choose returns the UIDs of the messages to answer for.
+func (f *fetcher) choose() ([]uint32, error) {
+	if f.cmd.HasChangedSince && f.cmd.Partial == (wire.Page{}) && f.cmd.Messages.UID && !f.cmd.Messages.Saved {
+		set, err := f.resolveNumbers(f.cmd.Messages)
+		return f.view.ChangedIn(rangesOf(set), f.cmd.ChangedSince), err
+	}
+	uids, err := f.resolve(f.cmd.Messages)
+	if err != nil {
+		return nil, err
+	}
+	if f.cmd.Partial != (wire.Page{}) { // of all that are named, before what CHANGEDSINCE leaves (RFC 9394 §3.4)
+		lo, hi := f.cmd.Partial.Bounds(uint64(len(uids)))
+		uids = uids[lo:hi]
+	}
+	if f.cmd.HasChangedSince {
+		uids = f.view.ChangedSince(uids, f.cmd.ChangedSince)
+	}
+	return uids, nil
 }
 
 // plan says what has to be read.

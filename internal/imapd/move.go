@@ -17,6 +17,7 @@ func (s *session) move(cmd *wire.Move) (wire.Code, error) {
 	}
 	if code := copyUID(&moved); code != "" {
 		s.w.Untagged(wire.OK, code, "Moved.")
+		return s.expunged()
 	}
 	return "", nil
 }

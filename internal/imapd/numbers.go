@@ -35,9 +35,14 @@ func (s *session) resolve(n wire.NumSet) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.view.Resolve(rangesOf(set), n.UID), nil
+}
+
+// rangesOf returns a set, other than nil, as the folder has it.
+func rangesOf(set wire.Set) []folder.Range {
 	ranges := make([]folder.Range, len(set))
 	for i, r := range set {
 		ranges[i] = folder.Range{Lo: r.Lo, Hi: r.Hi}
 	}
-	return s.view.Resolve(ranges, n.UID), nil
+	return ranges
 }

@@ -8,8 +8,8 @@ import "github.com/mailstead/mailstead/internal/imapd/wire"
 // was open before is closed (RFC 3501 §6.3.1), which [CLOSED] tells (RFC 7162
 // §3.2.11).
 func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
-	if cmd.QResync != nil {
-		return "", bad("This server does not offer QRESYNC.")
+	if cmd.QResync != nil && !s.qresync {
+		return "", bad("QRESYNC needs ENABLE QRESYNC.")
 	}
 	if s.view != nil {
 		s.closeView()
@@ -40,6 +40,12 @@ func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 	s.w.Untagged(wire.OK, wire.UIDValidity(f.UIDValidity), "UIDs are valid.")
 	s.w.Untagged(wire.OK, wire.HighestModSeq(f.ModSeq), "The highest mod-sequence.")
 	s.w.Untagged(wire.OK, wire.MailboxID(mailboxID(f.ID)), "The mailbox's id.")
+	if cmd.QResync != nil && cmd.QResync.UIDValidity == f.UIDValidity {
+		if err := s.resync(cmd.QResync); err != nil {
+			s.closeView()
+			return "", err
+		}
+	}
 	if cmd.ReadOnly {
 		return wire.CodeReadOnly, nil
 	}

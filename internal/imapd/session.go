@@ -12,13 +12,13 @@ import (
 // state is where in RFC 3501 §3 a session stands: not authenticated while box
 // is 0, selected while there is a view.
 type state struct {
-	box       db.ID // the mailbox that has logged in
-	login     mailbox.Mailbox
-	view      *folder.View
-	readOnly  bool           // EXAMINE
-	saved     []folder.Range // UIDs that SEARCH RETURN (SAVE) found: "$"
-	condStore bool           // the client wants mod-sequences (RFC 7162 §3.1)
-	answered  bool           // the command in hand wrote its tagged answer itself
+	box      db.ID // the mailbox that has logged in
+	login    mailbox.Mailbox
+	view     *folder.View
+	readOnly bool           // EXAMINE
+	saved    []folder.Range // UIDs that SEARCH RETURN (SAVE) found: "$"
+	enabled
+	answered bool // the command in hand wrote its tagged answer itself
 }
 
 // run does a command that may be given in the session's state. It writes what
