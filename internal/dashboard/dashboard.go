@@ -51,12 +51,12 @@ type Dashboard struct {
 	Limits       *limit.Limits
 	Setup        *clientsetup.Service
 	Send         Send
-	Host    string // the service's own name
-	Base    string // the URL that the pages are below, without a slash at its end
-	Dev     bool
-	Version string
-	Log     *slog.Logger
-	Now     func() time.Time
+	Host         string // the service's own name
+	Base         string // the URL that the pages are below, without a slash at its end
+	Dev          bool
+	Version      string
+	Log          *slog.Logger
+	Now          func() time.Time
 
 	looks *looks
 }

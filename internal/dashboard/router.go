@@ -140,17 +140,16 @@ func (v *visit) arrive(need right) error {
 		}
 		v.in, v.known = in, err == nil
 	}
-	if need == anybody {
-		return nil
-	}
-	if !v.known || v.in.Halfway {
+	if v.known && !v.in.Halfway {
+		var err error
+		if v.account, err = v.d.Accounts.Get(v.ctx, v.in.Account); err != nil {
+			return err
+		}
+	} else if need != anybody {
 		return errSignIn
 	}
-	var err error
-	if v.account, err = v.d.Accounts.Get(v.ctx, v.in.Account); err != nil {
-		return err
-	}
 	switch {
+	case need == anybody:
 	case need == working && v.in.Role == user.Reader,
 		need == owning && v.in.Role != user.Owner:
 		return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")

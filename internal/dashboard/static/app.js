@@ -24,7 +24,8 @@ spread();
 function chart(box) {
   const table = document.getElementById(box.dataset.chart);
   if (!table || !window.uPlot) return;
-  const colour = (name) => getComputedStyle(box).getPropertyValue(name).trim();
+  const probe = box.appendChild(document.createElement("i"));
+  const colour = (name) => { probe.style.color = `var(${name})`; return getComputedStyle(probe).color; };
   const heads = [...table.tHead.rows[0].cells].slice(1).map((c) => c.textContent);
   const rows = [...table.tBodies[0].rows];
   const data = [rows.map((r) => Number(r.cells[0].dataset.time))];

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+var screenshots = flag.Bool("screenshots", false, "write docs/screenshots anew")
+
+//go:embed testdata/axe.min.js
+var axe string
+
+// browser is a real one that a person would use.
+type browser struct {
+	t    *testing.T
+	ctx  context.Context
+	base string
+}
+
+// patience bounds what a page may take on an overloaded machine.
+const patience = 2 * time.Minute
+
+// browse starts chromium. It must be there: script/test-packages names it.
+func browse(t *testing.T, s *servertest.Server) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("chromium is missing: script/install-packages installs it:", err)
+	}
+	alloc, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 860), chromedp.WSURLReadTimeout(patience),
+		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"))...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(alloc)
+	t.Cleanup(cancel)
+	b := &browser{t: t, ctx: ctx, base: strings.TrimSuffix(s.Dev.BaseURL, "/")}
+	b.do(colours("light"))
+	return b
+}
+
+// run does something in the browser, and returns what that gives.
+func run[T any](b *browser, a chromedp.Action[T]) T {
+	b.t.Helper()
+	var value T
+	var err error
+	done := make(chan struct{})
+	go func() { // a time limit on the context of the browser would end the browser
+		defer close(done)
+		value, err = chromedp.Run(b.ctx, a)
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		b.t.Fatal("the browser does not answer")
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return value
+}
+
+func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	run(b, chromedp.Steps(steps...))
+}
+
+// script evaluates JavaScript.
+func script[T any](b *browser, text string) T {
+	b.t.Helper()
+	return run(b, chromedp.Evaluate[T](text, chromedp.EvalAwaitPromise))
+}
+
+// path is where the browser is.
+func (b *browser) path() string {
+	b.t.Helper()
+	return strings.TrimPrefix(run(b, chromedp.Location()), b.base)
+}
+
+// colours makes the browser one of somebody who likes light or dark.
+func colours(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
+		return err
+	})
+}
+
+// open goes to a page of ours.
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.base+path), chromedp.WaitReady("main"))
+}
+
+// fill enters something into a field by its name.
+func (b *browser) fill(name, value string) {
+	b.t.Helper()
+	b.do(chromedp.SetValue(`main [name="`+name+`"]`, value))
+}
+
+// press sends the form that goes to a path, and waits for the page after it.
+func (b *browser) press(action string) {
+	b.t.Helper()
+	script[string](b, `document.documentElement.dataset.before = "yes"`)
+	b.do(chromedp.Click(`form[action="`+action+`"] button`), chromedp.WaitReady(`html:not([data-before]) main`))
+}
+
+// text is what a person reads on the page.
+func (b *browser) text() string {
+	b.t.Helper()
+	return script[string](b, `document.body.innerText`)
+}
+
+func (b *browser) reads(want string) {
+	b.t.Helper()
+	if got := b.text(); !strings.Contains(strings.ToLower(got), strings.ToLower(want)) {
+		b.t.Fatalf("%s does not say %q:\n%s", b.path(), want, got)
+	}
+}
+
+// accessible fails when axe finds a violation on the page.
+func (b *browser) accessible() {
+	b.t.Helper()
+	script[string](b, axe+";''")
+	found := script[string](b, `axe.run().then(r => JSON.stringify(r.violations.map(v => (
+		{id: v.id, help: v.help, nodes: v.nodes.map(n => n.html + " — " + n.failureSummary)}))))`)
+	var violations []struct {
+		ID, Help string
+		Nodes    []string
+	}
+	if err := json.Unmarshal([]byte(found), &violations); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, v := range violations {
+		b.t.Errorf("%s: %s (%s)\n%s", b.path(), v.Help, v.ID, strings.Join(v.Nodes, "\n"))
+	}
+}
+
+// looks checks a page in light and dark and as wide as a phone, and takes its
+// picture if asked to.
+func (b *browser) looks(name string) {
+	b.t.Helper()
+	for _, view := range []struct {
+		name, scheme string
+		width        int64
+	}{{"", "light", 1280}, {"-dark", "dark", 1280}, {"-phone", "light", 390}} {
+		b.do(colours(view.scheme), chromedp.EmulateViewport(view.width, 860))
+		b.accessible()
+		if script[bool](b, `document.documentElement.scrollWidth > document.documentElement.clientWidth`) {
+			b.t.Errorf("%s is wider than a screen of %d pixels", b.path(), view.width)
+		}
+		if *screenshots {
+			png := run(b, chromedp.FullScreenshot(100))
+			dir := filepath.Join("..", "..", "docs", "screenshots")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				b.t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name+view.name+".png"), png, 0o644); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+	b.do(chromedp.EmulateViewport(1280, 860))
+}
