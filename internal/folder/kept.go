@@ -291,8 +291,11 @@ func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.
 	return index, r, nil
 }
 
+// CodeMessageGone is that of a message that was expunged meanwhile.
+const CodeMessageGone = "message_gone"
+
 func expungedMessage() error {
-	return fault.New(fault.NotFound, "message_gone", "The message was expunged.")
+	return fault.New(fault.NotFound, CodeMessageGone, "The message was expunged.")
 }
 
 func (s *Store) openBlob(ctx context.Context, id db.ID) (*blob.Reader, error) {

@@ -22,6 +22,7 @@ type model struct {
 	stores   []*Store
 	folders  map[string]*modelFolder
 	sessions []*client
+	memory   []memory
 }
 
 type modelFolder struct {
@@ -52,7 +53,7 @@ func TestModel(t *testing.T) {
 			}
 			rt.Repeat(map[string]func(*rapid.T){
 				"append": m.append, "store": m.store, "expunge": m.expunge, "copy": m.copy, "move": m.move,
-				"sync": m.sync, "reopen": m.reopen, "": m.check,
+				"sync": m.sync, "reopen": m.reopen, "replace": m.replace, "remember": m.remember, "resync": m.resync, "": m.check,
 			})
 			for _, c := range m.sessions {
 				c.v.Close()

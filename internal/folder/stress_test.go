@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // Sessions of two nodes do everything at once to two folders. After every
@@ -115,7 +116,7 @@ func (s *stresser) some() (uids []uint32) {
 func (s *stresser) step(ctx context.Context) (err error) {
 	expunge := true
 	to := modelNames[s.rnd.IntN(2)]
-	switch k := s.rnd.IntN(10); k {
+	switch k := s.rnd.IntN(11); k {
 	case 0, 1:
 		_, _, err = s.s.Append(ctx, s.h.box, to, s.h.upload("x", Flags(s.rnd.IntN(32))), s.h.upload("y", 0))
 	case 2:
@@ -133,6 +134,13 @@ func (s *stresser) step(ctx context.Context) (err error) {
 	case 9:
 		expunge = false
 		err = s.fetch(ctx)
+	case 10:
+		if uids := s.some(); len(uids) > 0 {
+			_, err = s.v.Replace(ctx, uids[0], to, s.h.upload("larger", Flags(s.rnd.IntN(32))))
+		}
+		if fault.Is(err, fault.NotFound) { // another session was quicker
+			err = nil
+		}
 	}
 	return errors.Join(err, s.sync(ctx, expunge))
 }

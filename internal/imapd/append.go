@@ -17,64 +17,109 @@ import (
 // chunkSize is how much of a message is in memory while it comes in.
 const chunkSize = 32 << 10
 
-// append is APPEND. The bytes go to the blob store while they are scanned. For
-// a large message the client learns before it sends it that it has no place.
+// What one APPEND may hold, while nothing of it is stored: messages, and bytes
+// of them and their descriptions in memory.
+const (
+	maxAppended = 1000
+	maxHeld     = 32 << 20
+)
+
+// append is APPEND, of one or of several messages, all of which are stored or
+// none (RFC 3502).
 func (s *session) append(cmd *wire.Append) (wire.Code, error) {
-	if cmd.Message.UTF8 {
-		return "", bad("This server does not offer UTF8.")
-	}
-	if cmd.Message.Size > blob.Inline {
-		if err := s.foresee(cmd); err != nil {
-			return "", err
-		}
-	}
-	b, scan, err := s.receive(cmd.Message.Binary)
-	if err != nil {
+	in := intake{session: s, mailbox: cmd.Mailbox}
+	if err := in.all(&cmd.Message, maxAppended); err != nil {
 		return "", err
 	}
-	more, err := s.r.NextMessage()
-	if err == nil && more != nil {
-		err = bad("APPEND takes one message here.")
-	}
+	validity, uids, err := s.Folders.Append(s.ctx(), s.box, cmd.Mailbox, in.uploads...)
 	if err != nil {
-		b.Discard(s.ctx())
-		return "", lost(err)
+		in.discard(err)
+		return "", orTryCreate(err)
 	}
-	code, err := s.file(cmd, b, scan)
-	if err != nil && fault.KindOf(err) != fault.Internal {
-		// After any other error it may have been committed all the same.
-		b.Discard(s.ctx())
+	return wire.AppendUID(validity, wire.SetOf(uids...)), nil
+}
+
+// intake are the messages of an APPEND or REPLACE. Their bytes go to the blob
+// store while they are scanned. For large ones the client learns before it
+// sends them that they have no place.
+type intake struct {
+	*session
+	mailbox string
+	room    int64 // bytes that the command itself makes free
+	uploads []folder.Upload
+	bytes   int64 // of all messages
+	held    int   // bytes in memory
+}
+
+// all takes all messages of the command, or none.
+func (in *intake) all(m *wire.NewMessage, most int) (err error) {
+	defer func() {
+		if err != nil {
+			in.discard(nil)
+		}
+	}()
+	for m != nil {
+		if len(in.uploads) == most {
+			return no(wire.CodeLimit, "The command holds too many messages.")
+		}
+		if err := in.take(m); err != nil {
+			return err
+		}
+		if m, err = in.r.NextMessage(); err != nil {
+			return lost(err)
+		}
 	}
-	return code, orTryCreate(err)
+	return nil
+}
+
+func (in *intake) take(m *wire.NewMessage) error {
+	if m.UTF8 && !in.utf8 {
+		return bad("UTF8 needs ENABLE UTF8=ACCEPT.")
+	}
+	if in.bytes += m.Size; in.bytes > blob.Inline {
+		if err := in.foresee(); err != nil {
+			return err
+		}
+	}
+	b, scan, err := in.receive(m.Binary)
+	if err != nil {
+		return err
+	}
+	described, err := folder.Described(scan.Header(), scan.Finish())
+	in.uploads = append(in.uploads, folder.Upload{
+		Blob: b, Description: described, Flags: folder.Flags(m.Flags.System), Keywords: m.Flags.Keywords, Date: m.Date,
+	})
+	if err != nil {
+		return err
+	}
+	inline, _ := b.Bytes()
+	if in.held += len(inline) + len(described.Envelope) + len(described.Structure); in.held > maxHeld {
+		return no(wire.CodeLimit, "The command holds too many messages.")
+	}
+	return nil
 }
 
 // foresee refuses what filing would refuse anyway.
-func (s *session) foresee(cmd *wire.Append) error {
-	if _, err := s.Folders.Status(s.ctx(), s.box, cmd.Mailbox); err != nil {
+func (in *intake) foresee() error {
+	if _, err := in.Folders.Status(in.ctx(), in.box, in.mailbox); err != nil {
 		return orTryCreate(err)
 	}
-	box, err := s.Mailboxes.ByID(s.ctx(), s.box)
-	if err == nil && cmd.Message.Size > box.Quota-box.Used {
+	box, err := in.Mailboxes.ByID(in.ctx(), in.box)
+	if err == nil && in.bytes > in.room && in.bytes-in.room > box.Quota-box.Used {
 		err = mailbox.Full()
 	}
 	return err
 }
 
-// file puts the message into its folder.
-func (s *session) file(cmd *wire.Append, b *blob.Blob, scan *message.Scanner) (wire.Code, error) {
-	index := scan.Finish()
-	described, err := folder.Described(scan.Header(), index)
-	if err != nil {
-		return "", err
+// discard throws away what was taken, unless it may have been committed in
+// spite of an error.
+func (in *intake) discard(err error) {
+	if err != nil && fault.KindOf(err) == fault.Internal {
+		return
 	}
-	m := &cmd.Message
-	validity, uids, err := s.Folders.Append(s.ctx(), s.box, cmd.Mailbox, folder.Upload{
-		Blob: b, Description: described, Flags: folder.Flags(m.Flags.System), Keywords: m.Flags.Keywords, Date: m.Date,
-	})
-	if err != nil {
-		return "", err
+	for _, u := range in.uploads {
+		u.Blob.Discard(in.ctx())
 	}
-	return wire.AppendUID(validity, wire.SetOf(uids...)), nil
 }
 
 // receive takes the message's bytes; with binary they came as a literal8.

@@ -18,9 +18,13 @@ func (s *session) capabilities() []string {
 		}
 		return append(all, "STARTTLS", "LOGINDISABLED")
 	}
+	if !s.KeepLogin {
+		all = append(all, "UNAUTHENTICATE")
+	}
 	return append(all, "CHILDREN", "SPECIAL-USE", "UIDPLUS", "MOVE", "UNSELECT", "ESEARCH", "CONDSTORE",
 		"SEARCHRES", "WITHIN", "SAVEDATE", "PARTIAL", "BINARY", "PREVIEW", "SORT", "SORT=DISPLAY", "ESORT",
 		"LIST-EXTENDED", "LIST-STATUS", "STATUS=SIZE", "CREATE-SPECIAL-USE", "OBJECTID", "QRESYNC", "QUOTA", "QUOTA=RES-STORAGE",
+		"MULTIAPPEND", "REPLACE", "UTF8=ACCEPT",
 		fmt.Sprintf("APPENDLIMIT=%d", MaxMessage))
 }
 

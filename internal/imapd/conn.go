@@ -129,7 +129,7 @@ func (s *session) loop() error {
 
 // current is a BYE when the log-in that the session stands on has ended.
 func (s *session) current() error {
-	if !s.doubted.Swap(false) {
+	if s.box == 0 || !s.doubted.Swap(false) {
 		return nil
 	}
 	err := s.Mailboxes.Current(s.ctx(), s.login)

@@ -8,6 +8,7 @@ import "github.com/mailstead/mailstead/internal/imapd/wire"
 type enabled struct {
 	condStore bool // mod-sequences, also by other commands (RFC 7162 §3.1)
 	qresync   bool // VANISHED in place of EXPUNGE (RFC 7162 §3.2.3)
+	utf8      bool // names and strings in UTF-8, both ways (RFC 6855)
 }
 
 // enable is ENABLE (RFC 5161). It names what this command has switched on, so
@@ -32,6 +33,9 @@ func (s *session) switchOn(name string) bool {
 	case "QRESYNC":
 		s.wantModSeqs()
 		s.qresync = true
+	case "UTF8=ACCEPT":
+		s.utf8 = true
+		s.r.UTF8, s.w.UTF8, s.r.NoCharset = true, true, true
 	}
 	return s.enabled != was
 }

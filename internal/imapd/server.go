@@ -43,6 +43,9 @@ type Options struct {
 	Log       *slog.Logger
 	Now       func() time.Time
 	Timeouts  Timeouts // zero fields have their defaults
+	// KeepLogin takes UNAUTHENTICATE away, which RFC 8437 §8 wants to be
+	// possible: a proxy may look no further than the first log-in.
+	KeepLogin bool
 }
 
 // Timeouts say how long a client may take.

@@ -71,6 +71,8 @@ func (s *session) run(cmd wire.Command) (wire.Code, error) {
 		return s.getQuotaRoot(cmd)
 	case *wire.SetQuota:
 		return s.setQuota()
+	case *wire.Unauthenticate:
+		return s.unauthenticate()
 	case *wire.Login, *wire.Authenticate, *wire.StartTLS:
 		return "", bad("You are logged in already.")
 	}
@@ -127,6 +129,8 @@ func (s *session) onFolder(cmd wire.Command) (do func() (wire.Code, error), chan
 		return func() (wire.Code, error) { return s.move(cmd) }, true
 	case *wire.Expunge:
 		return func() (wire.Code, error) { return s.expunge(cmd) }, true
+	case *wire.Replace:
+		return func() (wire.Code, error) { return s.replace(cmd) }, true
 	}
 	return nil, false
 }

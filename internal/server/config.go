@@ -64,6 +64,8 @@ type Config struct {
 	KeepThreads  int `name:"keep-threads" help:"Days, from its acceptance, that an answer to a deleted message still finds its thread, and a late report its recipient; 0 for ever." default:"365" placeholder:"DAYS"`
 	KeepEvents   int `name:"keep-events" help:"Days that events are kept; 0 for ever." default:"30" placeholder:"DAYS"`
 
+	IMAPKeepLogin bool `name:"imap-keep-login" help:"Take UNAUTHENTICATE away from IMAP clients, which lets them sign in as somebody else over the same connection; for a proxy in front that looks no further than the first log-in."`
+
 	Node       string        `help:"This node's name; by default the machine's." placeholder:"NAME"`
 	Lease      time.Duration `help:"How long after a node fell silent the others take over what it had in hand, from 3s to 5m. A node that can't reach the database starts nothing after two thirds of it." default:"15s" placeholder:"TIME"`
 	SecretKey  string        `help:"Key that seals secrets at rest, 32 bytes in hex or base64; by default made once and kept in the data folder." placeholder:"KEY"`

@@ -315,7 +315,7 @@ func (s *Server) openDoors(context.Context) error {
 	}
 	s.imap = imapd.New(imapd.Options{
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: conns(),
-		Log: s.Log, Now: time.Now,
+		Log: s.Log, Now: time.Now, KeepLogin: s.Config.IMAPKeepLogin,
 	})
 	s.Mailboxes.Revoked = s.imap.Revoked
 	door := &api.API{

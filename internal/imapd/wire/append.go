@@ -111,6 +111,9 @@ func (r *Reader) newMessage() (m NewMessage, err error) {
 	if !ok || (m.UTF8 && !m.Binary) {
 		return m, bad("APPEND ends with a message as a literal.")
 	}
+	if n == 0 { // so a client gives up a series of messages (RFC 3502 §6.3.11)
+		return m, refuse(No, "", "A message cannot be empty.")
+	}
 	if n > r.Limits.Append {
 		return m, refuse(No, CodeTooBig, "The message is larger than this server takes.")
 	}

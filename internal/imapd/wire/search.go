@@ -42,7 +42,9 @@ func (r *Reader) search(uid bool) (Command, error) {
 		return nil, err
 	}
 	if r.acceptWord("CHARSET") {
-		err = r.sp()
+		if err = r.sp(); r.NoCharset {
+			err = bad("Searches are in UTF-8 and name no charset.")
+		}
 		if err == nil {
 			err = r.charset()
 		}

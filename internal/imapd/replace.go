@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// replace is REPLACE (RFC 8508). The new UID stands in an untagged OK, before
+// the client hears that the old message is gone (§4.3).
+func (s *session) replace(cmd *wire.Replace) (wire.Code, error) {
+	in := intake{session: s, mailbox: cmd.Mailbox}
+	uid, err := in.replaced(cmd)
+	if err != nil {
+		return "", err
+	}
+	if err := in.all(&cmd.Message, 1); err != nil {
+		return "", err
+	}
+	filed, err := s.view.Replace(s.ctx(), uid, cmd.Mailbox, in.uploads[0])
+	if err != nil {
+		in.discard(err)
+		var f *fault.Error
+		if errors.As(err, &f) && f.Code == folder.CodeMessageGone {
+			return "", no(wire.CodeNonExistent, f.Message)
+		}
+		return "", orTryCreate(err)
+	}
+	s.w.Untagged(wire.OK, wire.AppendUID(filed.UIDValidity, wire.SetOf(filed.UID)), "The replacement is there.")
+	return s.expunged()
+}
+
+// replaced finds the message that a REPLACE takes away, and what room it leaves.
+func (in *intake) replaced(cmd *wire.Replace) (uid uint32, err error) {
+	switch {
+	case cmd.Number == wire.Star:
+		uid = in.view.UID(uint32(in.view.Len()))
+	case cmd.UID:
+		uid = cmd.Number
+	default:
+		uid = in.view.UID(cmd.Number)
+	}
+	if uid == 0 && !cmd.UID {
+		return 0, bad("There is no message with that number.")
+	}
+	there := false
+	err = in.view.Fetch(in.ctx(), []uint32{uid}, 0, func(r *folder.Row) error {
+		there, in.room = true, int64(r.Size)
+		return nil
+	})
+	if err == nil && !there {
+		err = no(wire.CodeNonExistent, "There is no message with that UID.")
+	}
+	return uid, err
+}

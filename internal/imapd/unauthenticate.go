@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
+
+// unauthenticate is UNAUTHENTICATE (RFC 8437): all is as before the log-in, but
+// for TLS.
+func (s *session) unauthenticate() (wire.Code, error) {
+	if s.KeepLogin {
+		return "", bad("This server does not offer that command.")
+	}
+	s.closeView()
+	s.logger().Info("imap: logged out")
+	s.user.Store(0)
+	s.doubted.Store(false)
+	s.state = state{}
+	s.mistakes = 0
+	s.r.Limits = wire.LimitsBeforeLogin()
+	s.r.UTF8, s.w.UTF8, s.r.NoCharset = false, false, false
+	s.stream.until = time.Now().Add(s.Timeouts.Login)
+	return wire.Capabilities(s.capabilities()...), nil
+}
