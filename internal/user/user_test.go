@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package user_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
+
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+const (
+	first db.ID = 100 // accounts
+	other db.ID = 200
+	good        = "Correct-Horse-7"
+)
+
+var home = netip.MustParseAddr("192.0.2.1")
+
+type house struct {
+	*user.Users
+	t   *testing.T
+	now time.Time
+	mu  sync.Mutex
+}
+
+func (h *house) forward(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = h.now.Add(d)
+}
+
+func (h *house) clock() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+func each(t *testing.T, f func(t *testing.T, h *house)) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		key, err := secret.Parse("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &house{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+		guesses := throttle.NewGuesses()
+		guesses.Now = h.clock
+		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Guesses: guesses, Issuer: "mail.example.net", Now: h.clock}
+		f(t, h)
+	})
+}
+
+func (h *house) create(email string, accounts ...db.ID) user.User {
+	h.t.Helper()
+	u, err := h.Create(h.t.Context(), user.New{Email: email, Name: "Ann", Password: good}, accounts...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return u
+}
+
+func (h *house) signIn(email, password string) (user.Session, string, error) {
+	return h.SignIn(h.t.Context(), email, password, home, "a browser")
+}
+
+func (h *house) in(email string) (user.Session, string) {
+	h.t.Helper()
+	s, token, err := h.signIn(email, good)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s, token
+}
+
+// is fails unless err is of a kind.
+func is(t *testing.T, err error, k fault.Kind) {
+	t.Helper()
+	if !fault.Is(err, k) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestSignIn(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		ann := h.create("Ann@Example.com", first, other)
+		s, token, err := h.signIn(" ann@EXAMPLE.com ", good)
+		if err != nil || s.User.ID != ann.ID || s.Account != other || s.Role != user.Owner || s.Halfway {
+			t.Fatalf("%+v %v", s, err)
+		}
+		got, err := h.Session(ctx, token)
+		if err != nil || got.ID != s.ID || got.From != home || got.User.Email != "ann@example.com" {
+			t.Fatalf("%+v %v", got, err)
+		}
+		for _, wrong := range [][2]string{{"ann@example.com", "Wrong-Horse-7"}, {"nobody@example.com", good}, {"no address", good}, {"ann@example.com", ""}} {
+			_, _, err := h.signIn(wrong[0], wrong[1])
+			is(t, err, fault.Unknown)
+		}
+		_, err = h.Create(ctx, user.New{Email: "ann@example.com", Name: "Ann", Password: good})
+		is(t, err, fault.Conflict)
+		_, err = h.Create(ctx, user.New{Email: "x", Name: "\n", Password: "short"})
+		var f *fault.Error
+		if !errors.As(err, &f) || len(f.Fields) < 4 {
+			t.Fatalf("not all that is wrong is told at once: %v", err)
+		}
+		// A session ends two weeks after it was last used, and a month after it began.
+		for range 4 {
+			h.forward(7 * 24 * time.Hour)
+			if _, err := h.Session(ctx, token); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.forward(3 * 24 * time.Hour)
+		_, err = h.Session(ctx, token)
+		is(t, err, fault.Unknown)
+		_, idle := h.in("ann@example.com")
+		h.forward(15 * 24 * time.Hour)
+		_, err = h.Session(ctx, idle)
+		is(t, err, fault.Unknown)
+		if n, err := h.Prune(ctx, h.clock(), 100); err != nil || n != 2 {
+			t.Fatalf("pruned %d, %v", n, err)
+		}
+	})
+}
+
+func TestSessions(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		ann := h.create("ann@example.com", first)
+		bob := h.create("bob@example.com", first, other)
+		a1, t1 := h.in("ann@example.com")
+		_, t2 := h.in("ann@example.com")
+		b, tb := h.in("bob@example.com")
+		if err := h.SignOut(ctx, bob.ID, a1.ID); err != nil { // another's
+			t.Fatal(err)
+		}
+		if _, err := h.Session(ctx, t1); err != nil {
+			t.Fatal("somebody else ended a session:", err)
+		}
+		is(t, h.LookAt(ctx, a1, other), fault.NotFound)
+		if err := h.LookAt(ctx, b, first); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.SignOutOthers(ctx, ann.ID, a1.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.Session(ctx, t2)
+		is(t, err, fault.Unknown)
+		// A changed password ends other sessions, and needs the old one.
+		err = h.ChangePassword(ctx, a1, "Wrong-Horse-7", "Another-Horse-8")
+		is(t, err, fault.Invalid)
+		_, t3 := h.in("ann@example.com")
+		if err := h.ChangePassword(ctx, a1, good, "Another-Horse-8"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Session(ctx, t3)
+		is(t, err, fault.Unknown)
+		if _, err := h.Session(ctx, t1); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = h.signIn("ann@example.com", good)
+		is(t, err, fault.Unknown)
+		// Whoever leaves the account is out of it.
+		if err := h.Remove(ctx, first, bob.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Session(ctx, tb)
+		is(t, err, fault.Unknown)
+	})
+}
+
+func TestGuessing(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.create("ann@example.com", first)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		limited := false
+		for range 40 { // answers are slowed first: nobody waits for them here
+			_, _, err := h.SignIn(ctx, "ann@example.com", "Wrong-Horse-"+time.Now().String(), netip.MustParseAddr("198.51.100.9"), "")
+			if limited = fault.Is(err, fault.Limited); limited {
+				break
+			}
+			h.Guesses.Failed("ann@example.com", netip.MustParseAddr("198.51.100.9"), time.Now().String())
+			if wait, _ := h.Guesses.Check("ann@example.com", netip.MustParseAddr("198.51.100.9")); wait > 0 {
+				cancel()
+			}
+		}
+		if !limited {
+			t.Error("guessing is not limited")
+		}
+	})
+}
+
+func TestSecondFactor(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		ann := h.create("ann@example.com", first)
+		e, err := h.NewEnrolment(ann)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := h.Enrolling(ann, e.Secret); err != nil || again.URL != e.URL {
+			t.Fatalf("%+v is not %+v: %v", again, e, err)
+		}
+		code := func() string {
+			c, err := totp.GenerateCode(e.Secret, h.clock())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		_, err = h.Enrol(ctx, ann, e.Secret, "000000")
+		is(t, err, fault.Invalid)
+		recovery, err := h.Enrol(ctx, ann, e.Secret, code())
+		if err != nil || len(recovery) != 10 {
+			t.Fatal(recovery, err)
+		}
+		_, err = h.Enrol(ctx, ann, e.Secret, code())
+		is(t, err, fault.Conflict)
+
+		s, token, err := h.signIn("ann@example.com", good)
+		if err != nil || !s.Halfway {
+			t.Fatalf("%+v %v", s, err)
+		}
+		if got, err := h.Session(ctx, token); err != nil || !got.Halfway {
+			t.Fatalf("%+v %v", got, err)
+		}
+		is(t, h.Confirm(ctx, s, code()), fault.Invalid) // it has proved the enrolment
+		h.forward(30 * time.Second)
+		if err := h.Confirm(ctx, s, code()[:3]+" "+code()[3:]); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := h.Session(ctx, token); err != nil || got.Halfway {
+			t.Fatalf("%+v %v", got, err)
+		}
+		s2, _, err := h.signIn("ann@example.com", good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is(t, h.Confirm(ctx, s2, code()), fault.Invalid) // a code counts once
+		if err := h.Confirm(ctx, s2, recovery[3]); err != nil {
+			t.Fatal(err)
+		}
+		is(t, h.Confirm(ctx, s2, recovery[3]), fault.Invalid)
+		if n, err := h.RecoveryLeft(ctx, ann.ID); err != nil || n != 9 {
+			t.Fatal(n, err)
+		}
+		if err := h.Unenrol(ctx, s2, recovery[4]); err != nil {
+			t.Fatal(err)
+		}
+		if s, _, err := h.signIn("ann@example.com", good); err != nil || s.Halfway {
+			t.Fatalf("%+v %v", s, err)
+		}
+		// A session that stops halfway ends soon.
+		h.forward(time.Hour)
+		if n, err := h.Prune(ctx, h.clock(), 100); err != nil || n != 0 {
+			t.Fatal(n, err) // all three were completed or whole
+		}
+	})
+}
+
+func TestLinks(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		setup, err := h.NewSetup(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Of several who follow a link at once, one is let in.
+		var in, out int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				_, err := h.Redeem(ctx, setup, user.New{Email: string(rune('a'+i)) + "@example.com", Name: "N", Password: good}, first)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					in++
+				case fault.Is(err, fault.NotFound):
+					out++
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if in != 1 || out != 5 {
+			t.Fatalf("%d were let in, %d were not", in, out)
+		}
+
+		invite, err := h.NewInvite(ctx, other, "Carl@example.com", user.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		carl, err := h.Redeem(ctx, invite, user.New{Email: "somebody@else.example", Name: "Carl", Password: good})
+		if err != nil || carl.Email != "carl@example.com" {
+			t.Fatalf("an invitation is for whom it was made: %+v %v", carl, err)
+		}
+		if s, _ := h.in("carl@example.com"); s.Account != other || s.Role != user.Reader {
+			t.Fatalf("%+v", s)
+		}
+		second, err := h.NewInvite(ctx, first, "carl@example.com", user.Worker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Accept(ctx, second, h.create("dora@example.com", first))
+		is(t, err, fault.Denied)
+		if account, err := h.Accept(ctx, second, carl); err != nil || account != first {
+			t.Fatal(account, err)
+		}
+		_, err = h.Accept(ctx, second, carl)
+		is(t, err, fault.NotFound)
+
+		third, err := h.NewInvite(ctx, first, "eve@example.com", user.Owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open, err := h.Invitations(ctx, first)
+		if err != nil || len(open) != 1 {
+			t.Fatal(open, err)
+		}
+		if err := h.Withdraw(ctx, other, open[0].ID); err != nil { // another account's
+			t.Fatal(err)
+		}
+		if _, err := h.Ticket(ctx, third); err != nil {
+			t.Fatal("another account withdrew an invitation:", err)
+		}
+		h.forward(8 * 24 * time.Hour)
+		_, err = h.Ticket(ctx, third)
+		is(t, err, fault.NotFound)
+
+		_, token := h.in("carl@example.com")
+		reset, err := h.NewReset(ctx, carl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is(t, h.SetPassword(ctx, reset, "weak"), fault.Invalid)
+		if err := h.SetPassword(ctx, reset, "Another-Horse-8"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Session(ctx, token)
+		is(t, err, fault.Unknown)
+		is(t, h.SetPassword(ctx, reset, "Another-Horse-9"), fault.NotFound)
+		for _, bad := range []string{"", "mst_", "mst_aaaa", "mss_" + reset[4:]} {
+			_, err := h.Ticket(ctx, bad)
+			is(t, err, fault.NotFound)
+		}
+	})
+}
+
+// Two owners who leave at the same time don't leave an account without one.
+func TestLastOwner(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		ann, bob := h.create("ann@example.com", first), h.create("bob@example.com", first)
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i, u := range []user.User{ann, bob} {
+			wg.Go(func() {
+				if i == 0 {
+					errs[i] = h.Remove(ctx, first, u.ID)
+				} else {
+					errs[i] = h.SetRole(ctx, first, u.ID, user.Reader)
+				}
+			})
+		}
+		wg.Wait()
+		left, err := h.Members(ctx, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners := 0
+		for _, m := range left {
+			if m.Role == user.Owner {
+				owners++
+			}
+		}
+		if owners != 1 || (errs[0] == nil) == (errs[1] == nil) {
+			t.Fatalf("%d owners are left; %v", owners, errs)
+		}
+		is(t, h.SetRole(ctx, other, ann.ID, user.Owner), fault.NotFound)
+		is(t, h.SetRole(ctx, first, ann.ID, "king"), fault.Invalid)
+	})
+}
+
+func TestDeeds(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.create("ann@example.com", first)
+		s, _ := h.in("ann@example.com")
+		for _, what := range []string{"Did one thing.", "Did another."} {
+			if err := h.Note(ctx, s, home, what); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, more, err := h.Deeds(ctx, first, db.Page{Limit: 1})
+		if err != nil || !more || len(list) != 1 || list[0].What != "Did another." || list[0].Who != "ann@example.com" || list[0].From != home {
+			t.Fatal(list, more, err)
+		}
+		if list, _, err := h.Deeds(ctx, other, db.Page{}); err != nil || len(list) != 0 {
+			t.Fatal(list, err)
+		}
+		if n, err := h.PruneDeeds(ctx, h.clock().Add(time.Second), 10); err != nil || n != 2 {
+			t.Fatal(n, err)
+		}
+	})
+}
