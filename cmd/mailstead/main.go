@@ -24,6 +24,7 @@ type commands struct {
 	Serve   serveCommand   `cmd:"" help:"Run the service."`
 	Account accountCommand `cmd:"" help:"Accounts of the service's customers."`
 	Key     keyCommand     `cmd:"" help:"API keys."`
+	User    userCommand    `cmd:"" help:"People who sign in to the dashboard."`
 	Queue   queueCommand   `cmd:"" help:"Mail that waits: look, try again, hold, release, drop."`
 	Listen  listenCommand  `cmd:"" help:"Forward events to a URL of this machine, signed like webhooks."`
 	Version versionCommand `cmd:"" help:"Print the version."`

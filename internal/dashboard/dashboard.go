@@ -59,7 +59,11 @@ type Dashboard struct {
 	Now          func() time.Time
 
 	looks *looks
+	list  []Route
 }
+
+// Routes lists all routes, once there is a Handler.
+func (d *Dashboard) Routes() []Route { return d.list }
 
 // maxForm bounds a form, in bytes.
 const maxForm = 1 << 20
@@ -78,6 +82,7 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 	d.looks = looks
 	r := &router{d: d, mux: http.NewServeMux()}
 	d.routes(r)
+	d.list = r.list
 	r.mux.Handle("GET /static/", looks.files())
 	r.mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, req *http.Request) {
 		http.Redirect(w, req, looks.asset("favicon.svg"), http.StatusFound)

@@ -50,15 +50,27 @@ const (
 // router takes the routes. Views need the right to read and acts that to work,
 // unless said otherwise.
 type router struct {
-	d   *Dashboard
-	mux *http.ServeMux
+	d    *Dashboard
+	mux  *http.ServeMux
+	list []Route
+}
+
+// Route is one of the dashboard's.
+type Route struct {
+	Method, Path string
+	SignedIn     bool // only for people who have signed in
+}
+
+func (r *router) enter(method string, need right, path string, f http.HandlerFunc) {
+	r.list = append(r.list, Route{method, path, need != anybody})
+	r.mux.HandleFunc(method+" "+path, f)
 }
 
 // view enters a page.
 func (r *router) view(path string, f view) { r.viewFor(reading, path, f) }
 
 func (r *router) viewFor(need right, path string, f view) {
-	r.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, req *http.Request) {
+	r.enter("GET", need, path, func(w http.ResponseWriter, req *http.Request) {
 		r.serve(w, req, need, func(v *visit) error {
 			p, err := f(v)
 			if err != nil {
@@ -74,7 +86,7 @@ func (r *router) viewFor(need right, path string, f view) {
 func (r *router) act(path string, f act, form view) { r.actFor(working, path, f, form) }
 
 func (r *router) actFor(need right, path string, f act, form view) {
-	r.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, req *http.Request) {
+	r.enter("POST", need, path, func(w http.ResponseWriter, req *http.Request) {
 		r.serve(w, req, need, func(v *visit) error {
 			if err := v.readForm(); err != nil {
 				return err
@@ -90,7 +102,7 @@ func (r *router) actFor(need right, path string, f act, form view) {
 
 // file enters a download.
 func (r *router) file(path string, f func(v *visit) error) {
-	r.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, reading, f) })
+	r.enter("GET", reading, path, func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, reading, f) })
 }
 
 // serve finds out who visits, and answers for errors and panics.

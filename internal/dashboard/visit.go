@@ -60,9 +60,9 @@ func (v *visit) pageOf() db.Page {
 // readForm reads what was entered, at most 1 MiB.
 func (v *visit) readForm() error {
 	var tooBig *http.MaxBytesError
-	err := v.r.ParseMultipartForm(maxForm)
-	if errors.Is(err, http.ErrNotMultipart) {
-		err = nil
+	err := v.r.ParseForm()
+	if err == nil && strings.HasPrefix(v.r.Header.Get("Content-Type"), "multipart/form-data") {
+		err = v.r.ParseMultipartForm(maxForm)
 	}
 	if errors.As(err, &tooBig) {
 		return fault.New(fault.TooLarge, "form_too_large", "This is more than a form may have.")

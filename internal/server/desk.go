@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/user"
 )
 
 // Desk is what an operator's commands work with: the rows of a service, which
@@ -24,6 +25,7 @@ import (
 type Desk struct {
 	Accounts *account.Accounts
 	Queue    *queue.Operator
+	Users    *user.Users   // to make links; nobody signs in at a desk
 	Limits   *limit.Limits // without the service's settings: see OfAccount
 
 	db *db.DB
@@ -49,7 +51,7 @@ func OpenDesk(ctx context.Context, data, database string) (*Desk, error) {
 	hub := &signal.Hub{}
 	outbox := &outbound.Outbox{DB: d, Now: time.Now}
 	return &Desk{
-		db: d, Accounts: account.New(d, hub, time.Now), Limits: &limit.Limits{DB: d, Hub: hub, Now: time.Now},
+		db: d, Accounts: account.New(d, hub, time.Now), Users: &user.Users{DB: d, Now: time.Now}, Limits: &limit.Limits{DB: d, Hub: hub, Now: time.Now},
 		Queue: &queue.Operator{
 			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: outbox.Describe, Letters: outbox.Letters,
 			Wake: func(k signal.Key) {

@@ -19,11 +19,12 @@ import (
 // everything else that is asked for by the service's own name.
 func (s *Server) pages(door *api.API) (http.Handler, error) {
 	calls := door.Handler()
-	pages, err := (&dashboard.Dashboard{
+	s.Dashboard = &dashboard.Dashboard{
 		Users: s.Users, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
 		Templates: s.Templates, Operator: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, Captured: s.captured,
 		Limits: s.Limits, Setup: door.Setup, Send: s.sendAsService, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
-	}).Handler()
+	}
+	pages, err := s.Dashboard.Handler()
 	if err != nil {
 		return nil, err
 	}

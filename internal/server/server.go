@@ -26,6 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/dashboard"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/domain"
@@ -84,6 +85,7 @@ type Server struct {
 	Stats        *stat.Stats
 	Retention    *retention.Keeper
 	Webhooks     *webhook.Hooks
+	Dashboard    *dashboard.Dashboard
 
 	data      *dataFolder
 	key       *secret.Key

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+type userCommand struct {
+	Link userLink `cmd:"" help:"Make a link that lets somebody into the dashboard once: to join an account, or to choose a new password."`
+}
+
+type userLink struct {
+	where
+	Email    string `required:"" help:"Whom it is for." placeholder:"ADDRESS"`
+	Account  string `help:"The account to join, by its e-mail address; that of whom it is for unless given." placeholder:"ADDRESS"`
+	Role     string `help:"What they may do there: owner, member or reader." enum:"owner,member,reader" default:"owner"`
+	Operator bool   `help:"Join the operators of the service instead."`
+	Host     string `required:"" help:"The service's own host name, for the link." placeholder:"NAME"`
+}
+
+func (c *userLink) Run() error {
+	return c.desk(func(ctx context.Context, d *server.Desk) error {
+		who, err := d.Users.ByEmail(ctx, c.Email)
+		if err == nil && c.Account == "" && !c.Operator {
+			token, err := d.Users.NewReset(ctx, who)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Printf("https://%s/reset/%s\nIt lets %s choose a new password, once, within an hour.\n", c.Host, token, who.Email)
+			return err
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		account, err := c.account(ctx, d)
+		if err != nil {
+			return err
+		}
+		token, err := d.Users.NewInvite(ctx, account, c.Email, user.Role(c.Role))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Printf("https://%s/join/%s\nIt lets %s join, once, within seven days.\n", c.Host, token, c.Email)
+		return err
+	})
+}
+
+func (c *userLink) account(ctx context.Context, d *server.Desk) (db.ID, error) {
+	if c.Operator {
+		if err := d.Accounts.HaveOperators(ctx); err != nil {
+			return 0, err
+		}
+	}
+	email := c.Account
+	if email == "" && !c.Operator {
+		email = c.Email
+	}
+	return owner(ctx, d, email, c.Operator)
+}

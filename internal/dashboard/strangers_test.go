@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+// visitor is a browser without scripts.
+type visitor struct {
+	t    *testing.T
+	base string
+	http http.Client
+}
+
+func visit(t *testing.T, s *servertest.Server) *visitor {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &visitor{t, s.Dev.BaseURL, http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// ask makes a request, and returns its status, where it leads, and its page.
+func (v *visitor) ask(method, path string, form url.Values, header ...string) (status int, to, text string) {
+	v.t.Helper()
+	req, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if method == "POST" {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := v.http.Do(req)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return res.StatusCode, res.Header.Get("Location"), string(body)
+}
+
+func (v *visitor) signIn(email, password string) {
+	v.t.Helper()
+	if status, to, text := v.ask("POST", "/sign-in", url.Values{"email": {email}, "password": {password}}); status != 303 || to != "/" {
+		v.t.Fatalf("%d %s\n%s", status, to, text)
+	}
+}
+
+const colleague = "Correct-Horse-7"
+
+// Every route, as a stranger and as somebody of another account: nothing is
+// shown, and nothing done. A new route is held to it by being in the list.
+func TestStrangers(t *testing.T) {
+	s := servertest.Start(t)
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acc, err := s.Accounts.Create(t.Context(), "stranger@else.example", "Else")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Users.Create(t.Context(), user.New{Email: "stranger@else.example", Name: "Mallory", Password: colleague}, acc.ID); err != nil {
+		t.Fatal(err)
+	}
+	nobody, stranger := visit(t, s), visit(t, s)
+	stranger.signIn("stranger@else.example", colleague)
+	members, err := s.Users.Members(t.Context(), demo.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := map[string]db.ID{"/domains": s.Dev.Domain.ID, "/mailboxes": s.Dev.Mailboxes[0].ID, "/people": members[0].ID, "/profile": demo.ID}
+	for _, r := range s.Dashboard.Routes() {
+		path := r.Path
+		for prefix, id := range theirs {
+			if strings.HasPrefix(path, prefix) {
+				path = strings.ReplaceAll(path, "{id}", id.String())
+			}
+		}
+		path = strings.TrimSuffix(strings.NewReplacer("{id}", demo.ID.String(), "{$}", "", "{token}", "mst_aaaa").Replace(path), "{$}")
+		if r.SignedIn {
+			if status, to, _ := nobody.ask(r.Method, path, nil); status != 303 || !strings.HasPrefix(to, "/sign-in") {
+				t.Errorf("%s %s shows a stranger %d, %s", r.Method, path, status, to)
+			}
+		}
+		if path == r.Path || !r.SignedIn || strings.HasPrefix(r.Path, "/join/") || strings.HasSuffix(r.Path, "/sessions/{id}/end") || strings.HasSuffix(r.Path, "/withdraw") {
+			continue // names nothing of anybody, or says done where there was nothing to do
+		}
+		if path == "/" {
+			continue
+		}
+		if status, _, text := stranger.ask(r.Method, path, url.Values{"role": {"owner"}, "days": {"30"}}); status != 404 && status != 409 || strings.Contains(text, "demo.test") {
+			t.Errorf("%s %s shows somebody of another account %d\n%s", r.Method, path, status, text)
+		}
+	}
+	if after, err := s.Users.Members(t.Context(), demo.ID); err != nil || len(after) != len(members) {
+		t.Error("a stranger changed who belongs to the account", err)
+	}
+}
+
+// Roles hold: readers change nothing, members nothing about people.
+func TestRoles(t *testing.T) {
+	s := servertest.Start(t)
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for role, may := range map[user.Role]struct{ add, invite int }{user.Reader: {403, 403}, user.Worker: {303, 403}, user.Owner: {303, 200}} {
+		email := string(role) + "@demo.test"
+		token, err := s.Users.NewInvite(t.Context(), demo.ID, email, role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := visit(t, s)
+		if status, to, text := v.ask("POST", "/join/"+token, url.Values{"name": {"N"}, "password": {colleague}}); status != 303 || to != "/" {
+			t.Fatalf("%d %s\n%s", status, to, text)
+		}
+		if status, _, text := v.ask("GET", "/domains", nil); status != 200 || !strings.Contains(text, "demo.test") {
+			t.Errorf("%s does not see the domains: %d", role, status)
+		}
+		if status, _, text := v.ask("POST", "/domains", url.Values{"name": {string(role) + ".example"}}); status != may.add {
+			t.Errorf("%s adds a domain: %d\n%s", role, status, text)
+		}
+		if status, _, text := v.ask("POST", "/people", url.Values{"email": {"new-" + email}, "role": {"owner"}}); status != may.invite {
+			t.Errorf("%s invites: %d\n%s", role, status, text)
+		}
+		if status, _, _ := v.ask("POST", "/profile/accounts/"+account.Operators.String(), nil); status != 404 {
+			t.Errorf("%s becomes an operator: %d", role, status)
+		}
+	}
+}
+
+// What another site makes a browser send changes nothing, and no page is led
+// elsewhere.
+func TestOtherSites(t *testing.T) {
+	s := servertest.Start(t)
+	v := visit(t, s)
+	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}} {
+		if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {"csrf.example"}}, header...); status != 403 {
+			t.Errorf("%v: %d", header, status)
+		}
+	}
+	for _, to := range []string{"https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"} {
+		if _, at, _ := v.ask("GET", "/sign-in?"+url.Values{"to": {to}}.Encode(), nil); at != "/" {
+			t.Errorf("signed in, %q leads to %q", to, at)
+		}
+		if _, at, _ := v.ask("POST", "/theme", url.Values{"to": {to}, "theme": {"dark"}}); at != "/" {
+			t.Errorf("%q leads to %q", to, at)
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", s.Dev.BaseURL+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := v.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if csp := res.Header.Get("Content-Security-Policy"); strings.Contains(csp, "unsafe") || !strings.Contains(csp, "default-src 'none'") {
+		t.Error(csp)
+	}
+	for _, c := range v.http.Jar.Cookies(req.URL) {
+		if c.Name == "told" {
+			t.Error("what was told before is kept")
+		}
+	}
+	if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {strings.Repeat("x", 2<<20)}}); status != 413 {
+		t.Errorf("a form of 2 MB: %d", status)
+	}
+}
