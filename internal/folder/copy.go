@@ -34,6 +34,7 @@ var (
 type Copied struct {
 	UIDValidity uint32 // of the destination
 	Src, Dst    []uint32
+	From, To    Folder // as they were before
 }
 
 // transfer is a copy or a move on its way.
@@ -100,7 +101,7 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move bool
 	if err != nil {
 		return Copied{}, err
 	}
-	c := Copied{UIDValidity: t.validity, Src: t.uids, Dst: make([]uint32, len(t.uids))}
+	c := Copied{UIDValidity: t.validity, Src: t.uids, Dst: make([]uint32, len(t.uids)), From: t.from, To: t.to}
 	for i := range c.Dst {
 		c.Dst[i] = t.first + uint32(i)
 	}

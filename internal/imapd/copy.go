@@ -14,6 +14,9 @@ func (s *session) copy(cmd *wire.Copy) (wire.Code, error) {
 		return "", err
 	}
 	copied, err := s.view.Copy(s.ctx(), uids, cmd.Mailbox)
+	if err == nil {
+		s.junked(&copied)
+	}
 	return copyUID(&copied), orTryCreate(err)
 }
 

@@ -46,6 +46,9 @@ type Options struct {
 	// KeepLogin takes UNAUTHENTICATE away, which RFC 8437 §8 wants to be
 	// possible: a proxy may look no further than the first log-in.
 	KeepLogin bool
+	// Junked, if set, is told which messages that were sent from here a person
+	// has just put into the folder for junk of a mailbox.
+	Junked func(ctx context.Context, mailbox db.ID, sent []db.ID) error
 }
 
 // Timeouts say how long a client may take.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
@@ -28,6 +29,7 @@ type Letter struct {
 	size    int64
 	rcpts   []rcpt
 	reports []report
+	loop    bool           // a recipient is for feedback loops
 	filed   []folder.Filed // by Message, in the order of rcpts
 }
 
@@ -64,10 +66,15 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 		}
 		return err
 	}
+	if strings.EqualFold(to.Local, feedback) && to.Domain == l.in.Host {
+		l.loop = true
+		return nil
+	}
 	found, err := l.in.Mailboxes.Resolve(ctx, to)
 	if err != nil {
 		return err
 	}
+	l.loop = l.loop || strings.EqualFold(to.Local, abuse)
 	as := to.String()
 	if to.Domain == "" {
 		as = found.Address
@@ -128,6 +135,11 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	}
 	for _, r := range l.reports {
 		if err := i.reported(ctx, r, s); err != nil {
+			return 0, err
+		}
+	}
+	if l.loop {
+		if err := i.fedBack(ctx, s); err != nil {
 			return 0, err
 		}
 	}

@@ -4,11 +4,23 @@ package inbound
 
 import (
 	"context"
+	"strings"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/bounce"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
 )
+
+// feedback is the address of the service's host for the reports of feedback
+// loops (RFC 6449): what comes there is read and kept by nobody.
+const feedback = "fbl"
+
+// abuse is where some loops send their reports (RFC 2142 §2). Such mail is
+// filed like any other as well.
+const abuse = "abuse"
 
 // complained hands a complaint about a delivery to the queue. One about a
 // message of which nothing is left comes too late.
@@ -21,4 +33,86 @@ func (i *Inbound) complained(ctx context.Context, r report, told *bounce.Report)
 		i.Log.Info("a complaint", "message", r.message, "n", r.n, "feedback", told.Feedback.Type, "reporter", told.Feedback.Reporter, "changed", changed)
 	}
 	return err
+}
+
+// fedBack reads a message to a feedback address. Anybody may write to those, so
+// a complaint counts only if it shows the signed return path of the delivery
+// that it is about, which nobody but its recipient's side has seen.
+func (i *Inbound) fedBack(ctx context.Context, s *spooled) error {
+	told, err := i.readReport(ctx, s)
+	if err != nil {
+		return err
+	}
+	if told.Kind == bounce.Complaint {
+		for _, header := range [][]byte{told.Feedback.Fields, told.Original} {
+			if r, ok := i.shown(string(header)); ok {
+				return i.complained(ctx, r, told)
+			}
+		}
+	}
+	i.Log.Info("a message to a feedback address that complains of nothing known", "kind", told.Kind, "feedback", told.Feedback.Type)
+	return nil
+}
+
+// maxShown is how many words of a header are tried as return paths.
+const maxShown = 100
+
+// shown finds the first signed return path in a header.
+func (i *Inbound) shown(header string) (r report, ok bool) {
+	local := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-')
+	}
+	tried := 0
+	for word := range strings.FieldsFuncSeq(header, local) {
+		if !secret.IsReturnPath(word) {
+			continue
+		}
+		if id, n, ok := i.Key.ParseReturnPath(word); ok {
+			return report{db.ID(id), n}, true
+		}
+		if tried++; tried == maxShown {
+			break
+		}
+	}
+	return report{}, false
+}
+
+// Junked takes it as complaints that somebody put messages into the folder for
+// junk of a mailbox here. Only mail of the API is complained of, and only its
+// delivery to that mailbox; once.
+func (i *Inbound) Junked(ctx context.Context, mailbox db.ID, sent []db.ID) error {
+	for _, id := range sent {
+		about, err := i.Outbox.Describe(ctx, id)
+		if fault.Is(err, fault.NotFound) || err == nil && !about.API {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		all, err := i.Queue.Deliveries(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, d := range all {
+			if d.State != queue.Delivered || !i.leadsTo(ctx, d.Recipient, mailbox) {
+				continue
+			}
+			changed, err := i.Queue.Complained(ctx, id, d.N, queue.Report{Text: "abuse", Remote: i.Host})
+			if err != nil {
+				return err
+			}
+			i.Log.Info("a complaint", "message", id, "n", d.N, "mailbox", mailbox, "changed", changed)
+		}
+	}
+	return nil
+}
+
+// leadsTo reports whether mail to an address goes to a mailbox.
+func (i *Inbound) leadsTo(ctx context.Context, to string, mailbox db.ID) bool {
+	a, err := address.Parse(to)
+	if err != nil {
+		return false
+	}
+	found, err := i.Mailboxes.Resolve(ctx, a)
+	return err == nil && found.Mailbox == mailbox
 }

@@ -317,7 +317,7 @@ func (s *Server) openDoors(context.Context) error {
 	}
 	s.imap = imapd.New(imapd.Options{
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: conns(),
-		Log: s.Log, Now: time.Now, KeepLogin: s.Config.IMAPKeepLogin,
+		Log: s.Log, Now: time.Now, KeepLogin: s.Config.IMAPKeepLogin, Junked: s.Inbound.Junked,
 	})
 	s.Mailboxes.Revoked = s.imap.Revoked
 	door := &api.API{

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import "github.com/mailstead/mailstead/internal/folder"
+
+// junked tells that a person calls messages junk by putting them into the
+// folder for it. What they did is done, so trouble here is none of theirs.
+func (s *session) junked(c *folder.Copied) {
+	if s.Junked == nil || c.To.Special != folder.Junk || c.From.Special == folder.Junk || len(c.Dst) == 0 {
+		return
+	}
+	sent, err := s.Folders.Delivered(s.ctx(), c.To.ID, c.Dst[0], c.Dst[len(c.Dst)-1])
+	if err == nil && len(sent) > 0 {
+		err = s.Junked(s.ctx(), s.box, sent)
+	}
+	if err != nil {
+		s.Log.Error("junk could not be complained of", "mailbox", s.box, "error", err)
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+func (h *house) states(message db.ID) (all []queue.State) {
+	h.t.Helper()
+	rows, err := h.Queue.Deliveries(h.t.Context(), message)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, d := range rows {
+		all = append(all, d.State)
+	}
+	return all
+}
+
+// arf is a feedback report with some fields, about a message with a header.
+func arf(fields, header string) string {
+	return "From: loop@isp.example\r\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n" +
+		"--b\r\n\r\na report\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\nVersion: 1\r\n" + fields +
+		"\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + header + "\r\nHello.\r\n--b--\r\n"
+}
+
+// A complaint at a feedback address counts if it shows the delivery's signed
+// return path; nothing else there changes anything.
+func TestComplaints(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		bob := h.box("bob", 100)
+		own := func(id db.ID, n int) string { return h.Key.ReturnPath(int64(id), n) + "@demo.test" }
+		forged := func(id db.ID) string {
+			local := []byte(h.Key.ReturnPath(int64(id), 0))
+			local[len(local)-1] ^= 'a' ^ 'b'
+			return string(local) + "@demo.test"
+		}
+		for _, c := range []struct {
+			name, to string
+			body     func(id db.ID) string
+			want     queue.State
+		}{
+			{"Original-Mail-From", "FBL@mail.host.test", func(id db.ID) string {
+				return arf("Feedback-Type: abuse\r\nOriginal-Mail-From: <"+strings.ToUpper(own(id, 0))+">\r\n", "Subject: x\r\n")
+			}, queue.Complained},
+			{"Return-Path", "fbl@mail.host.test", func(id db.ID) string {
+				return arf("Feedback-Type: fraud\r\n", "Return-Path: <"+own(id, 0)+">\r\n")
+			}, queue.Complained},
+			{"Received", "fbl@mail.host.test", func(id db.ID) string {
+				return arf("Feedback-Type: abuse\r\n", "Received: from a (envelope-from <"+own(id, 0)+">) by b\r\n")
+			}, queue.Complained},
+			{"Outlook's form", "fbl@mail.host.test", func(id db.ID) string {
+				return "From: staff@isp.example\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" +
+					"X-HmXmrOriginalRecipient: x@remote.example\r\nReturn-Path: " + own(id, 0) + "\r\n\r\nHello.\r\n--b--\r\n"
+			}, queue.Complained},
+			{"to abuse", "abuse@demo.test", func(id db.ID) string {
+				return arf("Feedback-Type: abuse\r\n", "Return-Path: <"+own(id, 0)+">\r\n")
+			}, queue.Complained},
+			{"to the return path", "", func(id db.ID) string { return arf("Feedback-Type: abuse\r\n", "Subject: x\r\n") }, queue.Complained},
+			{"forged", "fbl@mail.host.test", func(id db.ID) string {
+				return arf("Feedback-Type: abuse\r\nOriginal-Mail-From: <"+forged(id)+">\r\n", "Message-ID: <"+id.String()+"@demo.test>\r\n")
+			}, queue.Delivered},
+			{"not spam", "fbl@mail.host.test", func(id db.ID) string {
+				return arf("Feedback-Type: not-spam\r\n", "Return-Path: <"+own(id, 0)+">\r\n")
+			}, queue.Delivered},
+			{"a failed signature", "fbl@mail.host.test", func(id db.ID) string {
+				return arf("Feedback-Type: auth-failure\r\n", "Return-Path: <"+own(id, 0)+">\r\n")
+			}, queue.Delivered},
+			{"no report", "fbl@mail.host.test", func(id db.ID) string { return "Subject: hello\r\n\r\n" + own(id, 0) + "\r\n" }, queue.Delivered},
+			{"to a mailbox", "bob@demo.test", func(id db.ID) string {
+				return arf("Feedback-Type: abuse\r\n", "Return-Path: <"+own(id, 0)+">\r\n")
+			}, queue.Delivered},
+			{"a DSN to a mailbox", "bob@demo.test", func(id db.ID) string {
+				return report("failed") + "Return-Path: <" + own(id, 0) + ">\r\n"
+			}, queue.Delivered},
+		} {
+			id := h.db.NewID()
+			h.exec(insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
+			to := c.to
+			if to == "" {
+				to = own(id, 0)
+			}
+			if _, err := h.send(c.body(id), to); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			if got := h.states(id); !slices.Equal(got, []queue.State{c.want, queue.Delivered}) {
+				t.Errorf("%s: %v", c.name, got)
+			}
+		}
+		if n := len(h.filed(bob)); n != 3 { // abuse reaches the first mailbox
+			t.Errorf("%d messages were filed", n)
+		}
+		if all := h.events(event.Complaint); len(all) != 6 || !strings.Contains(all[0], `"feedback_type":"abuse"`) || !strings.Contains(all[0], "isp.example") {
+			t.Errorf("complaints %s", all)
+		}
+	})
+}
+
+// Of a report on many recipients what counts is what it says of the delivery's
+// own; what is said of its mailbox is no judgement of the address.
+func TestReportOfMany(t *testing.T) {
+	each(t, func(h *house) {
+		id := h.db.NewID()
+		h.exec(insertDelivery.With(id, 0, h.account))
+		text := strings.Replace(report("failed"), "\r\n--b--",
+			"\r\n\r\nFinal-Recipient: rfc822; X@remote.example\r\nAction: failed\r\nStatus: 5.2.2\r\nDiagnostic-Code: smtp; 552 5.2.2 quota exceeded\r\n--b--", 1)
+		text = strings.Replace(text, "x@remote.example", "other@remote.example", 1)
+		if _, err := h.send(text, h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
+			h.t.Fatal(err)
+		}
+		bounces := h.events(event.Bounce)
+		if len(bounces) != 1 || !strings.Contains(bounces[0], `"type":"Transient","subtype":"MailboxFull"`) {
+			h.t.Errorf("bounces %s", bounces)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// Whoever moves mail of the API into Junk complains of it, once; neither moving
+// it elsewhere does, nor does it speak for the other recipients.
+func TestJunkComplains(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		a := s.API("POST", "/outbound/send", map[string]any{
+			"from_email": "alice@demo.test", "to": []string{"bob@demo.test", "alice@demo.test"}, "subject": "Offer", "text": "Buy",
+		})
+		var m sent
+		a.Into(t, &m)
+		arrived(t, s, 1, 1)
+		arrived(t, s, 0, 1)
+		delivered(t, s, m.ID)
+		c := open(t, s, 1)
+		move := func(from, to string, copying bool) {
+			t.Helper()
+			if _, err := c.Select(from, nil).Wait(); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if copying {
+				_, err = c.Copy(imap.SeqSetNum(1), to).Wait()
+			} else {
+				_, err = c.Move(imap.SeqSetNum(1), to).Wait()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		statuses := func() (all []string) {
+			s.API("GET", "/outbound/messages/"+m.ID, nil).Into(t, &m)
+			for _, r := range m.Recipients {
+				all = append(all, r.Email+" "+r.Status)
+			}
+			return all
+		}
+		move("INBOX", "Archive", false)
+		if got := statuses(); got[0] != "bob@demo.test delivered" {
+			t.Errorf("after a move to Archive: %q", got)
+		}
+		move("Archive", "Junk", true)
+		if got := statuses(); got[0] != "bob@demo.test complained" || got[1] != "alice@demo.test delivered" {
+			t.Errorf("after a copy to Junk: %q", got)
+		}
+		move("Archive", "Junk", false)
+		if got := s.API("GET", "/suppressions", nil); bytes.Count(got.Body, []byte(`"complaint"`)) != 1 || !bytes.Contains(got.Body, []byte("bob@demo.test")) {
+			t.Errorf("suppressions %s", got.Body)
+		}
+	})
+}
