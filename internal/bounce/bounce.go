@@ -19,9 +19,10 @@ import (
 // Limits of what is read.
 const (
 	MaxRead       = 1 << 20   // bytes of a message
-	maxText       = 128 << 10 // bytes of a part
+	maxText       = 128 << 10 // bytes of a part, and of all delivery statuses
+	maxWords      = 16 << 10  // bytes of what is said to people: the reason stands at the front
 	maxTexts      = 20        // parts that are read
-	maxRecipients = 100
+	maxRecipients = 50
 	maxOriginal   = 64 << 10 // bytes of the returned header
 	maxDiagnostic = 4 << 10  // bytes of what is told of one recipient
 )

@@ -141,6 +141,9 @@ func TestHostile(t *testing.T) {
 		"codes without end":    append([]byte("From: mailer-daemon@x.test\r\n\r\n"), many("550 5.1.1.1.", 100_000)...),
 		"a page of open tags":  append([]byte("From: mailer-daemon@x.test\r\nContent-Type: text/html\r\n\r\n"), many("<style ", 100_000)...),
 		"header after header":  append([]byte("From: mailer-daemon@x.test\r\n\r\n"), many("Received: from a\n\n", 50_000)...),
+		"a field without end":  append([]byte("Content-Type: message/delivery-status\r\n\r\nFinal-Recipient: rfc822; a@b.c\r\nAction: failed\r\nDiagnostic-Code: x\r\n"), many(" x\r\n", 200_000)...),
+		"10,000 statuses":      append([]byte("Content-Type: multipart/report; boundary=b\r\n\r\n"), many("--b\r\nContent-Type: message/delivery-status\r\n\r\nAction: failed\r\nStatus: 5.0.0\r\n", 10_000)...),
+		"many and vague":       append([]byte("From: mailer-daemon@x.test\r\n\r\n"), append(many("<a@b.c>: no\r\n<b@b.c>: no\r\n", 1000), many("nothing ", 100_000)...)...),
 		"nothing but newlines": many("\r\n", 500_000),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,9 @@ func (p *parts) part(raw []byte, i int, part *message.Part, pages *[]string) {
 		}
 	case typ == "message" && (strings.Contains(subtype, "delivery-status") || subtype == "delivery-statu"),
 		typ == "text" && subtype == "delivery-status":
-		p.status += body() + "\n\n"
+		if len(p.status) < maxText {
+			p.status += body() + "\n\n"
+		}
 	case typ == "message" && subtype == "feedback-report":
 		p.feedback = headerOf(body())
 	case i > 0 && own.Text("Received") != "" && own.MessageID() != "":

@@ -101,14 +101,14 @@ func readStatus(text string) []status {
 			continue
 		}
 		if (line[0] == ' ' || line[0] == '\t') && last != nil {
-			*last += " " + strings.TrimSpace(line)
+			goOn(last, line)
 			continue
 		}
 		name, value, ok := strings.Cut(line, ":")
 		name = strings.ToLower(strings.TrimSpace(name))
 		if !ok || strings.ContainsAny(name, " \t<>@") {
-			if last != nil && last == &s.diagnostic && len(s.diagnostic) < maxDiagnostic {
-				*last += " " + strings.TrimSpace(line)
+			if last == &s.diagnostic {
+				goOn(last, line)
 			}
 			continue
 		}
@@ -132,6 +132,13 @@ func readStatus(text string) []status {
 		all[i].clean()
 	}
 	return all
+}
+
+// goOn adds a further line to a field.
+func goOn(field *string, line string) {
+	if len(*field) < maxDiagnostic {
+		*field += " " + strings.TrimSpace(line)
+	}
 }
 
 // starts reports whether a field is the first of the next group.

@@ -2,9 +2,7 @@
 
 package bounce
 
-import (
-	"strings"
-)
+import "strings"
 
 // markers are the lines after which a report returns the original, as normal
 // text without dashes and the like around it.
@@ -99,22 +97,23 @@ func keepLine(line string) int {
 }
 
 // words is what a report says to people, without what it returns.
-func (p *parts) words() string { return strings.Join(p.texts, "\n") }
+func (p *parts) words() string {
+	words := strings.Join(p.texts, "\n")
+	return strings.ToValidUTF8(words[:min(len(words), maxWords)], "")
+}
 
 // readWords reads a message without a delivery status.
 func (p *parts) readWords(r *Report, words string) {
 	text := normal(words)
 	subject := normal(p.header.Decoded("Subject"))
 	daemon := fromDaemon(p.header)
-	if !daemon && p.automatic(subject) && !saysFailure(text) {
+	titled := p.header.Text("X-Failed-Recipients") != "" || saysBounce(subject)
+	failed := titled || saysFailure(text)
+	switch auto := p.automatic(subject); {
+	case auto && !failed, auto && !daemon && !titled: // somebody who is away may well speak of delivery
 		r.Kind = AutoReply
 		return
-	}
-	failed := p.header.Text("X-Failed-Recipients") != ""
-	if !failed && !daemon && !saysBounce(subject) && !saysFailure(text) {
-		if p.header.Text("Auto-Submitted") != "" && p.automatic(subject) {
-			r.Kind = AutoReply
-		}
+	case !daemon && !failed:
 		return
 	}
 	switch {
@@ -127,6 +126,9 @@ func (p *parts) readWords(r *Report, words string) {
 		r.Kind = Failure
 	}
 	r.Recipients = p.told(words)
+	if to := &r.Recipients[0]; !failed && to.Subtype == General && to.Code == 0 {
+		r.Kind, r.Recipients = Unknown, nil // a letter from a postmaster
+	}
 }
 
 // told finds the recipients that a text tells of, at least one.
@@ -204,7 +206,9 @@ func divide(words string) []section {
 	for line := range strings.SplitSeq(words, "\n") {
 		if a := leading(line); a != "" && len(all) < maxRecipients {
 			if n := len(all); n > 0 && all[n-1].address == a {
-				all[n-1].text += "\n" + line
+				if len(all[n-1].text) < maxDiagnostic {
+					all[n-1].text += "\n" + line
+				}
 				continue
 			}
 			all = append(all, section{address: a, text: line})
