@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package threading
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Threads are messages that hang under each other. The messages are numbered
+// from 1, dummies, which stand only at the top, come after them.
+type Threads struct {
+	messages    []Message
+	roots       []int32
+	first, next []int32 // the first child, and the next sibling; 0 for none
+	lead        []int32 // of the dummies: their oldest child
+}
+
+func newThreads(messages []Message) *Threads {
+	n := len(messages) + 1
+	return &Threads{messages: messages, first: make([]int32, n), next: make([]int32, n)}
+}
+
+func (t *Threads) addDummy() int32 {
+	t.first, t.next, t.lead = append(t.first, 0), append(t.next, 0), append(t.lead, 0)
+	return int32(len(t.first) - 1)
+}
+
+func (t *Threads) isDummy(n int32) bool { return int(n) > len(t.messages) }
+
+// leader returns the message that a node is sorted and named by: itself, or
+// the oldest child of a dummy.
+func (t *Threads) leader(n int32) int32 {
+	if t.isDummy(n) {
+		return t.lead[int(n)-len(t.messages)-1]
+	}
+	return n
+}
+
+func (t *Threads) of(n int32) *Message { return &t.messages[t.leader(n)-1] }
+
+// compare orders by when messages were sent, then as they stand in the folder
+// (RFC 5256 §2.2).
+func (t *Threads) compare(a, b int32) int {
+	if c := cmp.Compare(t.of(a).Sent, t.of(b).Sent); c != 0 {
+		return c
+	}
+	return cmp.Compare(t.leader(a), t.leader(b))
+}
+
+// adopt hangs c, which is a message, under n.
+func (t *Threads) adopt(n, c int32) {
+	t.next[c], t.first[n] = t.first[n], c
+	if t.isDummy(n) {
+		if lead := &t.lead[int(n)-len(t.messages)-1]; *lead == 0 || t.compare(c, *lead) < 0 {
+			*lead = c
+		}
+	}
+}
+
+func (t *Threads) childrenOf(n int32) (list []int32) {
+	for c := t.first[n]; c != 0; c = t.next[c] {
+		list = append(list, c)
+	}
+	return list
+}
+
+func (t *Threads) setChildren(n int32, list []int32) {
+	at := &t.first[n]
+	for _, c := range list {
+		*at = c
+		at = &t.next[c]
+	}
+	*at = 0
+}
+
+// mergeSubjects puts threads with the same subject together (steps 4 and 5).
+func (t *Threads) mergeSubjects() {
+	slices.SortFunc(t.roots, t.compare)
+	table := map[uint64]int32{}
+	subjects := make([]uint64, len(t.roots)) // as they are before threads are merged
+	for i, n := range t.roots {
+		m := t.of(n)
+		if subjects[i] = m.Subject; m.Subject == 0 {
+			continue
+		}
+		have := table[m.Subject]
+		if have == 0 || !t.isDummy(have) && (t.isDummy(n) || t.of(have).Reply && !m.Reply) {
+			table[m.Subject] = n
+		}
+	}
+	merged := make([]bool, len(t.first)) // no longer at the top
+	top := t.roots[:0:0]
+	for i, n := range t.roots {
+		have := table[subjects[i]]
+		switch {
+		case have == 0 || have == n:
+		case merged[n]:
+			continue
+		case t.isDummy(have):
+			merged[n] = true
+			t.takeIn(have, n)
+		case t.of(n).Reply && !t.of(have).Reply:
+			merged[n] = true
+			t.adopt(have, n)
+		default:
+			d := t.addDummy()
+			merged = append(merged, false)
+			merged[n], merged[have] = true, true
+			t.adopt(d, have)
+			t.adopt(d, n)
+			table[subjects[i]] = d
+			top = append(top, d)
+		}
+		top = append(top, n)
+	}
+	t.roots = slices.DeleteFunc(top, func(n int32) bool { return merged[n] })
+}
+
+// takeIn hangs n under a dummy, or its children if it is one too.
+func (t *Threads) takeIn(dummy, n int32) {
+	if !t.isDummy(n) {
+		t.adopt(dummy, n)
+		return
+	}
+	for _, c := range t.childrenOf(n) {
+		t.adopt(dummy, c)
+	}
+	t.first[n] = 0
+}
+
+// sort puts siblings in order (step 6).
+func (t *Threads) sort() {
+	for n := range t.first {
+		if c := t.first[n]; c != 0 && t.next[c] != 0 {
+			list := t.childrenOf(int32(n))
+			slices.SortFunc(list, t.compare)
+			t.setChildren(int32(n), list)
+		}
+	}
+	slices.SortFunc(t.roots, t.compare)
+}
+
+// Walk tells the threads as THREAD answers them: each is opened and closed,
+// and between that message is called with the place of each message, from 0, in
+// a line of parents and children; where a line splits, each branch is opened
+// and closed like a thread.
+func (t *Threads) Walk(open, closed func(), message func(i int)) {
+	var pending []int32 // branches to come; 0 for the end of one
+	push := func(list []int32) {
+		for _, n := range slices.Backward(list) {
+			pending = append(pending, n)
+		}
+	}
+	push(t.roots)
+	for len(pending) > 0 {
+		n := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		if n == 0 {
+			closed()
+			continue
+		}
+		open()
+		pending = append(pending, 0)
+		split := n // the node whose children branch
+		if !t.isDummy(n) {
+			message(int(n) - 1)
+			for c := t.first[n]; c != 0 && t.next[c] == 0; c = t.first[c] {
+				message(int(c) - 1)
+				split = c
+			}
+		}
+		push(t.childrenOf(split))
+	}
+}
