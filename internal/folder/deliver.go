@@ -24,8 +24,8 @@ var (
 			(SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'))
 		RETURNING id, uidvalidity, uid_next - 1, modseq`)
 	insertMessage = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure,
-			account, domain, thread, reference, arrival, verdicts)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
+			account, domain, thread, reference, arrival, verdicts, answers)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`)
 	insertRow = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 	// decline is for what goes wrong while statements are queued.
@@ -189,7 +189,7 @@ func (f *filing) insert(b *db.Batch) {
 	}
 	b.Queue(f.blob.Insert())
 	b.Queue(insertMessage.With(f.Message, f.mailbox, f.blob.ID, f.size(), outbound, f.MessageID, notNil(f.Envelope), notNil(f.Structure),
-		at.Account, at.Domain, at.Thread, at.reference(f.MessageID), at.Arrival, verdicts))
+		at.Account, at.Domain, at.Thread, at.reference(f.MessageID), at.Arrival, verdicts, notNil(f.Answers)))
 	b.Queue(insertRow.With(f.Folder, f.UID, f.Message, int64(f.Flags&AllFlags), f.keywords, int64(f.ModSeq), f.size(), f.date, f.now))
 }
 

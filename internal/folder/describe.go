@@ -17,6 +17,7 @@ type Description struct {
 	MessageID string // with its angle brackets; "" for none
 	Envelope  []byte // as IMAP shows it (message.AppendEnvelope)
 	Structure []byte // message.Index in its stored form
+	Answers   []byte // what it answers, for threads; empty to have it read when it is needed
 }
 
 // Describe scans a message. Its bytes must be final, head and all.
@@ -51,5 +52,6 @@ func Described(h message.Header, ix *message.Index) (Description, error) {
 		MessageID: strings.ReplaceAll(strings.ToValidUTF8(id, "\uFFFD"), "\x00", ""),
 		Envelope:  message.AppendEnvelope(nil, h),
 		Structure: structure,
+		Answers:   answersOf(h),
 	}, nil
 }

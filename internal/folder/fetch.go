@@ -24,6 +24,7 @@ const (
 	WantBlob                       // Blob
 	WantBytes                      // Bytes, and Blob
 	WantThread                     // Thread
+	WantAnswers                    // Answers, and Envelope
 )
 
 // Row is a message as Fetch gives it.
@@ -36,6 +37,7 @@ type Row struct {
 	Envelope   []byte
 	Structure  []byte
 	Thread     string     // of its account, as InThread has it; "" for none
+	Answers    []byte     // answersOf its header; empty if that was not stored
 	Blob       db.ID      // for blob.Store.Load
 	Bytes      *blob.Blob // nil if it is gone
 }
@@ -71,6 +73,12 @@ var (
 	readAllList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
+	readAnswers = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.answers
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
+	readAnswersList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.answers
+		FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
 	findBlob = db.SQL(`SELECT blob FROM message WHERE id = $1`)
 )
 
@@ -84,6 +92,8 @@ const (
 // scan it into.
 func (want Want) columns(row *Row, dst []any) (ranges, list *db.Query, _ []any) {
 	switch {
+	case want&WantAnswers != 0:
+		return readAnswers, readAnswersList, append(dst, &row.Blob, &row.Envelope, &row.Answers)
 	case want&(WantEnvelope|WantStructure) == WantEnvelope|WantStructure:
 		return readAll, readAllList, append(dst, &row.Blob, &row.Envelope, &row.Structure)
 	case want&WantStructure != 0:
@@ -178,7 +188,7 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []R
 	bytes := 0
 	for p := range pieces(runs.list) {
 		err := v.store.DB.Each(ctx, p.with(ranges, list, v.shared.id), func(r db.Row) error {
-			row.Envelope, row.Structure = nil, nil
+			row.Envelope, row.Structure, row.Answers = nil, nil, nil
 			if err := r.Scan(dst...); err != nil {
 				return err
 			}
@@ -192,7 +202,7 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []R
 			row.Date, row.SavedAt = db.Time(date), db.Time(saved)
 			known = known[1:]
 			rows = append(rows, row)
-			if bytes += len(row.Envelope) + len(row.Structure); bytes > fetchBytes {
+			if bytes += len(row.Envelope) + len(row.Structure) + len(row.Answers); bytes > fetchBytes {
 				return errFull
 			}
 			return nil

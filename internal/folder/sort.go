@@ -107,7 +107,7 @@ func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
 }
 
 func tooMuchToSort() error {
-	return fault.New(fault.Limited, "too_much_to_sort", "These are more messages than can be sorted at once.")
+	return fault.New(fault.Limited, "too_much_to_sort", "These are more messages than can be put in order at once.")
 }
 
 // prepare makes room for n messages and returns what must be read of them.

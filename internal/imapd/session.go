@@ -121,6 +121,8 @@ func (s *session) onFolder(cmd wire.Command) (do func() (wire.Code, error), chan
 		return func() (wire.Code, error) { return s.search(cmd) }, false
 	case *wire.Sort:
 		return func() (wire.Code, error) { return s.sort(cmd) }, false
+	case *wire.Thread:
+		return func() (wire.Code, error) { return s.thread(cmd) }, false
 	case *wire.Copy:
 		return func() (wire.Code, error) { return s.copy(cmd) }, false
 	case *wire.Store:

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import "github.com/mailstead/mailstead/internal/imapd/wire"
+
+// thread is THREAD (RFC 5256).
+func (s *session) thread(cmd *wire.Thread) (wire.Code, error) {
+	uids, _, err := s.matches(&cmd.Key)
+	if err != nil {
+		return "", err
+	}
+	arrange := s.view.References
+	if cmd.Algorithm == "ORDEREDSUBJECT" {
+		arrange = s.view.OrderedSubject
+	}
+	threads, err := arrange(s.ctx(), uids)
+	if err != nil {
+		return "", err
+	}
+	out := s.w.Thread()
+	threads.Walk(out.Open, out.Close, func(i int) {
+		if cmd.UID {
+			out.Number(uids[i])
+		} else {
+			out.Number(s.view.Seq(uids[i]))
+		}
+	})
+	out.End()
+	return "", nil
+}
