@@ -29,7 +29,7 @@ var blobSize = db.SQL(`SELECT size FROM blob WHERE id = $1`)
 func TestDiskFullSQLite(t *testing.T) {
 	dir := t.TempDir()
 	smallDisk(t, dir, 12<<20, "")
-	free := ballast(t, dir, 6<<20)
+	free := ballast(t, dir)
 	d, _ := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "mailstead.db"))
 	fillDisk(t, d, free)
 }
@@ -47,7 +47,7 @@ func TestDiskFullPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	smallDisk(t, dir, 12<<20, fmt.Sprintf(",mode=0700,uid=%d,gid=%d", owner.Uid, owner.Gid))
-	free := ballast(t, dir, 6<<20)
+	free := ballast(t, dir)
 	space := "small_" + strings.ToLower(rand.Text())
 	admin := connect(t, os.Getenv("MAILSTEAD_TEST_POSTGRES"))
 	exec(t, admin, fmt.Sprintf("CREATE TABLESPACE %s LOCATION '%s'", space, dir))
@@ -58,7 +58,7 @@ func TestDiskFullPostgres(t *testing.T) {
 	fillDisk(t, d, free)
 }
 
-func fillDisk(t *testing.T, d *db.DB, free func()) {
+func fillDisk(t *testing.T, d *db.DB, free func(leave int64)) {
 	const callers = 40
 	bytes := make([]byte, 65<<10)
 	_, _ = rand.Read(bytes) // never fails; PostgreSQL would compress zeros
@@ -109,12 +109,16 @@ func fillDisk(t *testing.T, d *db.DB, free func()) {
 		}
 		return stored, refused
 	}
-	split := false
+	split, ballast := false, int64(ballastSize)
 	for n := 0; ; n++ {
 		stored, refused := round()
 		split = split || (stored > 0 && refused > 0)
-		if refused == callers {
+		if refused == callers && (split || n > 50) {
 			break
+		}
+		if refused == callers { // it was full just at the end of a round
+			ballast -= 400 << 10
+			free(ballast)
 		}
 		if n > 100 {
 			t.Fatal("the disk does not fill")
@@ -123,7 +127,7 @@ func fillDisk(t *testing.T, d *db.DB, free func()) {
 	if !split {
 		t.Error("the disk did not fill within a round")
 	}
-	free()
+	free(0)
 	if stored, refused := round(); refused > 0 {
 		t.Errorf("with room again %d were stored and %d refused: %v", stored, refused, last)
 	}
@@ -142,15 +146,17 @@ func smallDisk(t *testing.T, dir string, size int, options string) {
 	})
 }
 
-// ballast takes up room until the returned function is called.
-func ballast(t *testing.T, dir string, size int) (free func()) {
+const ballastSize = 6 << 20
+
+// ballast takes up room, of which the returned function leaves so many bytes.
+func ballast(t *testing.T, dir string) (free func(leave int64)) {
 	t.Helper()
 	name := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(name, bytes.Repeat([]byte("x"), size), 0o600); err != nil {
+	if err := os.WriteFile(name, bytes.Repeat([]byte("x"), ballastSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return func() {
-		if err := os.Remove(name); err != nil {
+	return func(leave int64) {
+		if err := os.Truncate(name, leave); err != nil {
 			t.Fatal(err)
 		}
 	}
