@@ -36,6 +36,9 @@ type DomainChange struct {
 	// DKIMRotationDays is after how many days DKIM keys are replaced, 7 at
 	// least; 0 for never.
 	DKIMRotationDays *int `json:"dkim_rotation_days,omitempty"`
+	// Enforcement is what is done with mail to the domain that fails the DMARC
+	// policy of its author's domain: enforce, junk or off.
+	Enforcement *string `json:"dmarc_enforcement,omitempty"`
 }
 
 // UpdateDomain changes a domain's settings.

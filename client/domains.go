@@ -19,6 +19,7 @@ type Domain struct {
 	OwnershipStatus string     `json:"ownership_status"` // pending or verified
 	Records         []Record   `json:"records"`
 	RotationDays    int        `json:"dkim_rotation_days"` // after which DKIM keys are replaced; 0 for never
+	Enforcement     string     `json:"dmarc_enforcement"`  // enforce, junk or off
 	CreatedAt       time.Time  `json:"created_at"`
 	VerifiedAt      *time.Time `json:"verified_at"`     // when it last became verified
 	LastCheckedAt   *time.Time `json:"last_checked_at"` // when its records were last looked for

@@ -197,7 +197,7 @@ func (h *house) dkim(domain string) {
 	if err := h.c.DeleteDKIMKey(ctx, domain, ""); err == nil {
 		h.Error("no id is an id")
 	}
-	if d, err := h.c.UpdateDomain(ctx, domain, client.DomainChange{DKIMRotationDays: new(90)}); err != nil || d.RotationDays != 90 {
+	if d, err := h.c.UpdateDomain(ctx, domain, client.DomainChange{DKIMRotationDays: new(90), Enforcement: new("junk")}); err != nil || d.RotationDays != 90 || d.Enforcement != "junk" {
 		h.Errorf("changed to %+v, %v", d, err)
 	}
 }

@@ -53,7 +53,8 @@ func (a *API) dkimRoutes(r *router) {
 }
 
 type updateDomainRequest struct {
-	DKIMRotationDays *int `json:"dkim_rotation_days,omitempty" minimum:"0" maximum:"3650" doc:"After how many days in use DKIM keys are replaced by new ones, 7 at least; 0 for never. Watch the domain's records: the new keys must be published." example:"90"`
+	DKIMRotationDays *int    `json:"dkim_rotation_days,omitempty" minimum:"0" maximum:"3650" doc:"After how many days in use DKIM keys are replaced by new ones, 7 at least; 0 for never. Watch the domain's records: the new keys must be published." example:"90"`
+	Enforcement      *string `json:"dmarc_enforcement,omitempty" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: enforce does what that asks for, junk refuses nothing but files it in Junk, off does nothing. The operator may have chosen something softer for all." example:"junk"`
 }
 
 type updateDomainInput struct {
@@ -63,7 +64,9 @@ type updateDomainInput struct {
 
 func (a *API) updateDomain(ctx context.Context, p account.Principal, in *updateDomainInput) (domainAnswer, error) {
 	return a.onDomain(ctx, p, &in.one, func(ctx context.Context, account, id db.ID) (domain.Domain, error) {
-		return a.Domains.Change(ctx, account, id, domain.Change{RotationDays: in.Body.DKIMRotationDays})
+		return a.Domains.Change(ctx, account, id, domain.Change{
+			RotationDays: in.Body.DKIMRotationDays, Enforcement: (*domain.Enforcement)(in.Body.Enforcement),
+		})
 	})
 }
 

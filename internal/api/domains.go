@@ -34,6 +34,7 @@ type domainAnswer struct {
 	OwnershipStatus string         `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
 	Records         []recordAnswer `json:"records" nullable:"false" doc:"The DNS records to publish."`
 	RotationDays    int            `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`
+	Enforcement     string         `json:"dmarc_enforcement" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: what that asks for, at most Junk, or nothing." example:"enforce"`
 	CreatedAt       time.Time      `json:"created_at" doc:"When it was added."`
 	VerifiedAt      *time.Time     `json:"verified_at" doc:"When it last became verified; null for never."`
 	LastCheckedAt   *time.Time     `json:"last_checked_at" doc:"When its records were last looked for; null for never."`
@@ -50,7 +51,7 @@ func showRecord(r domain.Record) recordAnswer {
 func showDomain(d domain.Domain) domainAnswer {
 	out := domainAnswer{
 		ID: d.ID, Name: d.Name, DisplayName: d.DisplayName, Status: d.Status, OwnershipStatus: d.OwnershipStatus,
-		Records: []recordAnswer{}, RotationDays: d.RotationDays, CreatedAt: stamp(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
+		Records: []recordAnswer{}, RotationDays: d.RotationDays, Enforcement: string(d.Enforcement), CreatedAt: stamp(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
 		LastCheckedAt: optionalTime(d.CheckedAt), NextCheckAt: optionalTime(d.NextCheckAt),
 	}
 	for _, r := range d.Records {

@@ -42,10 +42,13 @@ type Domain struct {
 	Records         []Record
 	// RotationDays is after how many days DKIM keys are replaced; 0 for never.
 	RotationDays int
-	CreatedAt    time.Time
-	VerifiedAt   time.Time // the last entry into verified; zero for never
-	CheckedAt    time.Time // zero for never
-	NextCheckAt  time.Time
+	// Enforcement is what is done with mail to it that fails its author's DMARC
+	// policy.
+	Enforcement Enforcement
+	CreatedAt   time.Time
+	VerifiedAt  time.Time // the last entry into verified; zero for never
+	CheckedAt   time.Time // zero for never
+	NextCheckAt time.Time
 }
 
 // Ports are those that mail clients shall find by SRV records.
@@ -108,7 +111,7 @@ func (d *Domains) shown(c *claim, keys []key) Domain {
 		ID: c.id, Account: c.account, Name: c.name, DisplayName: address.DisplayDomain(c.name),
 		Status: c.status, OwnershipStatus: ownership,
 		Receives: c.held && c.receives, Sends: c.held && c.sends && c.status != Suspended,
-		Records: d.withSeen(d.asked(c, keys), c.seen), RotationDays: int(c.rotation),
+		Records: d.withSeen(d.asked(c, keys), c.seen), RotationDays: int(c.rotation), Enforcement: c.enforcement,
 		CreatedAt: c.createdAt, VerifiedAt: c.verifiedAt, CheckedAt: c.checkedAt, NextCheckAt: c.nextCheckAt,
 	}
 }

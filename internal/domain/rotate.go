@@ -21,7 +21,8 @@ const (
 
 // Change is what an account can change of a domain; nil leaves a thing as it is.
 type Change struct {
-	RotationDays *int // 0, or MinRotationDays to MaxRotationDays
+	RotationDays *int         // 0, or MinRotationDays to MaxRotationDays
+	Enforcement  *Enforcement // one of the three
 }
 
 var setRotation = db.SQL(`UPDATE domain SET dkim_rotation_days = $3,
@@ -31,15 +32,28 @@ var setRotation = db.SQL(`UPDATE domain SET dkim_rotation_days = $3,
 // Change changes a domain and returns it. A domain that the account does not
 // have is fault.NotFound, a value out of its bounds fault.Invalid.
 func (d *Domains) Change(ctx context.Context, account, id db.ID, c Change) (Domain, error) {
-	if days := c.RotationDays; days != nil {
-		if *days != 0 && (*days < MinRotationDays || *days > MaxRotationDays) {
-			var bad fault.Fields
-			bad.Add("dkim_rotation_days", "out_of_range", "Give %d to %d days, or 0 for no rotation.", MinRotationDays, MaxRotationDays)
-			return Domain{}, bad.Err()
-		}
+	var bad fault.Fields
+	if days := c.RotationDays; days != nil && *days != 0 && (*days < MinRotationDays || *days > MaxRotationDays) {
+		bad.Add("dkim_rotation_days", "out_of_range", "Give %d to %d days, or 0 for no rotation.", MinRotationDays, MaxRotationDays)
+	}
+	if c.Enforcement != nil && !slices.Contains([]Enforcement{Enforce, Junk, Off}, *c.Enforcement) {
+		bad.Add("dmarc_enforcement", "unknown_enforcement", "Give enforce, junk or off.")
+	}
+	if err := bad.Err(); err != nil {
+		return Domain{}, err
+	}
+	if c.RotationDays != nil || c.Enforcement != nil {
 		err := d.DB.Tx(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, setRotation.With(id, account, *days, db.Micros(d.Now().Add(firstCheck))))
 			tx.AfterCommit(func() { d.changed(id) })
+			if days := c.RotationDays; days != nil {
+				if _, err := tx.Exec(ctx, setRotation.With(id, account, *days, db.Micros(d.Now().Add(firstCheck)))); err != nil {
+					return err
+				}
+			}
+			if c.Enforcement == nil {
+				return nil
+			}
+			_, err := tx.Exec(ctx, setEnforcement.With(id, account, string(*c.Enforcement)))
 			return err
 		})
 		if err != nil {

@@ -21,8 +21,9 @@ import (
 // Letter is a message on its way in from outside, from MAIL FROM to its
 // commit. It serves one goroutine.
 type Letter struct {
-	// Verdicts are what the message is found to be; to be set before Message.
-	Verdicts digest.Verdicts
+	// Verdicts, if set before Message, are what the message is found to be;
+	// nil: it is judged.
+	Verdicts *digest.Verdicts
 
 	in      *Inbound
 	from    string
@@ -37,6 +38,9 @@ type Letter struct {
 type rcpt struct {
 	mailbox.Recipient
 	as []string // the addresses that were given at RCPT
+	// open takes all mail: it is postmaster's or abuse's (RFC 5321 §4.5.1,
+	// RFC 2142).
+	open bool
 }
 
 // report is a signed return path that was accepted for a recipient.
@@ -81,12 +85,13 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 	}
 	if at := slices.IndexFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == found.Mailbox }); at >= 0 {
 		l.rcpts[at].as = append(l.rcpts[at].as, as) // one copy for each mailbox
+		l.rcpts[at].open = l.rcpts[at].open || isOpen(to)
 		return nil
 	}
 	if err := l.in.Mailboxes.Room(ctx, found.Mailbox, l.size); err != nil {
 		return err
 	}
-	l.rcpts = append(l.rcpts, rcpt{found, []string{as}})
+	l.rcpts = append(l.rcpts, rcpt{found, []string{as}, isOpen(to)})
 	return nil
 }
 
@@ -116,13 +121,12 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	i := l.in
 	id := i.db.NewID()
 	received.ID, received.Date = id.String(), i.Now()
-	s, err := i.spool(ctx, id, received.Append(nil), body)
+	s, junk, err := l.spool(ctx, id, received, body)
 	if err != nil {
 		return 0, err
 	}
-	s.verdicts = l.Verdicts
 	var copies []folder.Incoming
-	for _, to := range l.rcpts {
+	for n, to := range l.rcpts {
 		if looped(s.header, to.as[0]) {
 			s.blob.Discard(ctx)
 			return 0, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
@@ -130,6 +134,9 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 		one, err := i.copyFor(ctx, s, to.Recipient, l.from, to.as...)
 		if err != nil {
 			return 0, err
+		}
+		if junk != nil && junk[n] {
+			one.Special = folder.Junk
 		}
 		copies = append(copies, one)
 	}

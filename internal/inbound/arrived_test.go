@@ -137,7 +137,7 @@ func TestVerdicts(t *testing.T) {
 		bob := h.box("bob", 10)
 		from := addr(t, "ann@example.com")
 		l := h.Begin(&from, 0)
-		l.Verdicts = digest.Verdicts{SPF: "fail", Spam: digest.Spam}
+		l.Verdicts = &digest.Verdicts{SPF: "fail", Spam: digest.Spam}
 		if err := l.Recipient(t.Context(), addr(t, "bob@demo.test")); err != nil {
 			t.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
 	}
 	defer body.Close() //nolint:errcheck // only read
 	head := message.Received{By: i.Host, ID: m.ID.String(), Date: i.Now()}.Append(nil)
-	s, err := i.spool(ctx, m.ID, append(head, m.Head...), body)
+	s, err := i.spool(ctx, m.ID, append(head, m.Head...), body, nil)
 	if err == nil && m.ThreadID != "" {
 		s.threads[m.Account] = m.ThreadID // whoever writes to himself finds it where he sent it
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/inbound"
@@ -88,6 +89,7 @@ func newHouse(t testing.TB, url string) *house {
 	})
 	h.Inbound = inbound.New(inbound.Options{
 		Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}},
+		Domains: domain.New(domain.Options{DB: d, Hub: h.hub, Now: time.Now}),
 		Host:    "mail.host.test", Base: "https://mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
 	})
 	events.Content = h.Content

@@ -19,8 +19,10 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -44,6 +46,15 @@ type Options struct {
 	Queue     *queue.Queue
 	Outbox    *outbound.Outbox
 	Threads   *thread.Threads
+	Domains   *domain.Domains
+	// Judge judges what comes by SMTP; nil: nothing does.
+	Judge *mailauth.Judge
+	// Enforcement is the hardest that is done for a DMARC policy; domains may
+	// choose something softer.
+	Enforcement domain.Enforcement
+	// Forgiving takes mail in although the policy of its author can't be looked
+	// up, as in a sandbox without a network.
+	Forgiving bool
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -66,14 +77,15 @@ type spooled struct {
 	index   *message.Index
 	arrival db.ID            // the same for all copies
 	threads map[db.ID]string // by account, as far as they were found
-	// verdicts are what was found out about the message; nothing yet, but what
-	// the sandbox is told to find.
+	trace   []byte           // fields that all copies have on top of the blob
+	// verdicts are what was found out about the message.
 	verdicts digest.Verdicts
 }
 
 // spool keeps a message: head, then the message without its Return-Path, since
-// the one that counts is ours (RFC 5321 §4.4).
-func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io.Reader) (*spooled, error) {
+// the one that counts is ours (RFC 5321 §4.4). trial may be nil; it gets the
+// header as it came, and returns who else wants the body.
+func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io.Reader, trial func(message.Header) io.Writer) (*spooled, error) {
 	in, ok := i.buffers.Get().(*bufio.Reader)
 	if !ok {
 		in = bufio.NewReaderSize(nil, 16<<10)
@@ -93,6 +105,9 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	if _, err := both.Write(append(head, honest...)); err != nil {
 		return nil, err
 	}
+	if trial != nil {
+		both = io.MultiWriter(w, &scan, trial(header))
+	}
 	if _, err := in.WriteTo(both); err != nil {
 		return nil, err
 	}
@@ -107,7 +122,7 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 // copyFor makes one recipient's copy, to be filed: with the trace fields that
 // are its own on top. rcpts are the addresses by which it came.
 func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient, returnPath string, rcpts ...string) (folder.Incoming, error) {
-	top := message.AppendDeliveredTo(message.AppendReturnPath(nil, returnPath), rcpts[0])
+	top := append(message.AppendDeliveredTo(message.AppendReturnPath(nil, returnPath), rcpts[0]), s.trace...)
 	own := s.index.Parts[0].Header.Len
 	s.index.ResizeHeader(own + int64(len(top)))
 	described, err := folder.Described(s.header, s.index)

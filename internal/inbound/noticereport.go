@@ -49,7 +49,7 @@ func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []
 		defer close(written)
 		in.CloseWithError(r.Write(in))
 	}()
-	s, err := i.spool(ctx, id, nil, pipe)
+	s, err := i.spool(ctx, id, nil, pipe, nil)
 	_ = pipe.Close() // lets a writer end that nobody reads from
 	<-written
 	return s, err

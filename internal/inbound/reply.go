@@ -55,6 +55,9 @@ func Refusal(err error) (r Reply, ours bool) {
 		}
 		return Reply{550, "5.7.1", f.Message}, false
 	case fault.Unavailable:
+		if f.Code == CodeNoPolicy {
+			return Reply{451, "4.7.0", f.Message}, false
+		}
 		return Reply{451, "4.3.0", f.Message}, true
 	}
 	return Reply{451, "4.3.0", "Something went wrong here; try again later"}, true

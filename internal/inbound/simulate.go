@@ -48,7 +48,7 @@ type RecipientOutcome struct {
 // the outcome; an error is our own.
 func (i *Inbound) Simulate(ctx context.Context, m Simulated) (Outcome, error) {
 	l := i.Begin(m.From, m.Size)
-	l.Verdicts = m.Verdicts
+	l.Verdicts = &m.Verdicts
 	var out Outcome
 	accepted := false
 	for _, to := range m.To {

@@ -49,6 +49,9 @@ type Config struct {
 
 	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
 
+	DMARC            string   `name:"dmarc" help:"What is done with mail from outside that fails the DMARC policy of its author's domain: enforce does what that asks for, junk refuses nothing but files it in Junk, off does nothing. A domain can choose something softer for its own mail." default:"enforce" enum:"enforce,junk,off"`
+	TrustedForwarder []string `name:"trusted-forwarder" help:"Domains of forwarders and mailing lists that are believed when they say, by ARC, that a message passed DMARC before they changed it, separated by commas." placeholder:"DOMAIN"`
+
 	LimitRequests   int64 `name:"limit-requests-per-second" help:"Requests a second that an account may make to the API of each node; 0 for no limit. This limit and the following are those of accounts for which nothing else was set." default:"2000" placeholder:"N"`
 	LimitBurst      int64 `name:"limit-burst" help:"Requests that may come at once; 0 for as many as in a second." default:"20000" placeholder:"N"`
 	LimitHour       int64 `name:"limit-sends-per-hour" help:"Messages that an account may send in an hour of UTC, over all nodes, by the API and by submission; 0 for no limit." default:"1000000" placeholder:"N"`
@@ -134,6 +137,9 @@ func (c *Config) check() error {
 		if _, err := address.Parse(c.Postmaster); err != nil {
 			return errors.New("--postmaster must be the address of a mailbox, such as admin@example.com")
 		}
+	}
+	if _, err := c.forwarders(); err != nil {
+		return err
 	}
 	if c.MaxQuotaMB < 1 || c.MaxQuotaMB > 1<<30 {
 		return fmt.Errorf("--max-quota-mb must be from 1 to %d", 1<<30)

@@ -225,9 +225,14 @@ func (s *Server) openRooms(context.Context) error {
 		DB: s.DB, Events: s.Events, Wake: s.Hub.Wake, Now: time.Now, Describe: s.Outbox.Describe, Letters: s.Outbox.Letters,
 	}
 	s.Threads.Sources = []thread.Source{s.Outbox, s.Folders}
+	judge, err := s.judge()
+	if err != nil {
+		return err
+	}
 	s.Inbound = inbound.New(inbound.Options{
 		Host: s.Config.Host, Base: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
+		Domains: s.Domains, Judge: judge, Enforcement: domain.Enforcement(s.Config.DMARC), Forgiving: s.offline(),
 	})
 	s.Events.Content = s.Inbound.Content
 	if err := s.openWebhooks(); err != nil {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Enforcement is what is done with mail that fails the DMARC policy of its
+// author's domain.
+type Enforcement string
+
+// The ways to enforce, from hard to soft.
+const (
+	Enforce Enforcement = "enforce" // what the author's domain asks for
+	Junk    Enforcement = "junk"    // no refusals: at most it goes to Junk
+	Off     Enforcement = "off"     // nothing
+)
+
+// Softer returns the softer of two.
+func Softer(a, b Enforcement) Enforcement {
+	if a == Off || b == Off {
+		return Off
+	}
+	if a == Junk || b == Junk {
+		return Junk
+	}
+	return Enforce
+}
+
+var (
+	enforcementOf  = db.SQL(`SELECT dmarc_enforcement FROM domain WHERE id = $1`)
+	setEnforcement = db.SQL(`UPDATE domain SET dmarc_enforcement = $3 WHERE id = $1 AND account = $2`)
+)
+
+// Enforcement returns what the holder of a domain chose; Enforce if the domain
+// is gone.
+func (d *Domains) Enforcement(ctx context.Context, id db.ID) (Enforcement, error) {
+	e := string(Enforce)
+	err := d.DB.One(ctx, enforcementOf.With(id), &e)
+	if errors.Is(err, db.ErrNoRow) {
+		err = nil
+	}
+	return Enforcement(e), err
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// The codes of what is not taken in, as its author's domain wants it.
+const (
+	CodeDMARC    = "dmarc_policy"    // fault.Denied
+	CodeNoPolicy = "dmarc_temperror" // fault.Unavailable: the policy is not known yet
+)
+
+// isOpen reports whether nobody may be refused who writes to an address.
+func isOpen(to address.Address) bool {
+	switch address.LocalKey(to.Local) {
+	case "postmaster", "abuse":
+		return true
+	}
+	return to.Domain == ""
+}
+
+// spool keeps the message and judges it. junk tells for which recipients it is
+// to go to Junk; nil: for none.
+func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received, body io.Reader) (s *spooled, junk []bool, err error) {
+	i := l.in
+	var trial *mailauth.Trial
+	var begin func(message.Header) io.Writer
+	if l.Verdicts == nil && i.Judge != nil {
+		begin = func(h message.Header) io.Writer {
+			trial = i.Judge.Begin(h)
+			return trial
+		}
+	}
+	if s, err = i.spool(ctx, id, nil, body, begin); err != nil {
+		return nil, nil, err
+	}
+	s.trace = received.Append(nil)
+	if l.Verdicts != nil {
+		s.verdicts = *l.Verdicts
+	}
+	if trial == nil {
+		return s, nil, nil
+	}
+	j := trial.Judge(ctx, mailauth.Client{IP: received.Addr, Helo: received.Helo, From: l.from})
+	s.trace = j.AppendResults(s.trace, i.Host)
+	s.verdicts = digest.Verdicts{SPF: string(j.SPF.Result), DKIM: string(j.Signed()), DMARC: string(j.DMARC.Result)}
+	if junk, err = l.obey(ctx, j); err != nil {
+		s.blob.Discard(ctx)
+		return nil, nil, err
+	}
+	return s, junk, nil
+}
+
+// obey does what the policy of the author's domain asks for, as far as each
+// recipient's domain and the operator let it: it is refused only if that is so
+// for all recipients, else it goes to Junk where it is not wanted. A report to
+// a signed return path is taken whoever is said to have written it.
+func (l *Letter) obey(ctx context.Context, j *mailauth.Judgement) (junk []bool, err error) {
+	policy := j.DMARC.Policy
+	if j.DMARC.Retry && !l.in.Forgiving {
+		policy = mailauth.PolicyReject // it may be that
+	}
+	if policy != mailauth.PolicyQuarantine && policy != mailauth.PolicyReject || len(l.rcpts) == 0 {
+		return nil, nil
+	}
+	junk = make([]bool, len(l.rcpts))
+	refused := 0
+	for n, to := range l.rcpts {
+		own, err := l.in.Domains.Enforcement(ctx, to.Domain)
+		if err != nil {
+			return nil, err
+		}
+		e := domain.Softer(own, l.in.Enforcement)
+		junk[n] = e != domain.Off
+		if e == domain.Enforce && policy == mailauth.PolicyReject && !to.open {
+			refused++
+		}
+	}
+	all := refused == len(l.rcpts) && len(l.reports) == 0
+	switch {
+	case j.DMARC.Retry && all:
+		return nil, fault.New(fault.Unavailable, CodeNoPolicy, "The DMARC policy of %s could not be looked up, and nothing else shows that the message is its own; try again later", j.DMARC.From)
+	case j.DMARC.Retry:
+		return nil, nil
+	case all:
+		return nil, l.refusal(ctx, j)
+	}
+	return junk, nil
+}
+
+// maxExplained is how much of another domain's words goes into a reply.
+const maxExplained = 160
+
+// refusal says why the message is not taken, and what the domain of the sender
+// itself says to that (RFC 7208 §8.4).
+func (l *Letter) refusal(ctx context.Context, j *mailauth.Judgement) error {
+	why := j.DMARC.Reason
+	if why == "" {
+		why = "no SPF or DKIM result speaks for it"
+	}
+	about := j.DMARC.From
+	if len(about) > 100 {
+		about = "its author's domain"
+	}
+	text := "The DMARC policy of " + about + " refuses this message: " + why
+	if said := strings.TrimSpace(j.SPF.Explain(ctx)); said != "" {
+		text += "; the sender's domain says: " + said[:min(len(said), maxExplained)]
+	}
+	return fault.New(fault.Denied, CodeDMARC, "%s", text)
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/mailauth"
+)
+
+// judged makes a house where mail is judged, with the policies of a few
+// domains.
+func (h *house) judged() *dnstest.Zone {
+	h.t.Helper()
+	addr, zone := dnstest.Start(h.t,
+		`good.test. TXT "v=spf1 ip4:192.0.2.7 -all"`, `_dmarc.good.test. TXT "v=DMARC1; p=reject"`,
+		`bank.test. TXT "v=spf1 ip4:198.51.100.1 exp=why.bank.test -all"`, `why.bank.test. TXT "%{i} is none of our hosts"`,
+		`_dmarc.bank.test. TXT "v=DMARC1; p=reject"`,
+		`_dmarc.shop.test. TXT "v=DMARC1; p=quarantine"`,
+		`_dmarc.loose.test. TXT "v=DMARC1; p=none"`,
+		`7.2.0.192.in-addr.arpa. PTR client.example.`, `client.example. A 192.0.2.7`)
+	h.Judge = &mailauth.Judge{DNS: dnstest.Resolver(h.t, addr), Now: time.Now}
+	h.Enforcement = domain.Enforce
+	return zone
+}
+
+// from sends a message of an author by 192.0.2.7.
+func (h *house) from(sender, header string, to ...string) error {
+	h.t.Helper()
+	from := addr(h.t, sender)
+	l := h.Begin(&from, 0)
+	for _, one := range to {
+		if err := l.Recipient(h.t.Context(), addr(h.t, one)); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	_, err := l.Message(h.t.Context(), received, strings.NewReader(header+"Subject: x\r\n\r\nx\r\n"))
+	return err
+}
+
+var placesOf = db.SQL(`SELECT f.mailbox, f.special FROM folder_message m JOIN folder f ON f.id = m.folder ORDER BY m.message`)
+
+// places tells in which folders messages are, oldest first; of one mailbox, or
+// with 0 of all.
+func (h *house) places(box db.ID) (in []string) {
+	h.t.Helper()
+	err := h.db.Each(h.t.Context(), placesOf.With(), func(r db.Row) error {
+		var of db.ID
+		var special string
+		err := r.Scan(&of, &special)
+		if box == 0 || box == of {
+			in = append(in, cmp.Or(special, "INBOX"))
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return in
+}
+
+func TestJudged(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		zone := h.judged()
+		zone.ServFail("_dmarc.dead.test")
+		zone.ServFail("slow.test")
+		zone.Set("_dmarc.slow.test", `TXT "v=DMARC1; p=reject"`)
+		for n, tt := range []struct {
+			name, sender, header string
+			want                 string // folder, or the beginning of the refusal
+			verdicts             string
+			results              string
+		}{
+			{"pass", "a@good.test", "From: a@good.test\r\n", "INBOX", "spf=pass dmarc=pass",
+				"iprev=pass policy.iprev=192.0.2.7 (client.example); spf=pass smtp.mailfrom=good.test; dkim=none; dmarc=pass header.from=good.test"},
+			{"reject", "a@good.test", "From: a@bank.test\r\n", "550 5.7.1 The DMARC policy of bank.test refuses this message: no SPF or DKIM result speaks for it", "", ""},
+			{"reject, explained", "a@bank.test", "From: a@bank.test\r\n", "550 5.7.1 The DMARC policy of bank.test refuses this message: no SPF or DKIM result speaks for it; the sender's domain says: 192.0.2.7 is none of our hosts", "", ""},
+			{"quarantine", "a@good.test", "From: a@shop.test\r\n", folder.Junk, "spf=pass dmarc=fail",
+				"iprev=pass policy.iprev=192.0.2.7 (client.example); spf=pass smtp.mailfrom=good.test; dkim=none; dmarc=fail (p=quarantine) header.from=shop.test"},
+			{"none", "a@good.test", "From: a@loose.test\r\n", "INBOX", "spf=pass dmarc=fail", ""},
+			{"no policy", "a@good.test", "From: a@plain.test\r\n", "INBOX", "spf=pass", ""},
+			{"no policy known", "a@good.test", "From: a@dead.test\r\n", "451 4.7.0 The DMARC policy of dead.test could not be looked up", "", ""},
+			{"SPF unknown", "a@slow.test", "From: a@slow.test\r\n", "INBOX", "spf=temperror dmarc=temperror", ""},
+			{"two From", "a@good.test", "From: a@good.test\r\nFrom: b@good.test\r\n", folder.Junk, "spf=pass dmarc=fail", ""},
+			{"two From, one strict", "a@good.test", "From: a@good.test\r\nFrom: b@bank.test\r\n", "550 5.7.1 The DMARC policy of bank.test refuses this message: the message has more than one From", "", ""},
+			{"two authors", "a@good.test", "From: a@good.test, b@bank.test\r\n", "550 5.7.1 The DMARC policy of bank.test", "", ""},
+			{"no author", "a@good.test", "From: somebody\r\n", folder.Junk, "spf=pass dmarc=permerror", ""},
+			{"forged", "a@good.test", "Authentication-Results: mail.host.test; dmarc=pass header.from=bank.test\r\nAuthentication-Results: other.test; spf=pass\r\nFrom: a@plain.test\r\n", "INBOX", "spf=pass", ""},
+		} {
+			box := h.box(fmt.Sprintf("box%d", n), 10)
+			err := h.from(tt.sender, tt.header, box.Address)
+			if err != nil {
+				r, ours := inbound.Refusal(err)
+				if got := fmt.Sprint(r.Code, " ", r.Enhanced, " ", r.Text); ours || !strings.HasPrefix(got, tt.want) {
+					t.Errorf("%s: %s", tt.name, got)
+				}
+				if in := h.places(box.ID); len(in) > 0 {
+					t.Errorf("%s: refused, and in %v", tt.name, in)
+				}
+				continue
+			}
+			if in := h.places(box.ID); len(in) != 1 || in[0] != tt.want {
+				t.Errorf("%s: in %v, want %s", tt.name, in, tt.want)
+				continue
+			}
+			text := h.filed(box)[0].text
+			head, rest, _ := strings.Cut(text, "\r\nAuthentication-Results: mail.host.test;\r\n\t")
+			if !strings.HasPrefix(head, "Return-Path: <"+tt.sender+">\r\nDelivered-To: "+box.Address+"\r\nReceived: from client.example") || strings.Count(text, "mail.host.test; ") != 0 {
+				t.Errorf("%s:\n%s", tt.name, text)
+			}
+			if got, _, _ := strings.Cut(strings.ReplaceAll(rest, "\r\n\t", " "), "\r\n"); tt.results != "" && got != tt.results {
+				t.Errorf("%s:\n%s, want\n%s", tt.name, got, tt.results)
+			}
+			all := h.arrivals()
+			if v := arrivalOf(t, all[len(all)-1]).Verdicts; v != digest.ParseVerdicts(tt.verdicts) {
+				t.Errorf("%s: the event says %s", tt.name, v)
+			}
+			if tt.name == "forged" && !strings.Contains(text, "Authentication-Results: other.test; spf=pass\r\n") {
+				t.Errorf("another's results are gone:\n%s", text)
+			}
+		}
+	})
+}
+
+// What the domain of a recipient, or the operator, chose; and who may never be
+// refused.
+func TestSoftened(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		h.judged().ServFail("_dmarc.dead.test")
+		const refused = "refused"
+		for n, tt := range []struct {
+			operator, own domain.Enforcement
+			author        string
+			to            string
+			want          string
+		}{
+			{domain.Enforce, domain.Enforce, "bank.test", "box", refused},
+			{domain.Junk, domain.Enforce, "bank.test", "box", folder.Junk},
+			{domain.Enforce, domain.Junk, "bank.test", "box", folder.Junk},
+			{domain.Junk, domain.Off, "bank.test", "box", "INBOX"},
+			{domain.Off, domain.Enforce, "bank.test", "box", "INBOX"},
+			{domain.Off, domain.Enforce, "shop.test", "box", "INBOX"},
+			{domain.Enforce, domain.Junk, "shop.test", "box", folder.Junk},
+			{domain.Enforce, domain.Enforce, "dead.test", "box", refused},
+			{domain.Enforce, domain.Junk, "dead.test", "box", "INBOX"},
+			{domain.Enforce, domain.Enforce, "bank.test", "postmaster", folder.Junk},
+			{domain.Enforce, domain.Enforce, "bank.test", "Abuse", folder.Junk},
+			{domain.Enforce, domain.Enforce, "dead.test", "abuse", "INBOX"},
+		} {
+			h.Enforcement = tt.operator
+			if _, err := h.Domains.Change(t.Context(), h.account, h.domain, domain.Change{Enforcement: &tt.own}); err != nil && !fault.Is(err, fault.NotFound) {
+				t.Fatal(err)
+			}
+			to := tt.to
+			if to == "box" {
+				to = h.box(fmt.Sprintf("box%d", n), 10).Address
+			} else {
+				to += "@demo.test"
+			}
+			before := len(h.places(0))
+			err := h.from("a@good.test", "From: a@"+tt.author+"\r\n", to)
+			if err != nil != (tt.want == refused) {
+				t.Errorf("%d: %v", n, err)
+			}
+			if all := h.places(0)[before:]; tt.want != refused && (len(all) != 1 || all[0] != tt.want) {
+				t.Errorf("%d: in %v, want %s", n, all, tt.want)
+			}
+		}
+		// One recipient that may not be refused is enough to take it in.
+		h.Enforcement = domain.Enforce
+		own := domain.Enforce
+		if _, err := h.Domains.Change(t.Context(), h.account, h.domain, domain.Change{Enforcement: &own}); err != nil {
+			t.Fatal(err)
+		}
+		one := h.box("one", 10)
+		if err := h.from("a@good.test", "From: a@bank.test\r\n", "one@demo.test", "postmaster@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		if in := h.places(one.ID); len(in) != 1 || in[0] != folder.Junk {
+			t.Errorf("beside postmaster's it is in %v", in)
+		}
+		bad := domain.Enforcement("maybe")
+		_, err := h.Domains.Change(t.Context(), h.account, h.domain, domain.Change{Enforcement: &bad})
+		wantKind(t, err, fault.Invalid, "validation_failed")
+	})
+}
+
+// What was signed by a host like ours passes wherever it comes from, and a
+// sandbox without a network refuses nothing for want of it.
+func TestSignedPasses(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		zone := h.judged()
+		key, err := mailauth.GenerateKey(mailauth.Ed25519)
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, err := mailauth.KeyRecord(key.Public())
+		if err != nil {
+			t.Fatal(err)
+		}
+		zone.Publish("TXT", "s._domainkey.bank.test", record, nil)
+		s := mailauth.Signer{Domain: "bank.test", Keys: []mailauth.Key{{Selector: "s", Private: key}}}
+		body := "From: a@bank.test\r\nSubject: signed\r\n\r\n" + strings.Repeat("0123456789\r\n", 20_000)
+		sig, err := s.Sign([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bob := h.box("bob", 10)
+		if _, err := h.send(string(sig)+body, "bob@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		text := h.filed(bob)[0].text
+		if !strings.Contains(text, ";\r\n\tdkim=pass header.d=bank.test header.s=s header.a=ed25519-sha256 header.b=") || !strings.Contains(text, "dmarc=pass header.from=bank.test") || !strings.HasSuffix(text, body) {
+			t.Errorf("it says\n%.1000s", text)
+		}
+		if _, err = h.send(string(sig)+body+"x", "bob@demo.test"); err == nil {
+			t.Error("one that was changed is taken")
+		}
+		zone.ServFail("_dmarc.dead.test")
+		if err := h.from("a@good.test", "From: a@dead.test\r\n", "bob@demo.test"); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("without a policy: %v", err)
+		}
+		h.Forgiving = true
+		if err := h.from("a@good.test", "From: a@dead.test\r\n", "bob@demo.test"); err != nil {
+			t.Errorf("without a policy, in the sandbox: %v", err)
+		}
+		var f *fault.Error
+		if err := h.from("a@bank.test", "From: a@bank.test\r\n", "bob@demo.test"); !errors.As(err, &f) || f.Code != inbound.CodeDMARC {
+			t.Errorf("in the sandbox: %v", err)
+		}
+	})
+}
