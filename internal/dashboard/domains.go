@@ -5,6 +5,7 @@ package dashboard
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
@@ -15,17 +16,22 @@ import (
 type pager struct{ Newer, Older string }
 
 // pagerOf makes it from the page that was asked for, and whether more follows
-// in that direction.
+// in that direction. The path may have a query.
 func pagerOf(path string, p db.Page, n int, more bool, first, last db.ID) (out pager) {
 	if n == 0 {
 		return out
 	}
+	if strings.Contains(path, "?") {
+		path += "&"
+	} else {
+		path += "?"
+	}
 	back := p.After == 0 && p.Before != 0
 	if p.After != 0 || back && more {
-		out.Newer = path + "?" + query("before", first.String())
+		out.Newer = path + query("before", first.String())
 	}
 	if back || more {
-		out.Older = path + "?" + query("after", last.String())
+		out.Older = path + query("after", last.String())
 	}
 	return out
 }

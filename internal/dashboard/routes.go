@@ -30,6 +30,17 @@ func (d *Dashboard) routes(r *router) {
 	r.act("/domains/{id}/rotation", d.setRotation, d.domain)
 	r.act("/domains/{id}/delete", d.deleteDomain, d.domain)
 
+	r.view("/mailboxes", d.mailboxes)
+	r.view("/mailboxes/new", d.newMailbox)
+	r.act("/mailboxes", d.addMailbox, d.newMailbox)
+	r.view("/mailboxes/{id}", d.mailbox)
+	r.act("/mailboxes/{id}", d.changeMailbox, d.mailbox)
+	r.act("/mailboxes/{id}/password", d.setMailboxPassword, d.mailbox)
+	r.act("/mailboxes/{id}/suspend", d.suspendMailbox, d.mailbox)
+	r.act("/mailboxes/{id}/resume", d.resumeMailbox, d.mailbox)
+	r.act("/mailboxes/{id}/delete", d.deleteMailbox, d.mailbox)
+	r.act("/mailboxes/{id}/restore", d.restoreMailbox, d.restorable)
+
 	r.view("/people", d.people)
 	r.actFor(owning, "/people", d.invite, d.people)
 	r.actFor(owning, "/people/invitations/{id}/withdraw", d.withdraw, d.people)

@@ -18,6 +18,7 @@ type inputField struct {
 	Autocomplete              string
 	Placeholder               string
 	Required, Autofocus       bool
+	Unmarked                  bool // that it may stay empty goes without saying
 	Mono                      bool // as wide letters as code
 	Rows                      int  // of a textarea
 	Options                   [][2]string
@@ -46,6 +47,8 @@ func newField(s screen, name, label string, more ...any) (inputField, error) {
 			f.Required = value == true
 		case "autofocus":
 			f.Autofocus = value == true
+		case "unmarked":
+			f.Unmarked = value == true
 		case "mono":
 			f.Mono = value == true
 		case "rows":
@@ -125,6 +128,12 @@ func size(n int64) string {
 	}
 	return fmt.Sprintf("%.0f %s", f, names[i])
 }
+
+// megabytes is how many of 1,048,576 bytes a size is.
+func megabytes(n int64) int64 { return n >> 20 }
+
+// share is so many hundredths of a number.
+func share(n int64, hundredths int64) int64 { return n / 100 * hundredths }
 
 // count writes a number with its thousands apart.
 func count(n int64) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
@@ -106,6 +107,10 @@ func Open(o Options) *Mailboxes {
 	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: pause, known: map[string]known{}}
 }
 
+// Generation changes whenever the log-ins of a mailbox end: with its password,
+// and when it is suspended, deleted or restored.
+func (b Mailbox) Generation() int64 { return b.generation }
+
 func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such mailbox.") }
 
 var (
@@ -115,11 +120,13 @@ var (
 	listLive = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
 			bytes, messages, created_at, deleted_at, generation
 		FROM mailbox JOIN mailbox_usage ON mailbox = id
-		WHERE account = $1 AND deleted_at = 0 AND (CAST($4 AS BIGINT) = 0 OR domain = $4) AND {page}`)
+		WHERE account = $1 AND deleted_at = 0 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
+			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
 	listDeleted = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
 			bytes, messages, created_at, deleted_at, generation
 		FROM mailbox JOIN mailbox_usage ON mailbox = id
-		WHERE account = $1 AND deleted_at > $5 AND (CAST($4 AS BIGINT) = 0 OR domain = $4) AND {page}`)
+		WHERE account = $1 AND deleted_at > $6 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
+			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
 )
 
 func scan(r db.Row) (Mailbox, error) {
@@ -171,16 +178,31 @@ func (m *Mailboxes) Current(ctx context.Context, box Mailbox) error {
 
 // Filter chooses mailboxes of an account.
 type Filter struct {
-	Domain  db.ID // 0 for all
-	Deleted bool  // those that can be restored, instead of those that live
+	Domain  db.ID  // 0 for all
+	Deleted bool   // those that can be restored, instead of those that live
+	Search  string // "" for all: what the address or the display name has in it, in either case
+}
+
+// maxSearch bounds a Filter's Search, in bytes: longer ones find nothing.
+const maxSearch = 200
+
+// like makes the pattern of LIKE for what is looked for anywhere.
+func like(search string) string {
+	if search = strings.TrimSpace(search); search == "" {
+		return ""
+	}
+	return "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(strings.ToLower(search)) + "%"
 }
 
 // List returns an account's mailboxes, newest first.
 func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.Page) (list []Mailbox, more bool, err error) {
-	if f.Deleted {
-		return db.ReadPage(ctx, m.db, listDeleted, page, scan, account, f.Domain, db.Micros(m.now().Add(-Restorable)))
+	if len(f.Search) > maxSearch || !utf8.ValidString(f.Search) || strings.ContainsRune(f.Search, 0) {
+		return nil, false, nil
 	}
-	return db.ReadPage(ctx, m.db, listLive, page, scan, account, f.Domain)
+	if f.Deleted {
+		return db.ReadPage(ctx, m.db, listDeleted, page, scan, account, f.Domain, like(f.Search), db.Micros(m.now().Add(-Restorable)))
+	}
+	return db.ReadPage(ctx, m.db, listLive, page, scan, account, f.Domain, like(f.Search))
 }
 
 // MayUse reports whether a mailbox may send as an address: its own, or one of

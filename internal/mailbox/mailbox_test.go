@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -323,6 +324,35 @@ func TestDelete(t *testing.T) {
 		}
 		if _, err := h.Get(ctx, h.account, box.ID); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+func TestSearch(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		for _, n := range []mailbox.New{{LocalPart: "Ann.Lee", DisplayName: "Ann Lee"}, {LocalPart: "bob", DisplayName: "50% Bob"}, {LocalPart: "c_d"}} {
+			n.Domain = h.domain
+			if _, _, err := h.Create(ctx, h.account, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for search, want := range map[string]int{"": 3, "LEE": 1, "b": 1, "ann l": 1, "demo.test": 3, "%": 1, "_": 1, "!": 0, "\x00": 0, " bob ": 1, strings.Repeat("a", 300): 0} {
+			list, _, err := h.List(ctx, h.account, mailbox.Filter{Search: search}, db.Page{})
+			if err != nil || len(list) != want {
+				t.Errorf("%.20q finds %d, %v", search, len(list), err)
+			}
+		}
+		box, err := h.Get(ctx, h.account, h.create("dan", good).ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Delete(ctx, h.account, box.ID); err != nil {
+			t.Fatal(err)
+		}
+		list, _, err := h.List(ctx, h.account, mailbox.Filter{Deleted: true, Search: "dan"}, db.Page{})
+		if err != nil || len(list) != 1 || list[0].Generation() == box.Generation() {
+			t.Errorf("of the deleted %+v, %v", list, err)
 		}
 	})
 }

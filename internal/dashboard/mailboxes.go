@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// shownMailboxes is what the list of mailboxes shows.
+type shownMailboxes struct {
+	List     []mailbox.Mailbox
+	Pager    pager
+	Domains  [][2]string // to choose from
+	Domain   string      // the id of the chosen one
+	Search   string
+	Deleted  bool
+	Filtered bool
+	Ready    bool // there is a domain that mailboxes can be made under
+}
+
+func (d *Dashboard) mailboxes(v *visit) (page, error) {
+	q, p := v.r.URL.Query(), v.pageOf()
+	s := shownMailboxes{Domain: q.Get("domain"), Search: q.Get("search"), Deleted: q.Get("deleted") != ""}
+	filter := mailbox.Filter{Search: s.Search, Deleted: s.Deleted}
+	filter.Domain, _ = db.ParseID(s.Domain)
+	s.Filtered = s.Search != "" || filter.Domain != 0
+	var more bool
+	var err error
+	if s.List, more, err = d.Mailboxes.List(v.ctx, v.in.Account, filter, p); err != nil {
+		return page{}, err
+	}
+	all, err := d.allDomains(v)
+	if err != nil {
+		return page{}, err
+	}
+	s.Domains = [][2]string{{"", "All domains"}}
+	for _, x := range all {
+		s.Domains = append(s.Domains, [2]string{x.ID.String(), x.DisplayName})
+		s.Ready = s.Ready || x.OwnershipStatus == domain.Verified
+	}
+	if n := len(s.List); n > 0 {
+		path := "/mailboxes?" + query("domain", s.Domain, "search", s.Search)
+		if s.Deleted {
+			path += "&deleted=1"
+		}
+		s.Pager = pagerOf(path, p, n, more, s.List[0].ID, s.List[n-1].ID)
+	}
+	return page{Template: "mailboxes", Title: "Mailboxes", Section: "mailboxes", Data: s}, nil
+}
+
+// maxChoice bounds how many domains a list to choose from offers.
+const maxChoice = 1000
+
+// allDomains returns the account's domains, the newest first; of very many the
+// newest.
+func (d *Dashboard) allDomains(v *visit) (all []domain.Domain, err error) {
+	for p := (db.Page{Limit: db.MaxPage}); len(all) < maxChoice; {
+		some, more, err := d.Domains.List(v.ctx, v.in.Account, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+		if !more {
+			break
+		}
+		p.After = some[len(some)-1].ID
+	}
+	return all, nil
+}
+
+func (d *Dashboard) newMailbox(v *visit) (page, error) {
+	all, err := d.allDomains(v)
+	if err != nil {
+		return page{}, err
+	}
+	choice := [][2]string{}
+	for _, x := range all {
+		if x.OwnershipStatus == domain.Verified {
+			choice = append(choice, [2]string{x.ID.String(), x.DisplayName})
+		}
+	}
+	return page{Template: "mailbox-new", Title: "New mailbox", Section: "mailboxes", Data: struct {
+		Domains [][2]string
+		Quota   int
+	}{choice, mailbox.DefaultQuotaMB}}, nil
+}
+
+// madeMailbox is a mailbox whose password is shown.
+type madeMailbox struct {
+	Mailbox  mailbox.Mailbox
+	Password string // "" for one that was chosen
+	New      bool   // the mailbox itself is new
+}
+
+func (d *Dashboard) addMailbox(v *visit) (done, error) {
+	var bad fault.Fields
+	n := mailbox.New{LocalPart: v.text("local_part"), DisplayName: v.text("display_name"), Password: v.chosenPassword()}
+	var err error
+	if n.Domain, err = db.ParseID(v.text("domain")); err != nil {
+		bad.Add("domain", "required", "Choose a domain.")
+	}
+	quota, err := v.number("quota_mb")
+	if err := bad.Merge(err); err != nil {
+		return done{}, err
+	}
+	if err := bad.Err(); err != nil {
+		return done{}, err
+	}
+	n.QuotaMB = &quota
+	made, password, err := d.Mailboxes.Create(v.ctx, v.in.Account, n)
+	if err != nil {
+		return done{}, err
+	}
+	return done{Told: "Made the mailbox " + made.Address + ".", Show: showPassword(madeMailbox{made, password, true})}, nil
+}
+
+// chosenPassword is the password of the form; nil when one shall be made.
+func (v *visit) chosenPassword() *string {
+	if p := v.form.Get("password"); p != "" {
+		return &p
+	}
+	return nil
+}
+
+func showPassword(m madeMailbox) *page {
+	return &page{Template: "mailbox-password", Title: m.Mailbox.Address, Section: "mailboxes", Data: m}
+}
+
+// box finds the mailbox that the path names.
+func (d *Dashboard) box(v *visit) (mailbox.Mailbox, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return mailbox.Mailbox{}, err
+	}
+	return d.Mailboxes.Get(v.ctx, v.in.Account, id)
+}
+
+func (d *Dashboard) mailbox(v *visit) (page, error) {
+	m, err := d.box(v)
+	return page{Template: "mailbox", Title: m.Address, Section: "mailboxes", Data: m}, err
+}
+
+func (d *Dashboard) changeMailbox(v *visit) (done, error) {
+	m, err := d.box(v)
+	if err != nil {
+		return done{}, err
+	}
+	quota, err := v.number("quota_mb")
+	if err != nil {
+		return done{}, err
+	}
+	name := v.text("display_name")
+	_, err = d.Mailboxes.Update(v.ctx, v.in.Account, m.ID, mailbox.Change{DisplayName: &name, QuotaMB: &quota})
+	return done{To: "/mailboxes/" + m.ID.String(), Told: "Changed the mailbox " + m.Address + "."}, err
+}
+
+func (d *Dashboard) suspendMailbox(v *visit) (done, error) {
+	return d.setMailboxStatus(v, mailbox.Suspended, "Suspended")
+}
+
+func (d *Dashboard) resumeMailbox(v *visit) (done, error) {
+	return d.setMailboxStatus(v, mailbox.Active, "Resumed")
+}
+
+func (d *Dashboard) setMailboxStatus(v *visit, status, did string) (done, error) {
+	m, err := d.box(v)
+	if err != nil {
+		return done{}, err
+	}
+	_, err = d.Mailboxes.Update(v.ctx, v.in.Account, m.ID, mailbox.Change{Status: &status})
+	return done{To: "/mailboxes/" + m.ID.String(), Told: did + " the mailbox " + m.Address + "."}, err
+}
+
+func (d *Dashboard) setMailboxPassword(v *visit) (done, error) {
+	m, err := d.box(v)
+	if err != nil {
+		return done{}, err
+	}
+	password, err := d.Mailboxes.SetPassword(v.ctx, v.in.Account, m.ID, v.chosenPassword())
+	return done{Told: "Set a new password of " + m.Address + ".", Show: showPassword(madeMailbox{m, password, false})}, err
+}
+
+func (d *Dashboard) deleteMailbox(v *visit) (done, error) {
+	m, err := d.box(v)
+	if err != nil {
+		return done{}, err
+	}
+	return done{To: "/mailboxes", Told: "Deleted the mailbox " + m.Address + ". It can be restored for 30 days."}, d.Mailboxes.Delete(v.ctx, v.in.Account, m.ID)
+}
+
+func (d *Dashboard) restoreMailbox(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	m, err := d.Mailboxes.Restore(v.ctx, v.in.Account, id)
+	return done{To: "/mailboxes/" + id.String(), Told: "Restored the mailbox " + m.Address + "."}, err
+}
+
+// restorable is the list that has the button to restore.
+func (d *Dashboard) restorable(v *visit) (page, error) {
+	v.r.URL.RawQuery = query("deleted", "1")
+	return d.mailboxes(v)
+}
