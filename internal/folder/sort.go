@@ -196,8 +196,10 @@ func firstAddress(envelope []byte, place int) (name, local, host []byte) {
 	for range place {
 		r.skip()
 	}
-	if !r.accept('(') || !r.accept('(') {
-		return nil, nil, nil
+	for range 2 { // of the list and of its first address
+		if !r.accept('(') {
+			return nil, nil, nil
+		}
 	}
 	name, _, local, host = r.text(), r.text(), r.text(), r.text()
 	return name, local, host

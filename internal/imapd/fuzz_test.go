@@ -47,6 +47,8 @@ func FuzzServer(f *testing.F) {
 		"a LIST \"\" (* %) RETURN (STATUS (MESSAGES))\r\nb APPEND INBOX (\\Seen) {3+}\r\nabc\r\nc STATUS INBOX (UNSEEN)\r\nd CREATE a/b\r\ne RENAME a c\r\nf DELETE c/b\r\n",
 		"a FETCH 1:* (FULL BODY[2.HEADER.FIELDS (x)]<1.2>)\r\nb STORE 1 +FLAGS (x)\r\nc UID SEARCH RETURN (ALL) OR BODY x NOT SUBJECT y\r\nd COPY 1 Sent\r\ne MOVE 1 Trash\r\n",
 		"a FETCH * (MODSEQ BODYSTRUCTURE) (CHANGEDSINCE 1)\r\nb SEARCH MODSEQ 1\r\nc CLOSE\r\nd UNSELECT\r\n",
+		"a SEARCH RETURN (SAVE) ALL\r\nb UID SORT RETURN (PARTIAL 1:2 MIN) (SUBJECT REVERSE DISPLAYTO) UTF-8 $\r\nc THREAD REFERENCES UTF-8 ALL\r\nd THREAD ORDEREDSUBJECT UTF-8 $\r\n",
+		"a FETCH 1 (BINARY[3]<1.2> BINARY.SIZE[1] PREVIEW (LAZY) SAVEDATE)\r\nb UID FETCH 1:* PREVIEW (PARTIAL -1:-2)\r\nc APPEND INBOX ~{5+}\r\na\x00b\r\n\r\n",
 		"DONE\r\na IDLE\r\nNOOP\r\nb NOOP\r\n",
 	} {
 		f.Add(byte(state), []byte(text))

@@ -69,3 +69,18 @@ func TestCollate(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func FuzzBaseSubject(f *testing.F) {
+	for _, s := range []string{"Re: [a] fwd [b]: x (fwd)", "[fwd: re: [x]]", "[a][b]", "[fwd:]", "\tre\r\n :"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		base, _ := message.BaseSubject(s)
+		if len(base) > len(s) {
+			t.Fatalf("%q became %q", s, base)
+		}
+		if again, reply := message.BaseSubject(base); again != base || reply {
+			t.Fatalf("%q became %q, and that %q", s, base, again)
+		}
+	})
+}
