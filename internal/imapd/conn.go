@@ -33,14 +33,15 @@ const readBuffer = 4 << 10
 // session is one connection and its state.
 type session struct {
 	*Server
-	id     uint64
-	remote netip.Addr
-	stream stream
-	r      *wire.Reader
-	w      *wire.Writer
-	secure bool // over TLS
-	tag    string
-	done   bool // the connection ends after this command
+	id         uint64
+	remote     netip.Addr
+	stream     stream
+	r          *wire.Reader
+	w          *wire.Writer
+	secure     bool // over TLS
+	tag        string
+	done       bool // the connection ends after this command
+	compressed bool // by COMPRESS
 
 	user     atomic.Int64 // state.box, for Revoked
 	doubted  atomic.Bool  // the log-in may have ended
@@ -181,7 +182,7 @@ func (s *session) command() error {
 		}
 		refused = s.translate(cmd, err)
 	}
-	if refused == nil && !selects(cmd) || refused != nil && refused.Status == wire.No {
+	if refused == nil && !selects(cmd) && !s.answered || refused != nil && refused.Status == wire.No {
 		// Also after a NO: a command may fail because of what is announced.
 		if err := s.announce(mayExpunge(cmd)); err != nil {
 			s.farewell(cmd, err)

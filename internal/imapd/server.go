@@ -62,10 +62,11 @@ type Timeouts struct {
 // Server is the door. It is made by New.
 type Server struct {
 	Options
-	buffers wire.Buffers
-	chunks  sync.Pool // *[]byte of chunkSize
-	base    context.Context
-	cancel  context.CancelFunc
+	buffers   wire.Buffers
+	deflaters wire.Deflaters
+	chunks    sync.Pool // *[]byte of chunkSize
+	base      context.Context
+	cancel    context.CancelFunc
 
 	mu        sync.Mutex
 	draining  bool

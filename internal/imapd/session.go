@@ -71,6 +71,8 @@ func (s *session) run(cmd wire.Command) (wire.Code, error) {
 		return s.getQuotaRoot(cmd)
 	case *wire.SetQuota:
 		return s.setQuota()
+	case *wire.Compress:
+		return s.compress(cmd)
 	case *wire.Unauthenticate:
 		return s.unauthenticate()
 	case *wire.Login, *wire.Authenticate, *wire.StartTLS:

@@ -9,10 +9,14 @@ import (
 )
 
 // unauthenticate is UNAUTHENTICATE (RFC 8437): all is as before the log-in, but
-// for TLS.
+// for TLS. Where a compressed stream ends nothing tells us, so such a
+// connection ends with BYE, which §3 allows.
 func (s *session) unauthenticate() (wire.Code, error) {
 	if s.KeepLogin {
 		return "", bad("This server does not offer that command.")
+	}
+	if s.compressed {
+		return "", &wire.Error{Status: wire.Bye, Text: "A compressed connection cannot be used again."}
 	}
 	s.closeView()
 	s.logger().Info("imap: logged out")

@@ -46,6 +46,7 @@ type Writer struct {
 	UTF8 bool
 
 	w       io.Writer
+	flush   func() error // what w holds back; nil if it doesn't
 	buffers *Buffers
 	buf     []byte // nil between commands
 	err     error
@@ -56,13 +57,17 @@ func NewWriter(w io.Writer, buffers *Buffers) *Writer {
 	return &Writer{w: w, buffers: buffers}
 }
 
-// Reset goes on with another stream (STARTTLS, COMPRESS). Flush first.
-func (w *Writer) Reset(to io.Writer) { w.w = to }
+// Reset goes on with another stream (COMPRESS), and with flush for what that
+// holds back. Flush first.
+func (w *Writer) Reset(to io.Writer, flush func() error) { w.w, w.flush = to, flush }
 
 // Flush writes what has been collected and gives the buffer back. It returns
 // the first error since the Writer was made.
 func (w *Writer) Flush() error {
 	w.write()
+	if w.flush != nil && w.err == nil {
+		w.fail(w.flush())
+	}
 	if w.buf != nil {
 		w.buffers.put(w.buf)
 		w.buf = nil

@@ -253,7 +253,7 @@ func TestFailedWriteStays(t *testing.T) {
 		t.Errorf("%v after %d writes", err, c.writes)
 	}
 	var out bytes.Buffer
-	w.Reset(&out)
+	w.Reset(&out, nil)
 	w.Exists(5)
 	if err := w.Flush(); err != errGone || out.Len() != 0 {
 		t.Errorf("a Writer that failed goes on: %v", err)
