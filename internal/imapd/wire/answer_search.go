@@ -120,7 +120,7 @@ func (w *Writer) esearchPartial(p Page, found Set) {
 // Bounds returns which of n results the page holds: those from index lo up to,
 // but without, hi.
 func (p Page) Bounds(n uint64) (lo, hi uint64) {
-	lo, hi = min(uint64(p.First)-1, n), min(uint64(p.Last), n)
+	lo, hi = min(uint64(min(p.First, p.Last))-1, n), min(uint64(max(p.First, p.Last)), n)
 	if p.FromEnd {
 		return n - hi, n - lo
 	}

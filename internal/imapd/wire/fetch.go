@@ -43,7 +43,7 @@ func (c *Fetch) Name() string { return uidName(c.Messages.UID, "FETCH") }
 // Page is a PARTIAL range (RFC 9394): the results from First to Last, counted
 // from 1, from the end if FromEnd. The zero Page is none.
 type Page struct {
-	First, Last uint32 // First ≤ Last
+	First, Last uint32 // in either order; the answer repeats them as they are
 	FromEnd     bool
 }
 
@@ -205,13 +205,8 @@ func (r *Reader) page() (p Page, err error) {
 	if !r.accept(':') || r.accept('-') != p.FromEnd {
 		return p, errSyntax
 	}
-	if p.Last, err = r.nzNumber32(); err != nil {
-		return p, err
-	}
-	if p.First > p.Last {
-		p.First, p.Last = p.Last, p.First
-	}
-	return p, nil
+	p.Last, err = r.nzNumber32()
+	return p, err
 }
 
 func addSection(cmd *Fetch, s Section) error {
