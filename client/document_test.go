@@ -101,6 +101,10 @@ var types = map[string]reflect.Type{
 	"Figures":                  reflect.TypeFor[client.Figures](),
 	"Key":                      reflect.TypeFor[client.APIKey](),
 	"KeyList":                  reflect.TypeFor[client.Page[client.APIKey]](),
+	"AccountList":              reflect.TypeFor[client.Page[client.Account]](),
+	"CreateAccountRequest":     nil, // two arguments
+	"UpdateAccountRequest":     nil, // an argument
+	"Account":                  reflect.TypeFor[client.Account](),
 	"AccountLimits":            reflect.TypeFor[client.AccountLimits](),
 	"KeyLimits":                reflect.TypeFor[client.KeyLimits](),
 	"KeyLimitsRequest":         reflect.TypeFor[client.KeyLimits](),

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
 )
 
 // limits shows what a customer has.
@@ -53,4 +55,49 @@ func (h *house) accountLimits(c *client.Client, account string) {
 	refused(h, "nobody", err, 404, "not_found")
 	_, err = h.c.GetAccountLimits(ctx, account)
 	refused(h, "a customer", err, 403, "missing_scope")
+}
+
+// accounts makes and suspends customers, as an operator.
+func (h *house) accounts(c *client.Client) {
+	h.Helper()
+	ctx := h.Context()
+	made, err := c.CreateAccount(ctx, "Suspended@Customer.example", "Suspended")
+	if err != nil || made.Email != "suspended@customer.example" || made.Status != "active" {
+		h.Fatalf("made %+v, %v", made, err)
+	}
+	_, err = c.CreateAccount(ctx, "nobody", "")
+	refused(h, "no address", err, 422, "validation_failed", "email invalid_address")
+	found := 0
+	for a, err := range c.Accounts(ctx) {
+		h.want("the list", err)
+		if a.ID == made.ID {
+			found++
+		}
+	}
+	if found != 1 {
+		h.Errorf("the list has it %d times", found)
+	}
+	id, err := db.ParseID(made.ID)
+	h.want("its id", err)
+	_, token, err := h.s.Accounts.CreateKey(ctx, id, account.NewKey{Name: "its own"})
+	h.want("its key", err)
+	theirs, err := client.New(h.s.Dev.BaseURL, token)
+	h.want("its client", err)
+	_, err = theirs.GetLimits(ctx)
+	h.want("using it", err)
+	if got, err := c.UpdateAccount(ctx, made.ID, "suspended"); err != nil || got.Status != "suspended" {
+		h.Errorf("suspended %+v, %v", got, err)
+	}
+	_, err = theirs.GetLimits(ctx)
+	refused(h, "a suspended account's key", err, 403, "account_suspended")
+	if got, err := c.GetAccount(ctx, made.ID); err != nil || got.Status != "suspended" {
+		h.Errorf("shown %+v, %v", got, err)
+	}
+	if got, err := c.UpdateAccount(ctx, made.ID, "active"); err != nil || got.Status != "active" {
+		h.Errorf("resumed %+v, %v", got, err)
+	}
+	_, err = theirs.GetLimits(ctx)
+	h.want("using it again", err)
+	_, err = c.GetAccount(ctx, nobody)
+	refused(h, "nobody", err, 404, "not_found")
 }

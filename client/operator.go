@@ -224,3 +224,52 @@ func (c *Client) DropQueue(ctx context.Context, o QueueOrder) (*QueueResult, err
 		Wait   int64  `json:"wait,omitempty"`
 	}{o.chosen(), o.Reason, o.Silent, seconds(o.Wait)}, true)
 }
+
+// Account is a customer of the service.
+type Account struct {
+	ID        string    `json:"id"`
+	Email     string    `json:"email"`
+	Name      string    `json:"name"`
+	Status    string    `json:"status"` // active or suspended
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// ListAccounts returns a page of the accounts, the newest first.
+func (c *Client) ListAccounts(ctx context.Context, p Paging) (*Page[Account], error) {
+	return list[Account](ctx, c, "/operator/accounts", nil, p)
+}
+
+// Accounts walks through all accounts, the newest first. After an error it
+// ends.
+func (c *Client) Accounts(ctx context.Context) iter.Seq2[Account, error] {
+	return walk(func(p Paging) (*Page[Account], error) { return c.ListAccounts(ctx, p) })
+}
+
+// CreateAccount makes an account; name may be empty.
+func (c *Client) CreateAccount(ctx context.Context, email, name string) (*Account, error) {
+	b, err := jsonBody(struct {
+		Email string `json:"email"`
+		Name  string `json:"name,omitempty"`
+	}{email, name})
+	if err != nil {
+		return nil, err
+	}
+	return do[Account](ctx, c, call{method: http.MethodPost, path: "/operator/accounts", body: b})
+}
+
+// GetAccount shows an account.
+func (c *Client) GetAccount(ctx context.Context, id string) (*Account, error) {
+	return do[Account](ctx, c, call{method: http.MethodGet, path: "/operator/accounts/{id}", id: id})
+}
+
+// UpdateAccount suspends an account, or ends that: status is active or
+// suspended.
+func (c *Client) UpdateAccount(ctx context.Context, id, status string) (*Account, error) {
+	b, err := jsonBody(struct {
+		Status string `json:"status"`
+	}{status})
+	if err != nil {
+		return nil, err
+	}
+	return do[Account](ctx, c, call{method: http.MethodPatch, path: "/operator/accounts/{id}", id: id, body: b})
+}

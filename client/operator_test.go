@@ -89,6 +89,7 @@ func (h *house) operator(p *path) {
 	}
 
 	h.accountLimits(c, all[0].AccountID)
+	h.accounts(c)
 	_, err = c.DropQueue(ctx, client.QueueOrder{})
 	refused(h, "nothing chosen", err, 422, "validation_failed", "all required")
 	_, err = c.DropQueue(ctx, client.QueueOrder{QueueFilter: client.QueueFilter{Message: "x", Account: "nobody@x.test", Destination: "a b", Sender: "-", State: "failed", OlderThan: -time.Second},

@@ -11,8 +11,10 @@ import (
 )
 
 type accountCommand struct {
-	Create accountCreate `cmd:"" help:"Make an account and its first API key."`
-	Limits accountLimits `cmd:"" help:"Show what an account may use, or set it: requests, messages, recipients, storage. It holds within seconds."`
+	Create  accountCreate  `cmd:"" help:"Make an account and its first API key."`
+	Suspend accountSuspend `cmd:"" help:"Let an account send, receive and sign in no more; what it has is kept."`
+	Resume  accountResume  `cmd:"" help:"End that."`
+	Limits  accountLimits  `cmd:"" help:"Show what an account may use, or set it: requests, messages, recipients, storage. It holds within seconds."`
 }
 
 type accountCreate struct {

@@ -53,12 +53,16 @@ var (
 // Create makes an account. The e-mail address identifies it to the operator;
 // a second account of one address is a fault.Conflict.
 func (a *Accounts) Create(ctx context.Context, email, name string) (Account, error) {
+	var bad fault.Fields
 	parsed, err := address.Parse(email)
 	if err != nil {
-		return Account{}, err
+		bad.Add("email", "invalid_address", "Give an e-mail address such as you@example.com.")
 	}
 	if len(name) > 200 || strings.ContainsAny(name, "\r\n\x00") {
-		return Account{}, fault.New(fault.Invalid, "invalid_name", "The name may have 200 bytes in one line.")
+		bad.Add("name", "invalid_name", "The name may have 200 bytes in one line.")
+	}
+	if err := bad.Err(); err != nil {
+		return Account{}, err
 	}
 	acc := Account{ID: a.db.NewID(), Email: parsed.Key(), Name: name, Status: "active", CreatedAt: a.now().UTC()}
 	err = a.db.Tx(ctx, func(tx *db.Tx) error {

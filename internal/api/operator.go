@@ -27,6 +27,7 @@ func (a *API) operatorRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/queue/holds", id: "listQueueHolds", scope: account.Operator,
 		summary: "List standing holds", description: "The destinations and accounts whose mail is held, also what is still to come, the oldest first; at most 1,000."}, a.listQueueHolds)
 	a.operatorOrderRoutes(r)
+	a.operatorAccountRoutes(r)
 	a.operatorLimitRoutes(r)
 }
 

@@ -97,6 +97,8 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"releaseQueue":       {"destination": "nowhere.test", "dry_run": true},
 		"dropQueue":          {"destination": "nowhere.test", "dry_run": true},
 		"setAccountLimits":   {"sends_per_hour": 1_000_000},
+		"createAccount":      {"email": "walked@customer.example"},
+		"updateAccount":      {"status": "active"},
 		"rescheduleMessage":  {"send_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
 
@@ -631,5 +633,13 @@ func (c *checked) operator(sent string) {
 	c.call("PUT", "/operator/accounts/"+acc.ID.String()+"/limits", m{"sends_per_hour": 900_000, "storage_mb": 0}, 200)
 	c.call("PUT", "/operator/accounts/"+acc.ID.String()+"/limits", m{"burst": -1}, 422)
 	c.call("GET", "/operator/accounts/"+acc.ID.String()+"/limits", nil, 200)
+	other := c.id("POST", "/operator/accounts", m{"email": "other@customer.example", "name": "Other"}, 201)
+	c.call("POST", "/operator/accounts", m{"email": "other@customer.example"}, 409)
+	c.call("POST", "/operator/accounts", m{"email": "none", "name": "a\nb"}, 422)
+	c.call("GET", "/operator/accounts?limit=1", nil, 200)
+	c.call("GET", "/operator/accounts/"+other, nil, 200)
+	c.call("PATCH", "/operator/accounts/"+other, m{"status": "suspended"}, 200)
+	c.call("PATCH", "/operator/accounts/"+other, m{"status": "gone"}, 422)
+	c.call("PATCH", "/operator/accounts/"+account.Operators.String(), m{"status": "suspended"}, 404)
 	c.key = customer
 }

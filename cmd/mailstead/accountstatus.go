@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+type accountSuspend struct {
+	where
+	Email string `required:"" help:"The account's e-mail address." placeholder:"ADDRESS"`
+}
+
+func (c *accountSuspend) Run() error { return c.setStatus(c.Email, account.Suspended) }
+
+type accountResume struct {
+	where
+	Email string `required:"" help:"The account's e-mail address." placeholder:"ADDRESS"`
+}
+
+func (c *accountResume) Run() error { return c.setStatus(c.Email, account.Active) }
+
+func (w where) setStatus(email, status string) error {
+	return w.desk(func(ctx context.Context, d *server.Desk) error {
+		acc, err := d.Accounts.ByEmail(ctx, email)
+		if err != nil {
+			return err
+		}
+		if err := d.Accounts.SetStatus(ctx, acc.ID, status); err != nil {
+			return err
+		}
+		_, err = fmt.Printf("account  %s is %s; running nodes know within seconds\n", acc.Email, status)
+		return err
+	})
+}
