@@ -51,6 +51,7 @@ type Dashboard struct {
 	Limits       *limit.Limits
 	Setup        *clientsetup.Service
 	Send         Send
+	Health       func() Health
 	Host         string // the service's own name
 	Base         string // the URL that the pages are below, without a slash at its end
 	Dev          bool

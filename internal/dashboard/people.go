@@ -19,6 +19,12 @@ func (d *Dashboard) people(v *visit) (page, error) {
 	}{members, open, [][2]string{{"member", "Member: everything but people and API keys"}, {"owner", "Owner: everything"}, {"reader", "Reader: looks, changes nothing"}}}}, err
 }
 
+// invited is a link that lets somebody in.
+type invited struct {
+	Email, Link, Back string
+	Sent              bool // by mail
+}
+
 // invite sends an invitation, and shows its link to who invites: mail may not
 // reach the other, or there may be no domain yet to send it from.
 func (d *Dashboard) invite(v *visit) (done, error) {
@@ -37,10 +43,7 @@ func (d *Dashboard) invite(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return done{Told: "Invited " + email + ".", Show: &page{Template: "invited", Title: "Invited", Section: "people", Data: struct {
-		Email, Link string
-		Sent        bool
-	}{email, link, sent}}}, nil
+	return done{Told: "Invited " + email + ".", Show: &page{Template: "invited", Title: "Invited " + email, Section: "people", Data: invited{email, link, "/people", sent}}}, nil
 }
 
 func (d *Dashboard) withdraw(v *visit) (done, error) {

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -162,11 +163,15 @@ func (v *visit) arrive(need right) error {
 	}
 	switch {
 	case need == anybody:
+	case v.account.Status == account.Suspended && !strings.HasPrefix(v.r.URL.Path, "/profile"): // from there one gets to others
+		return fault.New(fault.Denied, "account_suspended", "This account is suspended. Ask the operator of the service.")
 	case need == working && v.in.Role == user.Reader,
 		need == owning && v.in.Role != user.Owner:
 		return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
 	case need == operator && !v.operates():
 		return notFound()
+	case need == operator && v.in.Role == user.Reader && v.r.Method != http.MethodGet:
+		return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
 	}
 	return nil
 }

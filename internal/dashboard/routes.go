@@ -58,4 +58,15 @@ func (d *Dashboard) routes(r *router) {
 	r.actFor(reading, "/profile/factor", d.enrol, d.factorForm)
 	r.actFor(reading, "/profile/factor/off", d.unenrol, d.profile)
 	r.actFor(reading, "/profile/recovery", d.newRecovery, d.profile)
+
+	r.viewFor(operator, "/operator", d.accounts)
+	r.actFor(operator, "/operator", d.addAccount, d.accounts)
+	r.viewFor(operator, "/operator/accounts/{id}", d.showAccount)
+	r.actFor(operator, "/operator/accounts/{id}/limits", d.setLimits, d.showAccount)
+	r.actFor(operator, "/operator/accounts/{id}/suspend", d.suspendAccount, d.showAccount)
+	r.actFor(operator, "/operator/accounts/{id}/link", d.linkAccount, d.showAccount)
+	r.viewFor(operator, "/operator/queue", d.queue)
+	r.actFor(operator, "/operator/queue/retry", d.retryQueue, d.queue)
+	r.actFor(operator, "/operator/queue/hold", d.holdQueue, d.queue)
+	r.actFor(operator, "/operator/queue/release", d.releaseQueue, d.queue)
 }

@@ -25,6 +25,10 @@ type figure struct {
 const chartDays = 30
 
 func (d *Dashboard) start(v *visit) (page, error) {
+	if v.operates() {
+		v.redirect("/operator")
+		return page{}, errAnswered
+	}
 	steps, err := d.steps(v)
 	if err != nil {
 		return page{}, err

@@ -135,6 +135,9 @@ func megabytes(n int64) int64 { return n >> 20 }
 // share is so many hundredths of a number.
 func share(n int64, hundredths int64) int64 { return n / 100 * hundredths }
 
+// number writes a number as it is entered.
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
 // count writes a number with its thousands apart.
 func count(n int64) string {
 	s := strconv.FormatInt(n, 10)

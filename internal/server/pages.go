@@ -22,7 +22,7 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 	s.Dashboard = &dashboard.Dashboard{
 		Users: s.Users, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
 		Templates: s.Templates, Operator: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, Captured: s.captured,
-		Limits: s.Limits, Setup: door.Setup, Send: s.sendAsService, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
+		Limits: s.Limits, Setup: door.Setup, Send: s.sendAsService, Health: s.health, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
 	}
 	pages, err := s.Dashboard.Handler()
 	if err != nil {
@@ -36,6 +36,11 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 		}
 		pages.ServeHTTP(w, r)
 	})), nil
+}
+
+// health is how this node is.
+func (s *Server) health() dashboard.Health {
+	return dashboard.Health{Engine: s.DB.Engine().String(), Node: s.Config.Node, Queue: s.Queue.Stats()}
 }
 
 // sendAsService sends a mail to somebody who belongs to accounts, from a domain

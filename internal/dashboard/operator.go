@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+// Health is how the service is, for its operators.
+type Health struct {
+	Engine string // of the database
+	Node   string // that answers
+	Queue  queue.Stats
+}
+
+func (d *Dashboard) accounts(v *visit) (page, error) {
+	p := v.pageOf()
+	list, more, err := d.Accounts.List(v.ctx, p)
+	if err != nil {
+		return page{}, err
+	}
+	data := struct {
+		List   []account.Account
+		Pager  pager
+		Health Health
+	}{List: list, Health: d.Health()}
+	if n := len(list); n > 0 {
+		data.Pager = pagerOf("/operator", p, n, more, list[0].ID, list[n-1].ID)
+	}
+	return page{Template: "accounts", Title: "Accounts", Section: "operator", Data: data}, nil
+}
+
+// addAccount makes an account, and shows a link for its first owner.
+func (d *Dashboard) addAccount(v *visit) (done, error) {
+	made, err := d.Accounts.Create(v.ctx, v.text("email"), v.text("name"))
+	if err != nil {
+		return done{}, err
+	}
+	return d.inviteOwner(v, made, "Made the account "+made.Email+".")
+}
+
+func (d *Dashboard) inviteOwner(v *visit, acc account.Account, told string) (done, error) {
+	token, err := d.Users.NewInvite(v.ctx, acc.ID, acc.Email, user.Owner)
+	if err != nil {
+		return done{}, err
+	}
+	return done{Told: told, Show: &page{Template: "invited", Title: "A link for " + acc.Email, Section: "operator", Data: invited{
+		Email: acc.Email, Link: d.Base + "/join/" + token, Back: "/operator/accounts/" + acc.ID.String(),
+	}}}, nil
+}
+
+// shownAccount is what an operator sees of an account.
+type shownAccount struct {
+	Account account.Account
+	Members []user.Member
+	Limits  []shownLimit
+}
+
+type shownLimit struct {
+	Name, Label string
+	Set         string // as it is entered; "" as for all
+	Holds       int64  // 0: none
+}
+
+var limitLabels = map[string]string{
+	"requests_per_second": "Requests a second, on each node", "burst": "Requests at once", "sends_per_hour": "Messages an hour",
+	"sends_per_day": "Messages a day", "recipients_per_day": "Recipients a day", "storage_mb": "Storage, in megabytes",
+}
+
+// customer finds the account of a path.
+func (d *Dashboard) customer(v *visit) (account.Account, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return account.Account{}, err
+	}
+	if id == account.Operators {
+		return account.Account{}, notFound()
+	}
+	return d.Accounts.Get(v.ctx, id)
+}
+
+func (d *Dashboard) showAccount(v *visit) (page, error) {
+	acc, err := d.customer(v)
+	if err != nil {
+		return page{}, err
+	}
+	s := shownAccount{Account: acc}
+	if s.Members, err = d.Users.Members(v.ctx, acc.ID); err != nil {
+		return page{}, err
+	}
+	set, err := d.Limits.OfAccount(v.ctx, acc.ID)
+	if err != nil {
+		return page{}, err
+	}
+	holds, err := d.Limits.Account(v.ctx, acc.ID)
+	if err != nil {
+		return page{}, err
+	}
+	for _, name := range limit.Names() {
+		l := shownLimit{Name: name, Label: limitLabels[name], Holds: holds.Get(name)}
+		if n := set.Get(name); n != limit.Default {
+			l.Set = number(n)
+		}
+		s.Limits = append(s.Limits, l)
+	}
+	return page{Template: "account", Title: acc.Email, Section: "operator", Data: s}, nil
+}
+
+func (d *Dashboard) setLimits(v *visit) (done, error) {
+	acc, err := d.customer(v)
+	if err != nil {
+		return done{}, err
+	}
+	set := limit.All(limit.Default)
+	var bad fault.Fields
+	for _, name := range limit.Names() {
+		if v.text(name) == "" {
+			continue
+		}
+		n, err := v.number(name)
+		if err := bad.Merge(err); err != nil {
+			return done{}, err
+		}
+		if n < 0 {
+			bad.Add(name, "out_of_range", "Give 0 for no limit, or leave it empty for what holds for all.")
+		}
+		set.Put(name, int64(n))
+	}
+	if err := bad.Err(); err != nil {
+		return done{}, err
+	}
+	return done{To: "/operator/accounts/" + acc.ID.String(), Told: "Set the limits of " + acc.Email + "."}, d.Limits.Change(v.ctx, acc.ID, set)
+}
+
+func (d *Dashboard) suspendAccount(v *visit) (done, error) {
+	acc, err := d.customer(v)
+	if err != nil {
+		return done{}, err
+	}
+	status, told := account.Suspended, "Suspended "+acc.Email+"."
+	if acc.Status == account.Suspended {
+		status, told = account.Active, "Ended the suspension of "+acc.Email+"."
+	}
+	return done{To: "/operator/accounts/" + acc.ID.String(), Told: told}, d.Accounts.SetStatus(v.ctx, acc.ID, status)
+}
+
+func (d *Dashboard) linkAccount(v *visit) (done, error) {
+	acc, err := d.customer(v)
+	if err != nil {
+		return done{}, err
+	}
+	return d.inviteOwner(v, acc, "Made a link for an owner of "+acc.Email+".")
+}
+
+const destinationsShown = 50
+
+func (d *Dashboard) queue(v *visit) (page, error) {
+	list, next, err := d.Operator.Destinations(v.ctx, "", v.r.URL.Query().Get("after"), destinationsShown)
+	if err != nil {
+		return page{}, err
+	}
+	data := struct {
+		List  []queue.Outlook
+		Pager pager
+	}{List: list}
+	if next != "" {
+		data.Pager.Older = "/operator/queue?" + query("after", next)
+	}
+	return page{Template: "queue", Title: "Queue", Section: "queue", Data: data}, nil
+}
+
+// destination is the order of a form about one destination.
+func (v *visit) destination() queue.Order {
+	return queue.Order{Filter: queue.Filter{Destination: v.text("destination")}, Reason: v.text("reason"), Most: 10_000}
+}
+
+func (d *Dashboard) retryQueue(v *visit) (done, error) {
+	_, err := d.Operator.Retry(v.ctx, v.destination())
+	return done{To: "/operator/queue", Told: "Mail to " + v.text("destination") + " is tried now."}, err
+}
+
+func (d *Dashboard) holdQueue(v *visit) (done, error) {
+	_, err := d.Operator.Hold(v.ctx, v.destination())
+	return done{To: "/operator/queue", Told: "Mail to " + v.text("destination") + " is held."}, err
+}
+
+func (d *Dashboard) releaseQueue(v *visit) (done, error) {
+	_, err := d.Operator.Release(v.ctx, v.destination())
+	return done{To: "/operator/queue", Told: "Mail to " + v.text("destination") + " is released."}, err
+}

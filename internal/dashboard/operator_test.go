@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// An operator makes an account, limits it, suspends it, and looks at the queue.
+func TestOperatorPages(t *testing.T) {
+	s := servertest.Start(t)
+	b := browse(t, s)
+	b.signIn(s)
+	b.open("/profile")
+	b.press("/profile/accounts/" + account.Operators.String())
+	b.reads("The service")
+	b.looks("operator")
+	b.fill("email", "customer@else.example")
+	b.press("/operator")
+	b.reads("A link for customer@else.example")
+	b.accessible()
+	b.open("/operator")
+	made, err := s.Accounts.ByEmail(t.Context(), "customer@else.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/operator/accounts/" + made.ID.String()
+	b.open(path)
+	b.fill("sends_per_day", "250")
+	b.press(path + "/limits")
+	b.reads("Set the limits of customer@else.example.")
+	if set, err := s.Limits.OfAccount(t.Context(), made.ID); err != nil || set.SendsPerDay != 250 {
+		t.Errorf("%+v %v", set, err)
+	}
+	b.looks("account")
+	b.fill("sends_per_day", "-1")
+	b.press(path + "/limits")
+	b.reads("Give 0 for no limit")
+	script[string](b, `document.querySelector("details.danger").open = true; ""`)
+	b.press(path + "/suspend")
+	b.reads("Suspended customer@else.example.")
+	if acc, err := s.Accounts.Get(t.Context(), made.ID); err != nil || acc.Status != account.Suspended {
+		t.Errorf("%+v %v", acc, err)
+	}
+	b.open("/operator/queue")
+	b.reads("Nothing waits")
+	b.looks("queue")
+}
+
+// A suspended account shows nothing to its people.
+func TestSuspendedAccount(t *testing.T) {
+	s := servertest.Start(t)
+	v := visit(t, s)
+	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.Suspended); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/domains": 403, "/": 403, "/profile": 200} {
+		if status, _, text := v.ask("GET", path, nil); status != want {
+			t.Errorf("%s: %d\n%s", path, status, text)
+		}
+	}
+	if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {"more.example"}}); status != 403 {
+		t.Errorf("it adds a domain: %d", status)
+	}
+}
+
+// Nobody but operators sees these pages, whoever they are in their account.
+func TestOnlyOperators(t *testing.T) {
+	s := servertest.Start(t)
+	v := visit(t, s)
+	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password) // looks at an account of customers
+	seen := 0
+	for _, r := range s.Dashboard.Routes() {
+		if !strings.HasPrefix(r.Path, "/operator") {
+			continue
+		}
+		seen++
+		path := strings.ReplaceAll(r.Path, "{id}", account.Operators.String())
+		if status, _, _ := v.ask(r.Method, path, url.Values{"destination": {"x.example"}}); status != 404 {
+			t.Errorf("%s %s: %d", r.Method, path, status)
+		}
+	}
+	if seen == 0 {
+		t.Error("there are no such pages")
+	}
+}
