@@ -65,8 +65,8 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 
 // obey does what the policy of the author's domain asks for, as far as each
 // recipient's domain and the operator let it: it is refused only if that is so
-// for all recipients, else it goes to Junk where it is not wanted. A report to
-// a signed return path is taken whoever is said to have written it.
+// for all recipients, else it goes to Junk where it is not wanted. A report to us
+// is taken whoever is said to have written it.
 func (l *Letter) obey(ctx context.Context, j *mailauth.Judgement) (junk []bool, err error) {
 	policy := j.DMARC.Policy
 	if j.DMARC.Retry && !l.in.Forgiving {
@@ -88,7 +88,7 @@ func (l *Letter) obey(ctx context.Context, j *mailauth.Judgement) (junk []bool, 
 			refused++
 		}
 	}
-	all := refused == len(l.rcpts) && len(l.reports) == 0
+	all := refused == len(l.rcpts) && len(l.reports) == 0 && !l.loop
 	switch {
 	case j.DMARC.Retry && all:
 		return nil, fault.New(fault.Unavailable, CodeNoPolicy, "The DMARC policy of %s could not be looked up, and nothing else shows that the message is its own; try again later", j.DMARC.From)

@@ -51,7 +51,8 @@ func ParseResults(value string) (r Results, ok bool) {
 		l.at++
 		m, read := l.method()
 		if !read {
-			ok = ok && (m.Name == "" || strings.EqualFold(m.Name, "none"))
+			end := l.peek() == ';' || l.at == len(l.s)
+			ok = ok && end && (m.Name == "" || m.Name == "none")
 			l.skip()
 			continue
 		}

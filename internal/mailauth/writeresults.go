@@ -2,7 +2,10 @@
 
 package mailauth
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // AppendResults appends an Authentication-Results field with all that was
 // found out (RFC 8601), in CRLF. server is the authserv-id.
@@ -51,15 +54,31 @@ func (w *resultsWriter) method(name string, r Result, reason string) {
 	w.dst = append(append(append(w.dst, ";\r\n\t"...), name...), '=')
 	w.dst = append(w.dst, r...)
 	if reason != "" {
-		w.dst = append(append(w.dst, " reason="...), quoted(reason)...)
+		w.space(len(reason) + 9)
+		w.dst = append(append(w.dst, "reason="...), quoted(reason)...)
 	}
+}
+
+// maxProperty bounds what others' words take, in bytes: more than any name has.
+const maxProperty = 255
+
+// space parts what was written from n bytes more, on the next line if they
+// don't fit on this one.
+func (w *resultsWriter) space(n int) {
+	if at := bytes.LastIndexByte(w.dst, '\n'); len(w.dst)-at+n > 78 {
+		w.dst = append(w.dst, "\r\n\t\t"...)
+		return
+	}
+	w.dst = append(w.dst, ' ')
 }
 
 func (w *resultsWriter) property(name, value string) {
 	if value == "" {
 		return
 	}
-	w.dst = append(append(append(w.dst, ' '), name...), '=')
+	value = value[:min(len(value), maxProperty)]
+	w.space(len(name) + len(value) + 1)
+	w.dst = append(append(w.dst, name...), '=')
 	for i := range len(value) {
 		if c := value[i]; c != '.' && c != '+' && notInName(rune(c)) {
 			value = quoted(value)
@@ -71,12 +90,14 @@ func (w *resultsWriter) property(name, value string) {
 
 // comment adds what holds no bracket or backslash.
 func (w *resultsWriter) comment(text string) {
-	w.dst = append(append(append(w.dst, " ("...), strings.Map(plainOnly, text)...), ')')
+	text = strings.Map(plainOnly, text[:min(len(text), maxProperty)])
+	w.space(len(text) + 2)
+	w.dst = append(append(append(w.dst, '('), text...), ')')
 }
 
-// quoted makes a quoted string of at most 200 characters of plain ASCII.
+// quoted makes a quoted string of plain ASCII.
 func quoted(s string) string {
-	return `"` + strings.Map(plainOnly, s[:min(len(s), 200)]) + `"`
+	return `"` + strings.Map(plainOnly, s[:min(len(s), maxProperty)]) + `"`
 }
 
 // plainOnly puts a question mark for what would need an escape.
