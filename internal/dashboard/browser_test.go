@@ -166,6 +166,9 @@ func (b *browser) looks(name string) {
 			b.t.Errorf("%s is wider than a screen of %d pixels", b.path(), view.width)
 		}
 		if *screenshots {
+			if script[bool](b, `!!document.querySelector("iframe")`) { // frames are painted only where they are in view
+				b.do(chromedp.EmulateViewport(view.width, script[int64](b, `Math.max(860, document.documentElement.scrollHeight)`)))
+			}
 			png := run(b, chromedp.FullScreenshot(100))
 			dir := filepath.Join("..", "..", "docs", "screenshots")
 			if err := os.MkdirAll(dir, 0o755); err != nil {

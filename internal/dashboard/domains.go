@@ -4,6 +4,8 @@ package dashboard
 
 import (
 	"errors"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -32,6 +34,36 @@ func pagerOf(path string, p db.Page, n int, more bool, first, last db.ID) (out p
 	}
 	if back || more {
 		out.Older = path + query("after", last.String())
+	}
+	return out
+}
+
+// pagerIn is pagerOf for a list that is searched, whose pages may be short:
+// next is where the room goes on, in the direction that was asked for.
+func pagerIn(path string, search url.Values, p db.Page, n int, more bool, first, last, next db.ID) (out pager) {
+	q := maps.Clone(search)
+	to := func(direction string, at db.ID) string {
+		q.Del("after")
+		q.Del("before")
+		q.Set(direction, at.String())
+		return path + "?" + q.Encode()
+	}
+	back := p.After == 0 && p.Before != 0
+	if n == 0 {
+		first, last = p.After, p.Before
+	}
+	if back {
+		out.Older = to("after", last)
+		if more {
+			out.Newer = to("before", next)
+		}
+		return out
+	}
+	if p.After != 0 {
+		out.Newer = to("before", first)
+	}
+	if more {
+		out.Older = to("after", next)
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -193,9 +194,11 @@ func (l *looks) funcs() template.FuncMap {
 		"count":     count,
 		"share":     share,
 		"megabytes": megabytes,
-		"tone":      tone,
-		"word":      word,
+		"tone":      func(state any) string { return tone(fmt.Sprint(state)) },
+		"word":      func(state any) string { return word(fmt.Sprint(state)) },
 		"join":      strings.Join,
 		"query":     query,
+		// A text as one segment of a path, whatever is in it.
+		"segment": url.PathEscape,
 	}
 }

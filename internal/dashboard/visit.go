@@ -91,9 +91,23 @@ func (v *visit) number(field string) (int, error) {
 // again shows a form once more, with what is wrong with what was entered. An
 // error that says nothing about it is returned.
 func (v *visit) again(err error, form view) error {
-	var f *fault.Error
-	if form == nil || !errors.As(err, &f) || f.Kind == fault.Internal || f.Kind == fault.NotFound {
+	if form == nil || !v.mark(err) {
 		return err
+	}
+	p, viewErr := form(v)
+	if viewErr != nil {
+		return viewErr
+	}
+	p.Status, _ = status(fault.KindOf(err))
+	return v.show(p)
+}
+
+// mark takes what is wrong with what was entered, to be shown beside it; false
+// if the error is not about that.
+func (v *visit) mark(err error) bool {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind == fault.Internal || f.Kind == fault.NotFound {
+		return false
 	}
 	v.wrong = map[string]string{}
 	for _, field := range f.Fields {
@@ -106,12 +120,13 @@ func (v *visit) again(err error, form view) error {
 		}
 	}
 	v.alert = f.Message
-	p, viewErr := form(v)
-	if viewErr != nil {
-		return viewErr
-	}
-	p.Status, _ = status(f.Kind)
-	return v.show(p)
+	return true
+}
+
+// searched reads what a page is asked to look for, so that its fields show it.
+func (v *visit) searched() url.Values {
+	v.form = v.r.URL.Query()
+	return v.form
 }
 
 // done notes what was done and goes on.

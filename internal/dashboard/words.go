@@ -150,11 +150,11 @@ func count(n int64) string {
 // tone is the colour of a state.
 func tone(state string) string {
 	switch state {
-	case "verified", "delivered", "active", "enabled", "ok", "pass", "accepted":
+	case "verified", "delivered", "active", "enabled", "ok", "pass", "accepted", "ham", "published":
 		return "good"
-	case "failed", "bounced", "complained", "suspended", "fail", "disabled":
+	case "failed", "bounced", "complained", "suspended", "fail", "disabled", "spam", "bounce", "complaint":
 		return "bad"
-	case "degraded", "deferred", "suppressed", "temporary_failure", "cancelled", "quarantine":
+	case "degraded", "deferred", "suppressed", "temporary_failure", "cancelled", "quarantine", "softfail", "unsubscribe", "temperror", "permerror":
 		return "warn"
 	case "pending", "queued", "scheduled", "sending", "retiring":
 		return "wait"

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// letter is a send of the demonstration account.
+func letter(change object) object {
+	m := object{"from_email": "shop@demo.test", "from_name": "Demo Shop", "to": []string{"delivered@simulator.test"}, "subject": "Your order 42", "text": "Thank you for your order.",
+		"html": `<h1>Thank you!</h1><p>Your order <b>42</b> is on its way.</p>`}
+	for k, v := range change {
+		m[k] = v
+	}
+	return m
+}
+
+// settles waits until a message has reached a state.
+func settles(t *testing.T, s *servertest.Server, id, state string) {
+	t.Helper()
+	servertest.Eventually(t, func() string {
+		if got := called(t, s, "GET", "/outbound/messages/"+id, nil)["status"]; got != state {
+			return fmt.Sprintf("message %s is %v, not %s", id, got, state)
+		}
+		return ""
+	})
+}
+
+// What was sent and what arrived is found, shown, and can be changed.
+func TestMessagePages(t *testing.T) {
+	s := servertest.Start(t)
+	b := browse(t, s)
+	b.signIn(s)
+	b.open("/messages")
+	b.reads("Nothing sent yet")
+	b.looks("messages-empty")
+
+	sent := called(t, s, "POST", "/outbound/send", letter(object{"to": []string{"delivered@simulator.test", "bob@demo.test"}, "bcc": []string{"bounced@simulator.test"}, "thread_id": "order/42",
+		"metadata":    object{"order": object{"id": 42}, "customer": "Ann"},
+		"attachments": []object{{"filename": "invoice.pdf", "content": base64.StdEncoding.EncodeToString([]byte("%PDF-1.7"))}}}))
+	id := sent["id"].(string)
+	later := called(t, s, "POST", "/outbound/send", letter(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
+	settles(t, s, id, "bounced")
+	called(t, s, "POST", "/sandbox/inbound", object{"from": "Bob Baker <bob@outside.test>", "to": []string{"alice@demo.test"}, "subject": "Re: Your order 42", "text": "When does it come?", "in_reply_to": sent["message_id"],
+		"verdicts": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
+
+	b.open("/messages")
+	b.reads("Tomorrow’s news")
+	b.looks("messages")
+	b.open("/messages?recipient=bob%40demo.test&status=bounced&metadata=customer%3DAnn")
+	b.reads("Your order 42")
+	if strings.Contains(b.text(), "Tomorrow") {
+		t.Error("the search finds what it should not")
+	}
+	b.open("/messages?since=yesterday&recipient=%40")
+	b.reads("Give a date such as")
+	b.accessible()
+	b.open("/messages?recipient=nobody%40demo.test")
+	b.reads("Nothing was found")
+	b.accessible()
+
+	b.open("/messages/" + id)
+	b.reads("invoice.pdf")
+	b.reads("order.id")
+	b.reads("Attempt 1: bounced")
+	b.looks("message")
+	b.open("/threads/order%2F42")
+	b.reads("When does it come?")
+	b.reads("Thank you for your order")
+	b.looks("thread")
+
+	b.open("/messages/" + later)
+	b.fill("send_at", "1999-01-01T00:00")
+	b.press("/messages/" + later + "/time")
+	b.reads("Some fields need correcting")
+	b.accessible()
+	b.fill("send_at", time.Now().Add(48*time.Hour).UTC().Format("2006-01-02T15:04"))
+	b.press("/messages/" + later + "/time")
+	b.reads("Moved to")
+	b.looks("message-scheduled")
+	b.press("/messages/" + later + "/cancel")
+	b.reads("Cancelled “Tomorrow’s news”.")
+
+	b.open("/received")
+	b.reads("Bob Baker")
+	b.looks("received")
+	b.open("/received?mailbox=" + s.Dev.Mailboxes[0].ID.String() + "&folder=INBOX&sender=outside.test&subject=order")
+	b.reads("Re: Your order 42")
+	b.open("/received?sender=none.test")
+	b.reads("Nothing was found")
+	b.open("/received?subject=re:")
+	arrived := script[string](b, `document.querySelector("tbody a").getAttribute("href")`)
+	b.open(arrived)
+	b.reads("When does it come?")
+	b.reads("photo.png")
+	b.looks("arrived")
+
+	x := newStranger(t, s)
+	x.findsNothing("GET /messages/"+id, "GET /messages/"+id+"/progress", "GET /messages/"+id+"/preview", "GET /messages/"+id+"/raw", "GET /messages/"+id+"/files/0",
+		"POST /messages/"+id+"/cancel", "POST /messages/"+id+"/retry", "GET "+arrived, "GET "+arrived+"/preview", "GET "+arrived+"/raw", "GET "+arrived+"/files/0",
+		"GET /threads/order%2F42", "GET /received?mailbox="+s.Dev.Mailboxes[0].ID.String())
+	owner := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	for _, path := range []string{"/messages/" + id + "/files/0", arrived + "/files/0", arrived + "/raw"} {
+		status, h := owner.asks("GET", path)
+		if status != 200 || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %v", path, status, h)
+		}
+	}
+	owner.findsNothing("GET /messages/"+id+"/files/1", "GET /messages/"+id+"/files/00", "GET "+arrived+"/preview", "GET /threads/none")
+}
+
+// Whatever strangers write into a message runs nowhere.
+func TestHostileMessages(t *testing.T) {
+	s := servertest.Start(t)
+	b := browse(t, s)
+	b.signIn(s)
+	const evil = `"'><img id=evil src=x onerror="top.evil=1;parent.postMessage('evil','*')"><script id=evil>top.evil=1;parent.postMessage('evil','*')</script><svg id=evil onload="top.evil=1">{{7*7}}`
+	html := `<main><p id=seen>Read me</p><script>top.evil=1;parent.postMessage('evil','*');document.title='evil'</script><img src=x onerror="parent.postMessage('evil','*')">` +
+		`<a id=link href="javascript:parent.postMessage('evil','*')" target=_top>x</a><meta http-equiv=refresh content="0;url=/profile"><form action="/sign-out" method=post target=_top><input type=submit autofocus></form>` +
+		`<iframe src="javascript:parent.parent.postMessage('evil','*')"></iframe><img id=cid src="cid:pixel"><img id=far src="https://tracker.invalid/pixel.png"><link rel=stylesheet href="https://tracker.invalid/a.css"></main>`
+	pixel := object{"filename": evil + ".png", "content": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "content_type": "image/png", "content_id": "pixel"}
+	id := called(t, s, "POST", "/outbound/send", letter(object{"from_name": evil, "subject": evil, "html": html, "text": evil, "metadata": object{evil: evil}, "thread_id": "evil-thread",
+		"to": []string{"alice@demo.test"}, "attachments": []object{pixel}}))["id"].(string)
+	settles(t, s, id, "delivered")
+	got := called(t, s, "POST", "/sandbox/inbound", object{"from": `"` + strings.ReplaceAll(evil, `"`, `\"`) + `" <evil@outside.test>`, "to": []string{"bob@demo.test"}, "subject": evil, "html": html, "text": evil, "attachments": []object{pixel},
+		"headers": object{"X-Evil": evil}})["recipients"].([]any)[0].(object)
+	arrived := fmt.Sprintf("/received/%v/%v", got["mailbox_id"], got["id"])
+
+	for _, path := range []string{"/messages", "/messages/" + id, "/received", arrived, "/threads/evil-thread", "/messages?subject=" + strings.ReplaceAll(strings.ReplaceAll(evil, "{", "%7B"), "<", "%3C")} {
+		b.open(path)
+		script[bool](b, `new Promise(done => { // what its frame would do is awaited
+			window.heard = 0; addEventListener("message", () => window.heard++);
+			const frame = document.querySelector("iframe");
+			if (!frame) return done(true);
+			frame.addEventListener("load", () => fetch("/static/").finally(() => done(true)));
+			frame.src = frame.src;
+		})`)
+		if script[bool](b, `!!(window.evil || window.heard || document.querySelector("#evil") || document.title === "evil")`) {
+			t.Errorf("%s runs what a stranger wrote, or has its elements", path)
+		}
+		if now := b.path(); !strings.HasPrefix(now, strings.SplitN(path, "?", 2)[0]) {
+			t.Errorf("%s was left for %s", path, now)
+		}
+	}
+	owner := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	for _, path := range []string{"/messages/" + id + "/preview", arrived + "/preview"} {
+		status, h := owner.asks("GET", path)
+		want := "default-src 'none'; img-src data:; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox"
+		if status != 200 || len(h.Values("Content-Security-Policy")) != 1 || h.Get("Content-Security-Policy") != want || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %v", path, status, h)
+		}
+		b.open(path)
+		if script[bool](b, `document.title === "evil" || !document.querySelector("#cid").src.startsWith("data:image/png;base64,") || document.querySelector("#far").naturalWidth > 0`) {
+			t.Errorf("%s ran a script, lacks its own image, or loaded one from elsewhere", path)
+		}
+	}
+}

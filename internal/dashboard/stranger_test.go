@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+// object is what the API takes.
+type object = map[string]any
+
+// called calls the API, which must answer with success, and returns its answer.
+func called(t *testing.T, s *servertest.Server, method, path string, body any) object {
+	t.Helper()
+	a := s.API(method, path, body)
+	if a.Status >= 300 {
+		t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
+	}
+	out := object{}
+	if len(a.Body) > 0 {
+		a.Into(t, &out)
+	}
+	return out
+}
+
+// stranger is somebody who has signed in to an account of their own.
+type stranger struct {
+	t       *testing.T
+	base    string
+	session string
+}
+
+func newStranger(t *testing.T, s *servertest.Server) *stranger {
+	t.Helper()
+	const email, password = "stranger@elsewhere.test", "A password of 1 stranger"
+	acc, err := s.Accounts.Create(t.Context(), email, "Elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Users.Create(t.Context(), user.New{Email: email, Name: "Stranger", Password: password}, acc.ID); err != nil {
+		t.Fatal(err)
+	}
+	return signedIn(t, s, email, password)
+}
+
+func signedIn(t *testing.T, s *servertest.Server, email, password string) *stranger {
+	t.Helper()
+	_, token, err := s.Users.SignIn(t.Context(), email, password, netip.MustParseAddr("127.0.0.1"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stranger{t, strings.TrimSuffix(s.Dev.BaseURL, "/"), token}
+}
+
+// asks asks for a page, and returns the answer's status and header.
+func (x *stranger) asks(method, path string) (int, http.Header) {
+	x.t.Helper()
+	r, err := http.NewRequestWithContext(x.t.Context(), method, x.base+path, nil)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	r.AddCookie(&http.Cookie{Name: "session", Value: x.session})
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	a, err := client.Do(r)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	_ = a.Body.Close() // only read
+	return a.StatusCode, a.Header
+}
+
+// findsNothing fails unless each path, "GET /a" or "POST /a", is a 404.
+func (x *stranger) findsNothing(paths ...string) {
+	x.t.Helper()
+	for _, p := range paths {
+		method, path, _ := strings.Cut(p, " ")
+		if got, _ := x.asks(method, path); got != http.StatusNotFound {
+			x.t.Errorf("a stranger's %s: %d, want 404", p, got)
+		}
+	}
+}

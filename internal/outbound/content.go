@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// OpenParts opens the bytes of a message of an account with the index of its
+// parts, as it was composed or submitted: the signature is put on top when it
+// is sent. It is fault.NotFound for what the account does not have. The caller
+// must Close the reader.
+func (o *Outbox) OpenParts(ctx context.Context, account, id db.ID) (*message.Index, *blob.Reader, error) {
+	r, err := o.owned(ctx, account, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := o.Blobs.Load(ctx, r.blob)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, nil, fault.New(fault.NotFound, "not_found", "There is no message with this id.") // moved or pruned just now
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	in, err := b.Open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	index, _, err := message.ScanReader(in.All())
+	if err != nil {
+		_ = in.Close() // only read
+		return nil, nil, fmt.Errorf("scanning message %s: %w", id, err)
+	}
+	return index, in, nil
+}
