@@ -66,7 +66,7 @@ func (s *session) announce(expunge bool) error {
 	}
 	if c.Arrived {
 		s.w.Exists(c.Exists)
-		s.w.Recent(c.Recent)
+		s.tellRecent(c.Recent)
 	}
 	for i := range c.Flags {
 		s.writeFlags(&c.Flags[i])
@@ -81,6 +81,6 @@ func (s *session) writeFlags(c *folder.FlagChange) {
 	if s.condStore {
 		row.ModSeq(c.ModSeq)
 	}
-	row.Flags(wireFlags(c.Flags, c.Keywords))
+	row.Flags(s.wireFlags(c.Flags, c.Keywords))
 	row.End()
 }

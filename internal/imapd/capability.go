@@ -11,7 +11,7 @@ import (
 // capabilities are what the session may use in its state. Nothing stands here
 // that is not done in full.
 func (s *session) capabilities() []string {
-	all := []string{"IMAP4rev1", "LITERAL+", "SASL-IR", "ID", "ENABLE", "IDLE", "NAMESPACE"}
+	all := []string{"IMAP4rev1", "IMAP4rev2", "LITERAL+", "SASL-IR", "ID", "ENABLE", "IDLE", "NAMESPACE"}
 	if s.box == 0 {
 		if s.secure {
 			return append(all, "AUTH=PLAIN")

@@ -32,6 +32,9 @@ func (s *session) create(cmd *wire.Create) (wire.Code, error) {
 	if err != nil {
 		return "", err
 	}
+	if name := trimSeparator(cmd.Mailbox); name != made.Name { // it was made normal
+		s.tellName(&made, name)
+	}
 	return wire.MailboxID(mailboxID(made.ID)), nil
 }
 

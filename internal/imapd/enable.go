@@ -9,6 +9,7 @@ type enabled struct {
 	condStore bool // mod-sequences, also by other commands (RFC 7162 §3.1)
 	qresync   bool // VANISHED in place of EXPUNGE (RFC 7162 §3.2.3)
 	utf8      bool // names and strings in UTF-8, both ways (RFC 6855)
+	rev2      bool // see rev2.go
 }
 
 // enable is ENABLE (RFC 5161). It names what this command has switched on, so
@@ -17,6 +18,9 @@ func (s *session) enable(cmd *wire.Enable) (wire.Code, error) {
 	var names []string
 	for _, name := range cmd.Capabilities {
 		if s.switchOn(name) {
+			if name == "IMAP4REV2" {
+				name = "IMAP4rev2" // as it is announced
+			}
 			names = append(names, name)
 		}
 	}
@@ -33,6 +37,9 @@ func (s *session) switchOn(name string) bool {
 	case "QRESYNC":
 		s.wantModSeqs()
 		s.qresync = true
+	case "IMAP4REV2":
+		s.rev2 = true
+		s.r.UTF8, s.w.UTF8 = true, true
 	case "UTF8=ACCEPT":
 		s.utf8 = true
 		s.r.UTF8, s.w.UTF8, s.r.NoCharset = true, true, true

@@ -194,7 +194,7 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 		out.UID(r.UID)
 	}
 	if items&wire.FetchFlags != 0 {
-		out.Flags(wireFlags(r.Flags, r.Keywords))
+		out.Flags(f.wireFlags(r.Flags, r.Keywords))
 	}
 	if items&wire.FetchInternalDate != 0 {
 		out.InternalDate(r.Date.UTC())

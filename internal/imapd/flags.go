@@ -13,6 +13,9 @@ var _ = [1]struct{}{}[(folder.Seen^folder.Flags(wire.Seen))|(folder.Recent^folde
 	(folder.Answered^folder.Flags(wire.Answered))|(folder.Flagged^folder.Flags(wire.Flagged))|
 	(folder.Deleted^folder.Flags(wire.Deleted))|(folder.Draft^folder.Flags(wire.Draft))]
 
-func wireFlags(f folder.Flags, keywords []string) wire.Flags {
+func (s *session) wireFlags(f folder.Flags, keywords []string) wire.Flags {
+	if s.rev2 {
+		f &^= folder.Recent
+	}
 	return wire.Flags{System: wire.SystemFlags(f), Keywords: keywords}
 }

@@ -16,7 +16,7 @@ import (
 
 // inState returns a connection in one of the states that a session can be in.
 func (h *house) inState(state byte) *client {
-	switch state % 6 {
+	switch state % 8 {
 	case 0:
 		return h.dial()
 	case 1:
@@ -25,6 +25,15 @@ func (h *house) inState(state byte) *client {
 		return h.login()
 	case 3:
 		return h.selected("INBOX")
+	case 6:
+		c := h.resyncing()
+		c.ok("ENABLE UTF8=ACCEPT IMAP4rev2")
+		c.ok("SELECT INBOX")
+		return c
+	case 7:
+		c := h.selected("INBOX")
+		c.compress()
+		return c
 	case 4:
 		c := h.login()
 		c.ok("EXAMINE INBOX (CONDSTORE)")
@@ -50,6 +59,8 @@ func FuzzServer(f *testing.F) {
 		"a SEARCH RETURN (SAVE) ALL\r\nb UID SORT RETURN (PARTIAL 1:2 MIN) (SUBJECT REVERSE DISPLAYTO) UTF-8 $\r\nc THREAD REFERENCES UTF-8 ALL\r\nd THREAD ORDEREDSUBJECT UTF-8 $\r\n",
 		"a FETCH 1 (BINARY[3]<1.2> BINARY.SIZE[1] PREVIEW (LAZY) SAVEDATE)\r\nb UID FETCH 1:* PREVIEW (PARTIAL -1:-2)\r\nc APPEND INBOX ~{5+}\r\na\x00b\r\n\r\n",
 		"DONE\r\na IDLE\r\nNOOP\r\nb NOOP\r\n",
+		"a SELECT INBOX (QRESYNC (1 2 3:4 (1,3 1,9)))\r\nb UID FETCH 1:* FLAGS (CHANGEDSINCE 1 VANISHED)\r\nc UID REPLACE * INBOX (\\Seen) UTF8 (~{3+}\r\nabc)\r\nd UID EXPUNGE $\r\ne CLOSE\r\n",
+		"a APPEND INBOX {3+}\r\nabc (\\Seen) {0+}\r\n\r\nb UNAUTHENTICATE\r\nc LOGIN a b\r\n",
 	} {
 		f.Add(byte(state), []byte(text))
 	}
@@ -64,6 +75,10 @@ func FuzzServer(f *testing.F) {
 		}()
 		// The server may have closed already: then there is nobody to write to.
 		_, _ = c.nc.Write(input)
+		if s, ok := c.nc.(*squeezed); ok {
+			_, _ = s.Conn.Write(input) // damage, mostly
+			c.nc = s.Conn
+		}
 		switch nc := c.nc.(type) {
 		case *tls.Conn:
 			_ = nc.CloseWrite()

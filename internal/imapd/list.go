@@ -25,6 +25,7 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 		return "", err
 	}
 	l := newListing(cmd, folders)
+	l.extended = cmd.Extended || s.rev2
 	if cmd.Select&wire.SelectSubscribed != 0 || cmd.Return&wire.ReturnSubscribed != 0 {
 		if l.subscribed, err = s.subscriptions(); err != nil {
 			return "", err
@@ -63,6 +64,7 @@ func (s *session) listStatus(f *folder.Folder, items wire.StatusItems) error {
 // listing is what a LIST goes through.
 type listing struct {
 	cmd        *wire.List
+	extended   bool // the client knows \NonExistent
 	patterns   []pattern
 	folders    map[string]*folder.Folder
 	parents    map[string]bool // names above folders
@@ -173,7 +175,7 @@ func (l *listing) attributes(name string) []string {
 	var a []string
 	f := l.folders[name]
 	switch {
-	case f == nil && l.cmd.Extended:
+	case f == nil && l.extended:
 		a = append(a, `\NonExistent`)
 	case f == nil:
 		a = append(a, `\Noselect`)

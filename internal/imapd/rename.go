@@ -7,5 +7,13 @@ import "github.com/mailstead/mailstead/internal/imapd/wire"
 // rename is RENAME. That of INBOX moves its messages into a new folder and
 // leaves INBOX empty (RFC 3501 §6.3.5).
 func (s *session) rename(cmd *wire.Rename) (wire.Code, error) {
-	return "", s.Folders.Rename(s.ctx(), s.box, cmd.From, trimSeparator(cmd.To))
+	to := trimSeparator(cmd.To)
+	if err := s.Folders.Rename(s.ctx(), s.box, cmd.From, to); err != nil || !s.rev2 {
+		return "", err
+	}
+	f, err := s.Folders.Status(s.ctx(), s.box, to)
+	if err == nil {
+		s.tellName(&f, cmd.From)
+	}
+	return "", nil // another session may have renamed it once more
 }

@@ -11,6 +11,7 @@ import (
 
 // search is SEARCH, with the results of RFC 4731 if RETURN is given.
 func (s *session) search(cmd *wire.Search) (wire.Code, error) {
+	cmd.SearchOptions = s.searchOptions(cmd.SearchOptions)
 	uids, highest, err := s.find(&cmd.SearchOptions, &cmd.Key, nil)
 	if err != nil {
 		return "", err

@@ -27,8 +27,8 @@ func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 	known := wire.Flags{System: wire.AllFlags, Keywords: view.Keywords()}
 	s.w.FlagsAre(known)
 	s.w.Exists(uint32(view.Len()))
-	s.w.Recent(view.Recent())
-	if first := view.FirstUnseen(); first > 0 {
+	s.tellRecent(view.Recent())
+	if first := view.FirstUnseen(); first > 0 && !s.rev2 {
 		s.w.Untagged(wire.OK, wire.Unseen(first), "The first unseen message.")
 	}
 	if cmd.ReadOnly {
@@ -40,6 +40,7 @@ func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 	s.w.Untagged(wire.OK, wire.UIDValidity(f.UIDValidity), "UIDs are valid.")
 	s.w.Untagged(wire.OK, wire.HighestModSeq(f.ModSeq), "The highest mod-sequence.")
 	s.w.Untagged(wire.OK, wire.MailboxID(mailboxID(f.ID)), "The mailbox's id.")
+	s.tellName(&f, cmd.Mailbox)
 	if cmd.QResync != nil && cmd.QResync.UIDValidity == f.UIDValidity {
 		if err := s.resync(cmd.QResync); err != nil {
 			s.closeView()

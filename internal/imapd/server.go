@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imapd is the IMAP door: IMAP4rev1 (RFC 3501) with the extensions
-// that capability.go names, in front of the folders of a mailbox.
+// Package imapd is the IMAP door: IMAP4rev1 (RFC 3501) and IMAP4rev2 (RFC 9051)
+// with the extensions that capability.go names, in front of the folders of a mailbox.
 //
 // A connection is one goroutine that reads a command, answers it and reads the
 // next. It holds no lock and no cursor of the database while it writes to its

@@ -15,6 +15,7 @@ func TestUTF8Accept(t *testing.T) {
 		c := h.login()
 		c.bad("APPEND INBOX UTF8 (~" + upload(m) + ")")
 		c.ok("CREATE Entw&APw-rfe")
+		c.no(`CREATE "Entwürfe"`, "ALREADYEXISTS]") // RFC 6855 §3: quoted UTF-8 is always understood
 		c.ok("ENABLE UTF8=ACCEPT")
 		c.got("* ENABLED UTF8=ACCEPT")
 		c.ok("ENABLE UTF8=ACCEPT")

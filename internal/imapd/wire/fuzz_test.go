@@ -36,8 +36,8 @@ func (c *client) send(line []byte) {
 		return
 	}
 	n, err := strconv.Atoi(string(m[1]))
-	if err != nil || n > 1<<20 {
-		n = 1 << 20 // refused anyway if asked; past every limit if not
+	if err != nil || n > 2<<20 {
+		n = 2 << 20 // refused anyway if asked; past every limit if not
 	}
 	if len(m[2]) == 0 {
 		c.pending = append(c.pending, n)
@@ -83,7 +83,10 @@ func FuzzReadCommand(f *testing.F) {
 		"a1 UID SORT RETURN (ALL SAVE) (REVERSE DISPLAYFROM DATE) US-ASCII $", "a1 THREAD REFERENCES UTF-8 MODSEQ 1 OLDER 5",
 		"a1 UID FETCH $ (BINARY.PEEK[1.2]<0.9> BINARY.SIZE[] PREVIEW (LAZY) SAVEDATE) (PARTIAL 1:5 CHANGEDSINCE 4)",
 		"a1 APPEND x ~{9+}",
-		"a1 NOOP\nb NOOP {3+}", "\x00", "a1 AUTHENTICATE PLAIN AGE=", "a1 CREATE x (USE (\\Sent))", "{1+}", "a1 LOGIN {1+}{2+}",
+		"a1 NOOP\nb NOOP {3+}", "\x00", "a1 AUTHENTICATE PLAIN AGE=", "a1 CREATE x (USE (\\Sent))",
+		"a1 SELECT x (QRESYNC (1 2 3:4,7 (1:2,4 1,5:6)))", "a1 UID REPLACE * x (\\Seen) UTF8 (~{4+}", "a1 APPEND x {3+}", "a1 COMPRESS DEFLATE",
+		"a1 LIST (SUBSCRIBED RECURSIVEMATCH) \"\" (a %) RETURN (STATUS (DELETED DELETED-STORAGE MAILBOXID))", "a1 SETQUOTA \"\" (STORAGE 5)",
+		"a1 SEARCH OR EMAILID M1 THREADID T-_", "a1 CREATE \"\xc3\xbc\"", "{1+}", "a1 LOGIN {1+}{2+}",
 	} {
 		f.Add([]byte(line))
 	}

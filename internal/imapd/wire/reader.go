@@ -23,8 +23,8 @@ var (
 type Reader struct {
 	// Limits may be changed between commands; NewReader sets LimitsBeforeLogin.
 	Limits Limits
-	// UTF8 says that mailbox names come in UTF-8 instead of modified UTF-7,
-	// as after ENABLE UTF8=ACCEPT (RFC 9755) or IMAP4rev2 (RFC 9051 §5.1).
+	// UTF8 says that mailbox names come in UTF-8 instead of modified UTF-7, also
+	// those that might be either, as after ENABLE UTF8=ACCEPT (RFC 9755) or IMAP4rev2 (RFC 9051 §5.1).
 	UTF8 bool
 	// NoCharset says that a search may not name its charset, as after ENABLE
 	// UTF8=ACCEPT (RFC 9755 §3). SORT and THREAD, which must, may.

@@ -315,7 +315,7 @@ func (r *Reader) mailboxName(s string) (string, error) {
 	if len(s) == 5 && equalFold(s, "INBOX") {
 		return "INBOX", nil
 	}
-	if r.UTF8 {
+	if r.UTF8 || !isASCII(s) { // which modified UTF-7 is (RFC 9755 §3)
 		if !utf8.ValidString(s) {
 			return "", refuse(No, CodeCannot, "A mailbox name must be UTF-8.")
 		}
@@ -326,6 +326,15 @@ func (r *Reader) mailboxName(s string) (string, error) {
 		return "", refuse(No, CodeCannot, "A mailbox name must be modified UTF-7 (RFC 3501 section 5.1.3).")
 	}
 	return name, nil
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // pattern takes a list-mailbox: a mailbox name with wildcards.
