@@ -7,7 +7,9 @@
 package dashboard
 
 import (
+	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -25,6 +27,7 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
+	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
@@ -50,6 +53,9 @@ type Dashboard struct {
 	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox
 	Limits       *limit.Limits
 	Setup        *clientsetup.Service
+	Checker      *clientsetup.Checker
+	Signer       func(context.Context) (*tls.Certificate, error) // signs profiles; nil, or nil from it: they are not signed
+	Key          *secret.Key                                     // signs what browsers and phones bring back
 	Send         Send
 	Health       func() Health
 	Host         string // the service's own name

@@ -20,6 +20,7 @@ type page struct {
 	Template string // its file, without the ending
 	Title    string
 	Section  string // which entry of the navigation it belongs to
+	Owner    string // the mailbox whose owner sees it; "" for pages of the dashboard
 	Part     bool   // a part of a page, which a script asked for: no frame around it
 	Status   int    // 0 is 200
 	Data     any
@@ -102,8 +103,10 @@ func (r *router) actFor(need right, path string, f act, form view) {
 }
 
 // file enters a download.
-func (r *router) file(path string, f func(v *visit) error) {
-	r.enter("GET", reading, path, func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, reading, f) })
+func (r *router) file(path string, f func(v *visit) error) { r.fileFor(reading, path, f) }
+
+func (r *router) fileFor(need right, path string, f func(v *visit) error) {
+	r.enter("GET", need, path, func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, need, f) })
 }
 
 // serve finds out who visits, and answers for errors and panics.

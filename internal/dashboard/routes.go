@@ -40,6 +40,18 @@ func (d *Dashboard) routes(r *router) {
 	r.act("/mailboxes/{id}/resume", d.resumeMailbox, d.mailbox)
 	r.act("/mailboxes/{id}/delete", d.deleteMailbox, d.mailbox)
 	r.act("/mailboxes/{id}/restore", d.restoreMailbox, d.restorable)
+	r.view("/mailboxes/{id}/setup", d.clientSetup)
+	r.actFor(reading, "/mailboxes/{id}/setup/check", d.checkSetup, d.clientSetup)
+	r.file("/mailboxes/{id}/setup/profile", d.profileFile)
+	r.fileFor(anybody, "/phone/{ticket}", d.phone)
+
+	r.viewFor(anybody, "/mailbox", d.own)
+	r.viewFor(anybody, "/mailbox/sign-in", d.ownerForm)
+	r.actFor(anybody, "/mailbox/sign-in", d.ownerSignIn, d.ownerForm)
+	r.actFor(anybody, "/mailbox/sign-out", d.ownerSignOut, nil)
+	r.actFor(anybody, "/mailbox/check", d.ownCheck, d.own)
+	r.actFor(anybody, "/mailbox/password", d.ownPassword, d.own)
+	r.fileFor(anybody, "/mailbox/profile", d.ownProfile)
 
 	r.view("/messages", d.messages)
 	r.view("/messages/{id}", d.message)

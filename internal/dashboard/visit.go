@@ -203,7 +203,7 @@ func (s screen) Owns() bool { return s.Known && s.Role == user.Owner }
 func (v *visit) show(p page) error {
 	in := v.known && !v.in.Halfway
 	s := screen{
-		page: p, Known: in && v.account.ID != 0, User: v.in.User, Role: v.in.Role, Account: v.account, Operates: in && v.operates(), Path: v.r.URL.RequestURI(),
+		page: p, Known: in && v.account.ID != 0 && p.Owner == "", User: v.in.User, Role: v.in.Role, Account: v.account, Operates: in && v.operates(), Path: v.r.URL.RequestURI(),
 		Alert: v.alert, Wrong: v.wrong, Form: v.form, Host: v.d.Host, Dev: v.d.Dev, Version: v.d.Version, Now: v.d.Now(),
 	}
 	if c, err := v.r.Cookie(v.cookie("theme")); err == nil && (c.Value == "light" || c.Value == "dark") {

@@ -4,12 +4,16 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/api"
+	"github.com/mailstead/mailstead/internal/cert"
+	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/dashboard"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -19,10 +23,15 @@ import (
 // everything else that is asked for by the service's own name.
 func (s *Server) pages(door *api.API) (http.Handler, error) {
 	calls := door.Handler()
+	roots, err := s.ownRoots()
+	if err != nil {
+		return nil, err
+	}
 	s.Dashboard = &dashboard.Dashboard{
 		Users: s.Users, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
 		Templates: s.Templates, Operator: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, Captured: s.captured,
-		Limits: s.Limits, Setup: door.Setup, Send: s.sendAsService, Health: s.health, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
+		Limits: s.Limits, Setup: door.Setup, Checker: clientsetup.NewChecker(door.Setup, roots), Signer: door.Signer, Key: s.key,
+		Send: s.sendAsService, Health: s.health, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
 	}
 	pages, err := s.Dashboard.Handler()
 	if err != nil {
@@ -41,6 +50,21 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 // health is how this node is.
 func (s *Server) health() dashboard.Health {
 	return dashboard.Health{Engine: s.DB.Engine().String(), Node: s.Config.Node, Queue: s.Queue.Stats()}
+}
+
+// ownRoots are who has issued the certificates of our doors as mail clients of
+// the sandbox know them; elsewhere nil, which is who everybody trusts.
+func (s *Server) ownRoots() (*x509.CertPool, error) {
+	if !s.Config.Dev {
+		return nil, nil
+	}
+	text, err := os.ReadFile(cert.CAFile(s.data.path))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	return roots, nil
 }
 
 // sendAsService sends a mail to somebody who belongs to accounts, from a domain

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clientsetup
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Checker tries the doors as a mail client would, from this machine.
+type Checker struct {
+	service *Service
+	roots   *x509.CertPool
+	running chan struct{}
+}
+
+const (
+	// checkTime bounds a whole check.
+	checkTime = 30 * time.Second
+	// maxChecks is how many checks run at the same time; each opens a
+	// connection to each door.
+	maxChecks = 8
+)
+
+// NewChecker returns a checker that trusts certificates of roots; nil for those
+// that the system trusts.
+func NewChecker(s *Service, roots *x509.CertPool) *Checker {
+	return &Checker{service: s, roots: roots, running: make(chan struct{}, maxChecks)}
+}
+
+// Protocols of a door.
+const (
+	IMAP = "IMAP"
+	SMTP = "SMTP"
+)
+
+// Trial is what became of a connection to one door.
+type Trial struct {
+	Protocol string // IMAP or SMTP
+	Endpoint
+	Steps []Step // those that were reached; the last one alone may have failed
+	Took  time.Duration
+}
+
+// OK reports whether a mail client could go on to sign in.
+func (t Trial) OK() bool { return len(t.Steps) > 0 && t.Steps[len(t.Steps)-1].OK }
+
+// Step is a part of a trial.
+type Step struct {
+	Name  string // Connect, Encrypt, Offer
+	OK    bool
+	Words string // what was found, or what went wrong
+}
+
+// Check connects to all doors at once, speaks TLS with each and asks what it
+// offers. It signs in nowhere. It takes 30 seconds at most; too many checks at
+// the same time are fault.Limited.
+func (c *Checker) Check(ctx context.Context) ([]Trial, error) {
+	select {
+	case c.running <- struct{}{}:
+		defer func() { <-c.running }()
+	default:
+		return nil, fault.New(fault.Limited, "too_many_checks", "Many checks are being made at this moment. Try again in a few seconds.")
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	s := c.service.For("", "")
+	var trials []Trial
+	for _, e := range s.Incoming {
+		trials = append(trials, Trial{Protocol: IMAP, Endpoint: e})
+	}
+	for _, e := range s.Outgoing {
+		trials = append(trials, Trial{Protocol: SMTP, Endpoint: e})
+	}
+	var all sync.WaitGroup
+	for i := range trials {
+		all.Go(func() { c.try(ctx, &trials[i]) })
+	}
+	all.Wait()
+	return trials, nil
+}
+
+// try goes the steps until one fails.
+func (c *Checker) try(ctx context.Context, t *Trial) {
+	began := time.Now()
+	defer func() { t.Took = time.Since(began) }()
+	step := func(name, words string, err error) bool {
+		if err != nil {
+			words = explain(ctx, err)
+		}
+		t.Steps = append(t.Steps, Step{name, err == nil, words})
+		return err == nil
+	}
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))))
+	if !step("Connect", "The server answers.", err) {
+		return
+	}
+	defer raw.Close() //nolint:errcheck // it ends anyway
+	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Now()) })
+	defer stop()
+	greet := map[string]func(*dialogue) error{IMAP: (*dialogue).imapTLS, SMTP: (*dialogue).smtpTLS}[t.Protocol]
+	if t.Security == STARTTLS {
+		if err := greet(newDialogue(raw, t.Host)); err != nil {
+			step("Encrypt", "", err)
+			return
+		}
+	}
+	sealed := tls.Client(raw, &tls.Config{ServerName: t.Host, RootCAs: c.roots})
+	err = sealed.HandshakeContext(ctx)
+	words := ""
+	if err == nil {
+		state := sealed.ConnectionState()
+		words = fmt.Sprintf("%s, with a certificate that is valid until %s.", tls.VersionName(state.Version), state.PeerCertificates[0].NotAfter.UTC().Format("2 Jan 2006"))
+	}
+	if !step("Encrypt", words, err) {
+		return
+	}
+	offer := map[string]func(*dialogue, bool) error{IMAP: (*dialogue).imapOffer, SMTP: (*dialogue).smtpOffer}[t.Protocol]
+	step("Offer", "Signing in with a password is offered.", offer(newDialogue(sealed, t.Host), t.Security == TLS))
+}
+
+// explain says to a person what went wrong.
+func explain(ctx context.Context, err error) string {
+	var look *net.DNSError
+	var verify *tls.CertificateVerificationError
+	var host x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	var said answer
+	switch {
+	case errors.As(err, &said):
+		return string(said)
+	case errors.As(err, &look) && look.IsNotFound:
+		return "The server's name is not in the DNS."
+	case errors.As(err, &look):
+		return "The server's name could not be looked up."
+	case errors.As(err, &host):
+		return "The certificate is for another name."
+	case errors.As(err, &authority):
+		return "The certificate was not issued by a known authority, so mail clients warn of it."
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "The certificate has expired, or is not valid yet."
+	case errors.As(err, &verify):
+		return "The certificate does not stand up to verification."
+	case ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded):
+		return "There was no answer in time."
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "The connection was refused: nothing listens on this port, or a firewall closes it."
+	}
+	return "The connection broke off."
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"crypto/tls"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/clientsetup"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// phoneLife is for how long the link works that a phone scans.
+const phoneLife = time.Hour
+
+// shownSetup is what the page shows that sets up a mail client: the customer's
+// and the mailbox owner's.
+type shownSetup struct {
+	Mailbox   mailbox.Mailbox
+	Settings  clientsetup.Settings
+	Mutt      string
+	Path      string // of the page: what else it needs is below it
+	OwnersURL string // where the mailbox's owner signs in
+	QR        template.URL
+	Trials    []clientsetup.Trial // nil unless a check was asked for
+	Works     bool                // all trials are well
+}
+
+func (d *Dashboard) setupOf(m mailbox.Mailbox, path string) (shownSetup, error) {
+	s := shownSetup{Mailbox: m, Settings: d.Setup.For(m.Address, m.DisplayName), Path: path, OwnersURL: d.Base + "/mailbox"}
+	s.Mutt = muttrc(s.Settings)
+	var err error
+	s.QR, err = qrCode(d.PhoneLink(m.ID))
+	return s, err
+}
+
+// PhoneLink is a URL that gives the profile of a mailbox for an hour to whoever
+// has it: it leads to settings, not to a password.
+func (d *Dashboard) PhoneLink(mailbox db.ID) string {
+	return d.Base + "/phone/" + d.seal(phoneTicket, ticket{Mailbox: mailbox, Until: d.Now().Add(phoneLife)})
+}
+
+// clientSetup shows how a mail client reaches a mailbox.
+func (d *Dashboard) clientSetup(v *visit) (page, error) {
+	m, err := d.box(v)
+	if err != nil {
+		return page{}, err
+	}
+	s, err := d.setupOf(m, "/mailboxes/"+m.ID.String()+"/setup")
+	return page{Template: "setup", Title: "Set up a mail client", Section: "mailboxes", Data: s}, err
+}
+
+// checkSetup tries the doors, and shows the page with what became of it.
+func (d *Dashboard) checkSetup(v *visit) (done, error) {
+	p, err := d.clientSetup(v)
+	if err != nil {
+		return done{}, err
+	}
+	s := p.Data.(shownSetup)
+	p.Data, err = d.tried(v, s)
+	return done{Show: &p}, err
+}
+
+func (d *Dashboard) tried(v *visit, s shownSetup) (shownSetup, error) {
+	var err error
+	s.Trials, err = d.Checker.Check(v.ctx)
+	s.Works = true
+	for _, t := range s.Trials {
+		s.Works = s.Works && t.OK()
+	}
+	return s, err
+}
+
+// profileFile is the profile for Apple's clients.
+func (d *Dashboard) profileFile(v *visit) error {
+	m, err := d.box(v)
+	if err != nil {
+		return err
+	}
+	return d.sendProfile(v, m)
+}
+
+// phone gives the profile to who has scanned the picture: it holds no password.
+func (d *Dashboard) phone(v *visit) error {
+	t, ok := d.open(phoneTicket, v.r.PathValue("ticket"))
+	if !ok {
+		return fault.New(fault.NotFound, "link_expired", "This link works for an hour, and that is over. Show the page with the picture again.")
+	}
+	m, err := d.Mailboxes.ByID(v.ctx, t.Mailbox)
+	if err != nil {
+		return err
+	}
+	return d.sendProfile(v, m)
+}
+
+func (d *Dashboard) sendProfile(v *visit, m mailbox.Mailbox) error {
+	var signer *tls.Certificate
+	if d.Signer != nil {
+		var err error
+		if signer, err = d.Signer(v.ctx); err != nil {
+			// A profile works without; the device says that it is not signed.
+			d.Log.WarnContext(v.ctx, "signing a profile", "mailbox", m.ID, "error", err)
+			signer = nil
+		}
+	}
+	text, err := d.Setup.Profile(m.Address, m.DisplayName, "", signer)
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", "application/x-apple-aspen-config")
+	v.w.Header().Set("Content-Disposition", `attachment; filename="mail.mobileconfig"`)
+	_, _ = v.w.Write(text) // whoever has gone needs no answer
+	return nil
+}
+
+// muttrc is the configuration of mutt for a mailbox. What stands in single
+// quotes there is nothing but text, whatever a name has in it.
+func muttrc(s clientsetup.Settings) string {
+	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+	in, out := s.Incoming[0], s.Outgoing[0]
+	var b strings.Builder
+	for _, line := range [][2]string{
+		{"realname", quote(s.Name)}, {"from", quote(s.Address)}, {"use_envelope_from", "yes"},
+		{"folder", quote(fmt.Sprintf("imaps://%s:%d/", in.Host, in.Port))}, {"imap_user", quote(s.Username)},
+		{"spoolfile", "+INBOX"}, {"record", "+Sent"}, {"postponed", "+Drafts"}, {"trash", "+Trash"}, {"mbox", "+Archive"},
+		{"smtp_url", quote(fmt.Sprintf("smtps://%s@%s:%d/", url.QueryEscape(s.Username), out.Host, out.Port))},
+		{"ssl_force_tls", "yes"}, {"imap_idle", "yes"},
+	} {
+		if line[1] != "''" {
+			fmt.Fprintf(&b, "set %s=%s\n", line[0], line[1])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"image/png"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+func TestSetupPages(t *testing.T) {
+	s := servertest.Start(t)
+	b := browse(t, s)
+	b.signIn(s)
+	alice := s.Dev.Mailboxes[0]
+	path := "/mailboxes/" + alice.ID.String() + "/setup"
+	b.open(path)
+	b.reads(alice.Address)
+	b.looks("setup")
+	script[string](b, `document.querySelectorAll("main details").forEach(d => d.open = true); ""`)
+	b.accessible()
+	b.press(path + "/check")
+	b.reads("It works")
+	if n := script[int](b, `document.querySelectorAll(".trials .good").length`); n != 12 {
+		t.Errorf("%d steps are well:\n%s", n, b.text())
+	}
+	b.looks("setup-checked")
+	b.do(colours("light"))
+
+	b.open("/mailbox")
+	b.reads("Sign in to your mailbox")
+	b.looks("mailbox-sign-in")
+	b.fill("address", alice.Address)
+	b.fill("password", "not the password")
+	b.press("/mailbox/sign-in")
+	b.reads("The address or the password is wrong.")
+	b.fill("password", alice.Password)
+	b.press("/mailbox/sign-in")
+	b.reads("Change your password")
+	b.looks("own-mailbox")
+	b.press("/mailbox/check")
+	b.reads("It works")
+	b.open("/mailbox")
+	b.fill("current", "not the password")
+	b.fill("password", "My-new-one-7")
+	b.press("/mailbox/password")
+	b.reads("This is not your present password.")
+	b.accessible()
+	b.fill("current", alice.Password)
+	b.fill("password", "short")
+	b.press("/mailbox/password")
+	b.reads("at least 8 characters")
+	b.fill("current", alice.Password)
+	b.fill("password", "My-new-one-7")
+	b.press("/mailbox/password")
+	b.reads("Changed your password.")
+	if _, err := s.Mailboxes.Authenticate(t.Context(), alice.Address, "My-new-one-7", here); err != nil {
+		t.Error("the new password:", err)
+	}
+	b.press("/mailbox/sign-out")
+	b.open("/mailbox")
+	b.reads("Sign in to your mailbox")
+	b.open("/")
+	b.reads("last 24 hours") // the dashboard is another matter
+}
+
+// A mailbox's owner is signed in for their own mailbox, and until its password
+// changes.
+func TestOwner(t *testing.T) {
+	s := servertest.Start(t)
+	alice := s.Dev.Mailboxes[0]
+	enter := func() *visitor {
+		v := visit(t, s)
+		if status, to, text := v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}}); status != 303 || to != "/mailbox" {
+			t.Fatalf("%d %s\n%s", status, to, text)
+		}
+		return v
+	}
+	shows := func(v *visitor, want int) {
+		t.Helper()
+		for _, path := range []string{"/mailbox", "/mailbox/profile"} {
+			if status, to, _ := v.ask("GET", path, nil); status != want || want == 303 && to != "/mailbox/sign-in" {
+				t.Errorf("%s: %d %s", path, status, to)
+			}
+		}
+	}
+	nobody := visit(t, s)
+	shows(nobody, 303)
+	for _, path := range []string{"/mailbox/check", "/mailbox/password"} {
+		if status, to, _ := nobody.ask("POST", path, nil); status != 303 || to != "/mailbox/sign-in" {
+			t.Errorf("%s: %d %s", path, status, to)
+		}
+	}
+	one, other := enter(), enter()
+	shows(one, 200)
+	if status, _, _ := one.ask("GET", "/mailboxes", nil); status != 303 {
+		t.Error("a mailbox's owner sees the dashboard:", status)
+	}
+	if status, to, text := one.ask("POST", "/mailbox/password", url.Values{"current": {alice.Password}, "password": {"Another-one-8"}}); status != 303 || to != "/mailbox" {
+		t.Fatalf("%d %s\n%s", status, to, text)
+	}
+	shows(one, 200)
+	shows(other, 303)
+	account, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Mailboxes.Delete(t.Context(), account.ID, alice.ID); err != nil {
+		t.Fatal(err)
+	}
+	shows(one, 303)
+}
+
+var picture = regexp.MustCompile(`src="data:image/png;base64,([^"]+)"`)
+
+// The link of the picture needs no session, ends, and is good for its mailbox
+// alone.
+func TestPhone(t *testing.T) {
+	s := servertest.Start(t)
+	v := visit(t, s)
+	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	path := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String() + "/setup"
+	_, _, text := v.ask("GET", path, nil)
+	found := picture.FindStringSubmatch(strings.ReplaceAll(text, "&#43;", "+"))
+	if found == nil {
+		t.Fatal(text)
+	}
+	raw, err := base64.StdEncoding.DecodeString(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := png.Decode(bytes.NewReader(raw)); err != nil {
+		t.Fatal(err)
+	}
+	nobody := visit(t, s)
+	link := s.Dashboard.PhoneLink(s.Dev.Mailboxes[0].ID)
+	status, _, profile := nobody.ask("GET", strings.TrimPrefix(link, s.Dev.BaseURL), nil)
+	if status != 200 || !strings.Contains(profile, "com.apple.mail.managed") || !strings.Contains(profile, s.Dev.Mailboxes[0].Address) {
+		t.Fatalf("%d\n%s", status, profile)
+	}
+	if strings.Contains(profile, s.Dev.Mailboxes[0].Password) {
+		t.Error("the profile has the password")
+	}
+	if status, _, same := v.ask("GET", path+"/profile", nil); status != 200 || same != profile {
+		t.Errorf("the download: %d", status)
+	}
+	at := len(link) - 60
+	for i := at; i < len(link); i++ {
+		forged := []byte(link)
+		if forged[i] == '/' {
+			continue
+		}
+		if forged[i]++; forged[i] == '[' || forged[i] == '{' || forged[i] == ':' || forged[i] == '.' || forged[i] == '`' {
+			forged[i] = 'A'
+		}
+		if status, _, _ := nobody.ask("GET", strings.TrimPrefix(string(forged), s.Dev.BaseURL), nil); status == 200 {
+			t.Errorf("a forged link works: %s", forged)
+		}
+	}
+}
