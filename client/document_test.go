@@ -66,6 +66,10 @@ var types = map[string]reflect.Type{
 	"AddSuppressionsRequest":   nil, // arguments
 	"AddedSuppressions":        nil, // a result
 	"AttachmentRequest":        nil, // written while it is sent
+	"Alias":                    reflect.TypeFor[client.Alias](),
+	"AliasList":                reflect.TypeFor[client.Page[client.Alias]](),
+	"CreateAliasRequest":       nil, // arguments
+	"UpdateAliasRequest":       nil, // arguments
 	"Attempt":                  reflect.TypeFor[client.Attempt](),
 	"Batch":                    reflect.TypeFor[client.BatchAccepted](),
 	"BatchRequest":             nil, // written while it is sent

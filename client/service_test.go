@@ -48,6 +48,7 @@ func TestService(t *testing.T) {
 		}
 		h.domains()
 		h.mailboxes()
+		h.aliases()
 		h.keys()
 		h.sending()
 		h.batches()

@@ -38,6 +38,7 @@ Limits are told in ` + "`RateLimit-Policy` and `RateLimit`" + ` (draft-ietf-http
 var tags = [...]huma.Tag{
 	{Name: "Domains", Description: "Names that you own, and the DNS records that each needs."},
 	{Name: "Mailboxes", Description: "Addresses with a password, for mail programs."},
+	{Name: "Aliases", Description: "Addresses whose mail goes to others."},
 	{Name: "Sending", Description: "Mail that your application sends, and what became of it."},
 	{Name: "Templates", Description: "Stored texts with variables, in versions that never change."},
 	{Name: "Suppressions", Description: "Addresses that get no mail of yours: they bounced, complained, unsubscribed, or were added."},
@@ -219,6 +220,8 @@ func tagOf(path string) string {
 		return "Domains"
 	case "mailboxes":
 		return "Mailboxes"
+	case "aliases":
+		return "Aliases"
 	case "outbound":
 		return "Sending"
 	case "threads":

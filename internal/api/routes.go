@@ -15,7 +15,7 @@ func (a *API) routes(r *router) {
 	handle(r, operation{method: "GET", path: "/domains/{id}", id: "getDomain", scope: "domains.read",
 		summary: "Show a domain with its DNS records", description: "For each record: what is expected, what was seen, and what is wrong."}, a.getDomain)
 	handle(r, operation{method: "DELETE", path: "/domains/{id}", id: "deleteDomain", scope: "domains.write", status: noContent, conflicts: true,
-		summary: "Delete a domain", description: "It ceases to send and to receive at once. A domain with mailboxes can't be deleted."}, a.deleteDomain)
+		summary: "Delete a domain", description: "It ceases to send and to receive at once. A domain with mailboxes or aliases can't be deleted."}, a.deleteDomain)
 	handle(r, operation{method: "POST", path: "/domains/{id}/verify", id: "verifyDomain", scope: "domains.write",
 		summary: "Check the ownership record now", description: "Asks the DNS for the TXT record that proves that the domain is yours."}, a.verifyDomain)
 	handle(r, operation{method: "GET", path: "/domains/{id}/verify", id: "getDomainVerification", scope: "domains.read",
@@ -42,6 +42,7 @@ func (a *API) routes(r *router) {
 		summary: "Set or generate a mailbox's password", description: "Sessions with the old one end at once. Without a body a password is generated and shown in this answer only."}, a.setPassword)
 
 	a.setupRoutes(r)
+	a.aliasRoutes(r)
 
 	a.mailRoutes(r)
 	a.sendRoutes(r)

@@ -127,7 +127,7 @@ func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Doma
 }
 
 // Delete gives a domain up: from the commit on it neither sends nor receives.
-// One with mailboxes is a fault.Conflict.
+// One with mailboxes or aliases is a fault.Conflict.
 func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 	err := d.DB.Tx(ctx, func(tx *db.Tx) error {
 		var locked db.ID
@@ -144,7 +144,7 @@ func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 		}
 		if used {
 			return fault.New(fault.Conflict, "domain_has_mailboxes",
-				"This domain still has mailboxes. Delete them first; a deleted one can be restored for 30 days and counts until then.")
+				"This domain still has mailboxes or aliases. Delete them first; a deleted mailbox can be restored for 30 days and counts until then.")
 		}
 		if _, err := tx.Exec(ctx, deleteDomain.With(id, account)); err != nil {
 			return err

@@ -5,7 +5,6 @@ package inbound
 import (
 	"context"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -74,25 +73,16 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 		l.loop = true
 		return nil
 	}
-	found, err := l.in.Mailboxes.Resolve(ctx, to)
+	route, err := l.in.Mailboxes.Route(ctx, to)
 	if err != nil {
 		return err
 	}
 	l.loop = l.loop || strings.EqualFold(to.Local, abuse)
 	as := to.String()
 	if to.Domain == "" {
-		as = found.Address
+		as = route.Mailboxes[0].Address
 	}
-	if at := slices.IndexFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == found.Mailbox }); at >= 0 {
-		l.rcpts[at].as = append(l.rcpts[at].as, as) // one copy for each mailbox
-		l.rcpts[at].open = l.rcpts[at].open || isOpen(to)
-		return nil
-	}
-	if err := l.in.Mailboxes.Room(ctx, found.Mailbox, l.size); err != nil {
-		return err
-	}
-	l.rcpts = append(l.rcpts, rcpt{found, []string{as}, isOpen(to)})
-	return nil
+	return l.reach(ctx, route, as, isOpen(to))
 }
 
 // returnPath accepts a report about a message that was sent from here. That

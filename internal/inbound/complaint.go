@@ -4,12 +4,14 @@ package inbound
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/bounce"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -108,11 +110,11 @@ func (i *Inbound) Junked(ctx context.Context, mailbox db.ID, sent []db.ID) error
 }
 
 // leadsTo reports whether mail to an address goes to a mailbox.
-func (i *Inbound) leadsTo(ctx context.Context, to string, mailbox db.ID) bool {
+func (i *Inbound) leadsTo(ctx context.Context, to string, box db.ID) bool {
 	a, err := address.Parse(to)
 	if err != nil {
 		return false
 	}
-	found, err := i.Mailboxes.Resolve(ctx, a)
-	return err == nil && found.Mailbox == mailbox
+	route, err := i.Mailboxes.Route(ctx, a)
+	return err == nil && slices.ContainsFunc(route.Mailboxes, func(r mailbox.Recipient) bool { return r.Mailbox == box })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -89,12 +90,12 @@ func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, erro
 			return i.reported(ctx, r, s)
 		}, err
 	}
-	box, err := i.Mailboxes.Resolve(ctx, a)
+	route, err := i.Mailboxes.Route(ctx, a)
 	if err == nil {
-		err = i.Mailboxes.Room(ctx, box.Mailbox, size)
+		route, err = i.withRoom(ctx, route, size)
 	}
 	return func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error {
-		return i.deliver(ctx, s, c, d, box)
+		return i.deliver(ctx, s, c, d, route)
 	}, err
 }
 
@@ -113,16 +114,21 @@ func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
 	return s, err
 }
 
-// deliver files one recipient's copy. The row in filing makes sure that it is
-// filed once: a second one of the same delivery has lost only its outcome.
-func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, to mailbox.Recipient) error {
-	in, err := i.copyFor(ctx, s, to, c.From, d.Recipient)
-	if err != nil {
-		return err
+// deliver files one recipient's copies, in one commit. The row in filing makes
+// sure that they are filed once: a second one of the same delivery has lost only
+// its outcome.
+func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, route mailbox.Route) error {
+	copies := make([]folder.Incoming, len(route.Mailboxes))
+	for n, to := range route.Mailboxes {
+		in, err := i.copyFor(ctx, s, to, c.From, d.Recipient)
+		if err != nil {
+			return err
+		}
+		in.Outbound = d.Message
+		copies[n] = in
 	}
-	in.Outbound = d.Message
-	in.Also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
-	_, err = i.Folders.Deliver(ctx, in)
+	copies[0].Also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
+	_, err := i.Folders.DeliverAll(ctx, copies)
 	if i.db.IsConflict(err) && i.wasFiled(ctx, d) {
 		return nil
 	}

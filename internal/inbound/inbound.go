@@ -64,10 +64,11 @@ type Inbound struct {
 	Options
 	db      *db.DB
 	buffers sync.Pool // of *bufio.Reader
+	copies  int       // how many of one message are filed in one commit
 }
 
 // New returns an Inbound.
-func New(o Options) *Inbound { return &Inbound{Options: o, db: o.Blobs.DB} }
+func New(o Options) *Inbound { return &Inbound{Options: o, db: o.Blobs.DB, copies: maxCopies} }
 
 // spooled is a message whose bytes are kept, without what differs from one
 // recipient to another.

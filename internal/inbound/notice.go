@@ -157,9 +157,15 @@ func (i *Inbound) senderOf(ctx context.Context, m outbound.Submitted) (mailbox.R
 	if err != nil {
 		return mailbox.Recipient{}, fault.Wrap(err, fault.NotFound, mailbox.CodeNoMailbox, "The sender's address can't be read.")
 	}
-	to, err := i.Mailboxes.Resolve(ctx, from)
-	if err == nil && to.Account == m.Account || err != nil && !fault.Is(err, fault.NotFound) {
-		return to, err
+	route, err := i.Mailboxes.Route(ctx, from)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return mailbox.Recipient{}, err
+	}
+	// Of all that an alias leads to, whoever sent as it is told.
+	for _, to := range route.Mailboxes {
+		if to.Mailbox == m.Mailbox || len(route.Mailboxes) == 1 && to.Account == m.Account {
+			return to, nil
+		}
 	}
 	box, err := i.Mailboxes.Get(ctx, m.Account, m.Mailbox)
 	return mailbox.Recipient{Mailbox: box.ID, Account: box.Account, Domain: box.Domain, Address: box.Address}, err

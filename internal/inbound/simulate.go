@@ -5,6 +5,7 @@ package inbound
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
@@ -92,8 +93,8 @@ func (i *Inbound) reachable(ctx context.Context, to address.Address, may func(ma
 	if secret.IsReturnPath(to.Local) {
 		return nil
 	}
-	found, err := i.Mailboxes.Resolve(ctx, to)
-	if err == nil && !may(found) {
+	route, err := i.Mailboxes.Route(ctx, to)
+	if err == nil && slices.ContainsFunc(route.Mailboxes, func(r mailbox.Recipient) bool { return !may(r) }) {
 		err = fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
 	}
 	return err

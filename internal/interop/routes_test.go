@@ -75,6 +75,8 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 	s.API("POST", "/templates", map[string]any{"name": "walk", "subject": "walk", "text": "walk"}).Into(t, &walked)
 	return map[string]map[string]any{
 		"createAPIKey":       {"name": "walk"},
+		"createAlias":        {"address": "walk@demo.test", "targets": []string{"bob@demo.test"}},
+		"updateAlias":        {"targets": []string{"bob@demo.test"}},
 		"createDomain":       {"name": "walk.test"},
 		"createMailbox":      {"domain_id": s.Dev.Domain.ID.String(), "local_part": "walk"},
 		"updateDomain":       {"dkim_rotation_days": 90, "dmarc_enforcement": "junk"},
@@ -126,6 +128,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 		return one.ID
 	}
 	return map[string]string{
+		"/aliases/{id}":      made("/aliases", map[string]any{"address": "team@demo.test", "targets": []string{"bob@demo.test"}}),
 		"/api-keys/{id}":     made("/api-keys", map[string]any{"name": "mine"}),
 		"/domains/{id}":      made("/domains", map[string]any{"name": "mine.test"}),
 		"/mailboxes/{id}":    s.Dev.Mailboxes[1].ID.String(),
@@ -459,6 +462,7 @@ func TestDocument(t *testing.T) {
 	c.call("GET", "/mailboxes/"+box, nil, 404)
 	c.call("GET", "/mailboxes?deleted=true", nil, 200)
 	c.call("POST", "/mailboxes/"+box+"/restore", nil, 200)
+	c.addresses()
 
 	sent := c.id("POST", "/outbound/send", m{
 		"from_email": "desk@shop.test", "from_name": "Shop", "to": []string{"Bob <bob@demo.test>"}, "cc": []string{"alice@demo.test"},

@@ -92,7 +92,21 @@ func (m *Mailboxes) Delete(ctx context.Context, account, id db.ID) error {
 // its address was given to another, when it is not deleted, or when its quota is
 // more than the account has left.
 func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, error) {
-	err := m.execWithin(ctx, account, id, restore.With(id, account, db.Micros(m.now().Add(-Restorable))))
+	limit, err := m.storageLimit(ctx, account)
+	if err != nil {
+		return Mailbox{}, err
+	}
+	err = m.db.Tx(ctx, func(tx *db.Tx) error {
+		if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+			return err
+		}
+		if err := m.allot(ctx, tx, account, id, limit, func() error {
+			return one(ctx, tx, restore.With(id, account, db.Micros(m.now().Add(-Restorable))))
+		}); err != nil {
+			return err
+		}
+		return m.unaliased(ctx, tx, id)
+	})
 	switch {
 	case m.db.IsConflict(err):
 		return Mailbox{}, taken()
@@ -183,6 +197,9 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 		if err == nil {
 			err = m.db.Tx(ctx, func(tx *db.Tx) error {
 				if _, err := tx.Exec(ctx, burial.With(id, before)); err != nil {
+					return err
+				}
+				if _, err := tx.Exec(ctx, noLonger.With(id)); err != nil {
 					return err
 				}
 				_, err := tx.Exec(ctx, noUsage.With(id))

@@ -46,7 +46,7 @@ var (
 )
 
 func taken() error {
-	return fault.New(fault.Conflict, "address_taken", "There is a mailbox with this address already.")
+	return fault.New(fault.Conflict, "address_taken", "There is a mailbox or an alias with this address already.")
 }
 
 // Create makes a mailbox with its folders under a domain that the account
@@ -88,11 +88,17 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		return Mailbox{}, "", err
 	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
+		if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+			return err
+		}
 		if err := m.allot(ctx, tx, account, box.ID, limit, func() error {
 			_, err := tx.Exec(ctx, insertMailbox.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
 				phc, box.Quota, db.Micros(box.CreatedAt)))
 			return err
 		}); err != nil {
+			return err
+		}
+		if err := m.unaliased(ctx, tx, box.ID); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, insertUsage.With(box.ID)); err != nil {

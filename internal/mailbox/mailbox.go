@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
@@ -205,17 +204,6 @@ func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.P
 	return db.ReadPage(ctx, m.db, listLive, page, scan, account, f.Domain, like(f.Search))
 }
 
-// MayUse reports whether a mailbox may send as an address: its own, or one of
-// its plus-addresses.
-func (m *Mailboxes) MayUse(box Mailbox, a address.Address) bool {
-	own, err := address.Parse(box.Address)
-	if err != nil {
-		return false
-	}
-	base, _ := a.Base()
-	return base.Key() == own.Key()
-}
-
 // changed drops what is remembered of mailboxes and tells those who wait, here
 // and on other nodes.
 func (m *Mailboxes) changed(id db.ID) {
@@ -255,12 +243,13 @@ func (m *Mailboxes) ForgetAll() {
 
 var anyOf = db.SQL(`SELECT id FROM mailbox WHERE domain = $1 LIMIT 1`)
 
-// Any reports whether a domain has mailboxes, also deleted ones that are not
-// purged yet.
+// Any reports whether a domain has aliases or mailboxes, also deleted ones that
+// are not purged yet.
 func (m *Mailboxes) Any(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error) {
-	err := tx.One(ctx, anyOf.With(domain), new(db.ID))
-	if errors.Is(err, db.ErrNoRow) {
-		return false, nil
+	for _, any := range []db.Statement{anyOf.With(domain), anyAliasOf.With(domain)} {
+		if err := tx.One(ctx, any, new(db.ID)); !errors.Is(err, db.ErrNoRow) {
+			return err == nil, err
+		}
 	}
-	return err == nil, err
+	return false, nil
 }

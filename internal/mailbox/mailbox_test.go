@@ -511,15 +511,3 @@ func TestRoom(t *testing.T) {
 		}
 	})
 }
-
-func TestMayUse(t *testing.T) {
-	m := mailbox.Open(mailbox.Options{})
-	box := mailbox.Mailbox{Address: "Ann@demo.test"}
-	for a, want := range map[string]bool{
-		"ann@demo.test": true, "ann+shop@DEMO.test": true, "anne@demo.test": false, "ann@demo.example": false, "+ann@demo.test": false,
-	} {
-		if got := m.MayUse(box, addr(t, a)); got != want {
-			t.Errorf("%s: %v", a, got)
-		}
-	}
-}

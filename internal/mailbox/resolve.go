@@ -37,9 +37,8 @@ const (
 
 // known is what an address was found to mean a moment ago.
 type known struct {
-	rcpt   Recipient
-	status string
-	until  time.Time
+	route Route
+	until time.Time
 }
 
 var (
@@ -52,51 +51,19 @@ var (
 )
 
 // Resolve finds the mailbox that an address means: its own, whatever the
-// plus-tag. postmaster and abuse of a domain (RFC 5321 §4.5.1, RFC 2142) reach
-// the first mailbox of its account when they have none of their own, else the
-// operator, as do postmaster without a domain and those of the service's host.
+// plus-tag, else the first that an alias leads to. postmaster and abuse of a
+// domain (RFC 5321 §4.5.1, RFC 2142) reach the first mailbox of its account when
+// they have none of their own, else the operator, as do postmaster without a
+// domain and those of the service's host.
 func (m *Mailboxes) Resolve(ctx context.Context, to address.Address) (Recipient, error) {
-	base, tag := to.Base()
-	key := base.Key()
-	now := m.now()
-	m.mu.Lock()
-	entry, ok := m.known[key]
-	changes := m.changes
-	m.mu.Unlock()
-	if !ok || !now.Before(entry.until) {
-		var err error
-		if entry, err = m.lookUp(ctx, base, key); err != nil {
-			return Recipient{}, err
-		}
-		entry.until = now.Add(knownFor)
-		m.remember(key, entry, changes)
+	route, err := m.Route(ctx, to)
+	if err == nil && len(route.Mailboxes) == 0 {
+		err = noMailbox()
 	}
-	if entry.status != Active {
-		return Recipient{}, fault.New(fault.Denied, CodeSuspended, "This mailbox takes no mail.")
-	}
-	entry.rcpt.Tag = tag
-	return entry.rcpt, nil
-}
-
-func (m *Mailboxes) lookUp(ctx context.Context, base address.Address, key string) (known, error) {
-	role := role(base)
-	if role && (base.Domain == "" || base.Domain == m.Host) {
-		return m.operator(ctx)
-	}
-	domain, account, hosted, err := m.Hosted(ctx, base.Domain)
 	if err != nil {
-		return known{}, err
+		return Recipient{}, err
 	}
-	if !hosted {
-		return known{}, fault.New(fault.NotFound, CodeNotHosted, "This domain's mail is not kept here.")
-	}
-	entry, err := m.one(ctx, recipient.With(domain, key))
-	if fault.Is(err, fault.NotFound) && role {
-		if entry, err = m.one(ctx, firstOf.With(account)); fault.Is(err, fault.NotFound) {
-			return m.operator(ctx)
-		}
-	}
-	return entry, err
+	return route.Mailboxes[0], nil
 }
 
 // role reports whether mail to an address always has somebody who reads it.
@@ -110,7 +77,7 @@ func role(a address.Address) bool {
 
 // operator finds the mailbox of whoever runs the service: the one that was set,
 // else the oldest, since mail to postmaster is never refused (RFC 5321 §4.5.1).
-func (m *Mailboxes) operator(ctx context.Context) (known, error) {
+func (m *Mailboxes) operator(ctx context.Context) (Route, error) {
 	a, err := address.Parse(m.Operator)
 	if err != nil {
 		return m.one(ctx, oldest.With())
@@ -118,38 +85,46 @@ func (m *Mailboxes) operator(ctx context.Context) (known, error) {
 	base, _ := a.Base()
 	domain, _, hosted, err := m.Hosted(ctx, base.Domain)
 	if err != nil {
-		return known{}, err
+		return Route{}, err
 	}
-	entry, err := known{}, noMailbox()
+	found, err := Route{}, noMailbox()
 	if hosted {
-		entry, err = m.one(ctx, recipient.With(domain, base.Key()))
+		found, err = m.one(ctx, recipient.With(domain, base.Key()))
 	}
-	if fault.Is(err, fault.NotFound) || err == nil && entry.status != Active {
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
 		return m.one(ctx, oldest.With())
 	}
-	return entry, err
+	return found, err
 }
 
 func noMailbox() error {
 	return fault.New(fault.NotFound, CodeNoMailbox, "There is no mailbox with this address.")
 }
 
-func (m *Mailboxes) one(ctx context.Context, s db.Statement) (known, error) {
-	var k known
-	var local, key string
-	err := m.db.One(ctx, s, &k.rcpt.Mailbox, &k.rcpt.Account, &k.rcpt.Domain, &local, &key, &k.status)
-	if errors.Is(err, db.ErrNoRow) {
-		return known{}, noMailbox()
-	}
-	if err != nil {
-		return known{}, err
-	}
-	k.rcpt.Address = shown(local, key)
-	return k, nil
+func suspendedBox() error {
+	return fault.New(fault.Denied, CodeSuspended, "This mailbox takes no mail.")
 }
 
-// remember keeps what was found, unless a mailbox changed meanwhile. Absence
-// is not kept: who makes a mailbox gets mail at once.
+// one is the route to the mailbox that a statement finds.
+func (m *Mailboxes) one(ctx context.Context, s db.Statement) (Route, error) {
+	var r Recipient
+	var local, key, status string
+	err := m.db.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status)
+	if errors.Is(err, db.ErrNoRow) {
+		return Route{}, noMailbox()
+	}
+	if err != nil {
+		return Route{}, err
+	}
+	r.Address = shown(local, key)
+	if status != Active {
+		return Route{}, suspendedBox()
+	}
+	return Route{Mailboxes: []Recipient{r}}, nil
+}
+
+// remember keeps what was found, unless a mailbox changed meanwhile. That there
+// is nobody is not kept: who makes a mailbox gets mail at once.
 func (m *Mailboxes) remember(key string, entry known, changes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,27 +4,52 @@ package outbound
 
 import (
 	"bytes"
+	"context"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// checkAuthor returns fault.Denied unless every address in From and Sender is
-// the mailbox's own. What other programs may read differently is a
-// fault.Invalid.
-func (o *Outbox) checkAuthor(m mailbox.Mailbox, h message.Header) error {
+// checkAuthor returns fault.Denied unless the mailbox may use every address in
+// From and Sender. What other programs may read differently is a
+// fault.Invalid. It returns the domain of the first author, which signs.
+func (o *Outbox) checkAuthor(ctx context.Context, m mailbox.Mailbox, h message.Header) (db.ID, error) {
 	authors, err := authorsOf(h)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for _, a := range authors {
-		if !o.Mailboxes.MayUse(m, a) {
-			return senderDenied
+	var signs db.ID
+	for i, a := range authors {
+		domain, err := o.mayUse(ctx, m, a)
+		if err != nil {
+			return 0, err
+		}
+		if i == 0 {
+			signs = domain
 		}
 	}
-	return nil
+	return signs, nil
+}
+
+// mayUse returns fault.Denied unless the mailbox may send as an address, on a
+// domain that its account may send from: it returns that domain.
+func (o *Outbox) mayUse(ctx context.Context, m mailbox.Mailbox, a address.Address) (db.ID, error) {
+	ok, err := o.Mailboxes.MayUse(ctx, m, a)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return 0, senderDenied
+	}
+	if strings.HasSuffix(m.Address, "@"+a.Domain) {
+		return m.Domain, nil // MaySubmit asked
+	}
+	sender, err := o.Domains.Sender(ctx, m.Account, a.Domain)
+	return sender.Domain, err
 }
 
 // authorsOf returns the addresses in From and Sender, one at least, that of

@@ -3,9 +3,11 @@
 package outbound
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
@@ -13,8 +15,12 @@ import (
 
 // Nobody signs as another, nor as what a reader may take for another.
 func TestCheckAuthor(t *testing.T) {
-	o := &Outbox{Mailboxes: mailbox.Open(mailbox.Options{})}
-	bob := mailbox.Mailbox{Address: "bob@demo.test"}
+	o := &Outbox{Mailboxes: mailbox.Open(mailbox.Options{
+		Hosted: func(_ context.Context, name string) (domain, account db.ID, ok bool, err error) {
+			return 7, 1, name == "demo.test", nil
+		},
+	})}
+	bob := mailbox.Mailbox{Account: 2, Domain: 8, Address: "bob@demo.test"}
 	for header, want := range map[string]fault.Kind{
 		"From: bob@demo.test": 0,
 		"from : \"Smith, Bob (\\\"B\\\")\" <BOB+x@Demo.Test> (me)": 0,
@@ -45,8 +51,8 @@ func TestCheckAuthor(t *testing.T) {
 		"From: bob@demo.test\r\nSender: <bob@demo.test> alice": fault.Invalid,
 		"From: bob@demo.test" + strings.Repeat(",x:;", message.MaxAddresses) + ",alice@victim.test": fault.Invalid,
 	} {
-		err := o.checkAuthor(bob, message.Header(header+"\r\n\r\n"))
-		if want == 0 && err != nil || want != 0 && !fault.Is(err, want) {
+		signs, err := o.checkAuthor(t.Context(), bob, message.Header(header+"\r\n\r\n"))
+		if want == 0 && (err != nil || signs != bob.Domain) || want != 0 && !fault.Is(err, want) {
 			t.Errorf("%.80q: %v", header, err)
 		}
 	}

@@ -41,12 +41,14 @@ type Rcpt struct {
 }
 
 // MaySubmit returns fault.Denied unless the mailbox may use the address in
-// MAIL FROM, on a domain that its account, which is not suspended, may send
-// from. nil, the null sender,
-// is allowed: the header's From decides.
+// MAIL FROM: its own or that of an alias which leads to it. The account, which is
+// not suspended, must be allowed to send from the domains of both. nil, the null
+// sender, is allowed: the header's From decides.
 func (o *Outbox) MaySubmit(ctx context.Context, m mailbox.Mailbox, from *address.Address) error {
-	if from != nil && !o.Mailboxes.MayUse(m, *from) {
-		return senderDenied
+	if from != nil {
+		if _, err := o.mayUse(ctx, m, *from); err != nil {
+			return err
+		}
 	}
 	if err := o.active(ctx, m.Account); err != nil {
 		return err
@@ -61,7 +63,7 @@ func (o *Outbox) MaySubmit(ctx context.Context, m mailbox.Mailbox, from *address
 }
 
 var senderDenied = fault.New(fault.Denied, "sender_not_allowed",
-	"You may send as your own address only; set the same address in your mail program's account and identity.")
+	"You may send as your own address and your aliases only; set one of them in your mail program's account and identity.")
 
 // Submit accepts a message from a mailbox. The body is mended on the way: bare
 // line ends become CRLF, Bcc and Return-Path go, a missing Date or Message-ID
@@ -72,10 +74,11 @@ func (o *Outbox) Submit(ctx context.Context, m mailbox.Mailbox, s Submission, bo
 		return 0, err
 	}
 	return o.submit(ctx, limit.Who{Account: m.Account}, s, body, func(r *row, h message.Header) ([]recipient, error) {
-		if err := o.checkAuthor(m, h); err != nil {
+		signs, err := o.checkAuthor(ctx, m, h)
+		if err != nil {
 			return nil, err
 		}
-		r.account, r.domain, r.mailbox, r.expires = m.Account, m.Domain, m.ID, r.created.Add(ExpirySubmission)
+		r.account, r.domain, r.mailbox, r.expires = m.Account, signs, m.ID, r.created.Add(ExpirySubmission)
 		if s.From != nil {
 			r.sender = s.From.String()
 		}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Alias is an address whose mail goes to others.
+type Alias struct {
+	ID        string    `json:"id"`
+	DomainID  string    `json:"domain_id"`
+	Address   string    `json:"address"` // *@example.com is a catch-all
+	Targets   []string  `json:"targets"` // ids of mailboxes
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// CreateAlias makes an alias for an address on a domain of yours. Its targets
+// are ids or addresses of mailboxes, 100 at most. An address that is in use is
+// ErrConflict.
+func (c *Client) CreateAlias(ctx context.Context, address string, targets ...string) (*Alias, error) {
+	return post[Alias](ctx, c, "/aliases", "", struct {
+		Address string   `json:"address"`
+		Targets []string `json:"targets"`
+	}{address, targets}, false)
+}
+
+// ListAliases returns a page of aliases, newest first; domainID "" is all.
+func (c *Client) ListAliases(ctx context.Context, domainID string, p Paging) (*Page[Alias], error) {
+	q := url.Values{}
+	set(q, "domain_id", domainID)
+	return list[Alias](ctx, c, "/aliases", q, p)
+}
+
+// Aliases walks through all aliases, newest first; domainID "" is all. After an
+// error it ends.
+func (c *Client) Aliases(ctx context.Context, domainID string) iter.Seq2[Alias, error] {
+	return walk(func(p Paging) (*Page[Alias], error) { return c.ListAliases(ctx, domainID, p) })
+}
+
+// GetAlias shows an alias.
+func (c *Client) GetAlias(ctx context.Context, id string) (*Alias, error) {
+	return do[Alias](ctx, c, call{method: http.MethodGet, path: "/aliases/{id}", id: id})
+}
+
+// UpdateAlias gives an alias other targets.
+func (c *Client) UpdateAlias(ctx context.Context, id string, targets ...string) (*Alias, error) {
+	b, err := jsonBody(struct {
+		Targets []string `json:"targets"`
+	}{targets})
+	if err != nil {
+		return nil, err
+	}
+	return do[Alias](ctx, c, call{method: http.MethodPatch, path: "/aliases/{id}", id: id, body: b, again: true})
+}
+
+// DeleteAlias deletes an alias; its address is free for another.
+func (c *Client) DeleteAlias(ctx context.Context, id string) error {
+	return c.run(ctx, call{method: http.MethodDelete, path: "/aliases/{id}", id: id})
+}

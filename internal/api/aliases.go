@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// aliasRoutes are addresses whose mail goes to others.
+func (a *API) aliasRoutes(r *router) {
+	handle(r, operation{method: "POST", path: "/aliases", id: "createAlias", scope: "mailboxes.write", status: 201, conflicts: true,
+		summary: "Make an alias", description: "An address without a password, whose mail goes to one or several mailboxes, each of which may also send as it. " +
+			"*@example.com is the domain's catch-all: it takes what no mailbox and no other alias does. Plus-tags work as for mailboxes."}, a.createAlias)
+	handle(r, operation{method: "GET", path: "/aliases", id: "listAliases", scope: "mailboxes.read",
+		summary: "List aliases", description: "Newest first."}, a.listAliases)
+	handle(r, operation{method: "GET", path: "/aliases/{id}", id: "getAlias", scope: "mailboxes.read",
+		summary: "Show an alias", description: "With its targets."}, a.getAlias)
+	handle(r, operation{method: "PATCH", path: "/aliases/{id}", id: "updateAlias", scope: "mailboxes.write",
+		summary: "Change where an alias leads", description: "The targets given take the place of the former ones, for what arrives from now on."}, a.updateAlias)
+	handle(r, operation{method: "DELETE", path: "/aliases/{id}", id: "deleteAlias", scope: "mailboxes.write", status: 204,
+		summary: "Delete an alias", description: "Its address takes no more mail and is free for another. What it has brought stays where it is."}, a.deleteAlias)
+}
+
+type aliasAnswer struct {
+	ID        db.ID     `json:"id" doc:"The alias's id."`
+	DomainID  db.ID     `json:"domain_id" doc:"The domain it lives under."`
+	Address   string    `json:"address" doc:"Its address; * before the @ for the domain's catch-all." example:"info@example.com"`
+	Targets   []string  `json:"targets" nullable:"false" doc:"Where its mail goes: ids of mailboxes. Empty when all of them were deleted for good." example:"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
+	CreatedAt time.Time `json:"created_at" doc:"When it was made."`
+	UpdatedAt time.Time `json:"updated_at" doc:"When its targets were last changed."`
+}
+
+func showAlias(a mailbox.Alias) aliasAnswer {
+	out := aliasAnswer{ID: a.ID, DomainID: a.Domain, Address: a.Address, Targets: []string{}, CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt)}
+	for _, t := range a.Targets {
+		out.Targets = append(out.Targets, t.String())
+	}
+	return out
+}
+
+type createAliasRequest struct {
+	Address string   `json:"address" doc:"On a domain whose ownership is verified; * before the @ for all addresses that nothing else takes." example:"info@example.com"`
+	Targets []string `json:"targets" nullable:"false" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes." example:"ann@example.com"`
+}
+
+type createAliasInput struct{ Body createAliasRequest }
+
+func (a *API) createAlias(ctx context.Context, p account.Principal, in *createAliasInput) (aliasAnswer, error) {
+	var bad fault.Fields
+	if at, err := address.Parse(in.Body.Address); err == nil && p.Domain != "" && at.Domain != p.Domain {
+		bad.Add("address", "domain_restricted", "This API key acts for one domain only.")
+	}
+	if err := merge(&bad, a.ownTargets(ctx, p, in.Body.Targets)); err != nil {
+		return aliasAnswer{}, err
+	}
+	if err := bad.Err(); err != nil {
+		return aliasAnswer{}, err
+	}
+	made, err := a.Mailboxes.CreateAlias(ctx, p.Account, in.Body.Address, in.Body.Targets)
+	return shown(made, err, showAlias)
+}
+
+// ownTargets is a fault of each target that a key of one domain can't see: a
+// mailbox of another.
+func (a *API) ownTargets(ctx context.Context, p account.Principal, targets []string) error {
+	if p.Domain == "" {
+		return nil
+	}
+	found, err := a.Mailboxes.ReadTargets(ctx, p.Account, targets)
+	if err != nil {
+		return err
+	}
+	var bad fault.Fields
+	for i, t := range found {
+		if t.Mailbox == 0 {
+			continue
+		}
+		m, err := a.Mailboxes.Get(ctx, p.Account, t.Mailbox)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		if err != nil || !strings.HasSuffix(m.Address, "@"+p.Domain) {
+			mailbox.NoTarget(&bad, i)
+		}
+	}
+	return bad.Err()
+}
+
+type listAliasesInput struct {
+	page
+	DomainID string `query:"domain_id" format:"uuid" doc:"Only those of this domain."`
+}
+
+func (a *API) listAliases(ctx context.Context, p account.Principal, in *listAliasesInput) (list[aliasAnswer], error) {
+	var none list[aliasAnswer]
+	var bad fault.Fields
+	at, err := in.db()
+	if err := merge(&bad, err); err != nil {
+		return none, err
+	}
+	domain, ok, err := a.onlyDomain(ctx, p)
+	if err != nil {
+		return none, err
+	}
+	if in.DomainID != "" {
+		domain, err = a.domainID(ctx, p, &one{in.DomainID})
+		if err := merge(&bad, fieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
+			return none, err
+		}
+	}
+	if err := bad.Err(); err != nil {
+		return none, err
+	}
+	if !ok {
+		return list[aliasAnswer]{Data: []aliasAnswer{}}, nil
+	}
+	found, more, err := a.Mailboxes.Aliases(ctx, p.Account, domain, at)
+	if err != nil {
+		return none, err
+	}
+	return answer(in.page, found, more, showAlias, func(a mailbox.Alias) string { return a.ID.String() }), nil
+}
+
+// alias finds the path's alias; for a key of one domain those of others are not
+// there.
+func (a *API) alias(ctx context.Context, p account.Principal, in *one) (mailbox.Alias, error) {
+	id, err := db.ParseID(in.ID)
+	if err != nil {
+		return mailbox.Alias{}, err
+	}
+	found, err := a.Mailboxes.GetAlias(ctx, p.Account, id)
+	if err == nil && p.Domain != "" && !strings.HasSuffix(found.Address, "@"+p.Domain) {
+		return mailbox.Alias{}, errNotFound
+	}
+	return found, err
+}
+
+func (a *API) getAlias(ctx context.Context, p account.Principal, in *one) (aliasAnswer, error) {
+	found, err := a.alias(ctx, p, in)
+	return shown(found, err, showAlias)
+}
+
+type updateAliasRequest struct {
+	Targets []string `json:"targets" nullable:"false" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes." example:"ann@example.com"`
+}
+
+type updateAliasInput struct {
+	one
+	Body updateAliasRequest
+}
+
+func (a *API) updateAlias(ctx context.Context, p account.Principal, in *updateAliasInput) (aliasAnswer, error) {
+	found, err := a.alias(ctx, p, &in.one)
+	if err == nil {
+		err = a.ownTargets(ctx, p, in.Body.Targets)
+	}
+	if err == nil {
+		found, err = a.Mailboxes.UpdateAlias(ctx, p.Account, found.ID, in.Body.Targets)
+	}
+	return shown(found, err, showAlias)
+}
+
+func (a *API) deleteAlias(ctx context.Context, p account.Principal, in *one) (nothing, error) {
+	found, err := a.alias(ctx, p, in)
+	if err != nil {
+		return nothing{}, err
+	}
+	return nothing{}, a.Mailboxes.DeleteAlias(ctx, p.Account, found.ID)
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// maxCopies is how many copies of one message are filed in one commit. The
+// first recipient never exceeds it by itself (mailbox.MaxTargets).
+const maxCopies = 500
+
+// reach accepts what a recipient given as an address leads to, each mailbox
+// once; open as rcpt has it. A mailbox that is reached already takes no further
+// room.
+func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open bool) error {
+	var fresh mailbox.Route
+	reached := []int{}
+	for _, to := range route.Mailboxes {
+		if at := slices.IndexFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == to.Mailbox }); at >= 0 {
+			reached = append(reached, at)
+		} else {
+			fresh.Mailboxes = append(fresh.Mailboxes, to)
+		}
+	}
+	if len(l.rcpts)+len(fresh.Mailboxes) > l.in.copies {
+		return fault.New(fault.Limited, "too_many_recipients", "Too many mailboxes for one transaction; send it to this recipient in another.")
+	}
+	fresh, err := l.in.withRoom(ctx, fresh, l.size)
+	if err != nil && len(reached) == 0 {
+		return err
+	}
+	for _, at := range reached {
+		l.rcpts[at].as = append(l.rcpts[at].as, as)
+		l.rcpts[at].open = l.rcpts[at].open || open
+	}
+	for _, to := range fresh.Mailboxes {
+		l.rcpts = append(l.rcpts, rcpt{to, []string{as}, open})
+	}
+	return nil
+}
+
+// withRoom returns the mailboxes of a route that have room for a message of
+// size octets (0 if unknown). Where several would get it, one that is full
+// keeps it from nobody else; if all of them are, it is what mailbox.Room says of
+// the first.
+func (i *Inbound) withRoom(ctx context.Context, route mailbox.Route, size int64) (mailbox.Route, error) {
+	var fit mailbox.Route
+	var full error
+	for _, to := range route.Mailboxes {
+		err := i.Mailboxes.Room(ctx, to.Mailbox, size)
+		switch kind := fault.KindOf(err); {
+		case err == nil:
+			fit.Mailboxes = append(fit.Mailboxes, to)
+		case kind != fault.OverQuota && kind != fault.TooLarge:
+			return mailbox.Route{}, err
+		case full == nil:
+			full = err
+		}
+		if err != nil && len(route.Mailboxes) > 1 {
+			i.Log.Info("a mailbox behind an alias has no room", "mailbox", to.Mailbox)
+		}
+	}
+	if len(fit.Mailboxes) == 0 {
+		return mailbox.Route{}, full
+	}
+	return fit, nil
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+// addresses tries what leads to mailboxes and who may sign in to them.
+func (c *checked) addresses() {
+	type m = map[string]any
+	bob := c.s.Dev.Mailboxes[1].ID.String()
+	alias := c.id("POST", "/aliases", m{"address": "crew@demo.test", "targets": []string{"alice@demo.test", bob}}, 201)
+	c.call("POST", "/aliases", m{"address": "crew@demo.test", "targets": []string{bob}}, 409)
+	c.call("POST", "/aliases", m{"address": "*@demo.test", "targets": []string{"nobody@demo.test"}}, 422)
+	c.call("GET", "/aliases?limit=1", nil, 200)
+	c.call("GET", "/aliases/"+alias, nil, 200)
+	c.call("PATCH", "/aliases/"+alias, m{"targets": []string{bob}}, 200)
+	c.call("DELETE", "/aliases/"+alias, nil, 204)
+	c.call("GET", "/aliases/"+alias, nil, 404)
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Route is where mail to an address goes: to one place at least.
+type Route struct {
+	Mailboxes []Recipient // active ones, each once
+}
+
+// aliasTargets has a row for each target of the alias of an address. Of a
+// mailbox that is deleted all is empty.
+var aliasTargets = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
+		COALESCE(m.address, ''), COALESCE(m.status, ''), t.address
+	FROM alias a JOIN alias_target t ON t.alias = a.id LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
+	WHERE a.domain = $1 AND a.address = $2 ORDER BY t.n`)
+
+// Route finds where mail to an address goes. Its own mailbox comes before an
+// alias, that before what postmaster and abuse always have, and a catch-all
+// comes last. Nowhere is fault.NotFound (CodeNotHosted, CodeNoMailbox), and
+// fault.Denied (CodeSuspended) where all that would take it are suspended.
+func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error) {
+	base, tag := to.Base()
+	key := base.Key()
+	now := m.now()
+	m.mu.Lock()
+	entry, ok := m.known[key]
+	changes := m.changes
+	m.mu.Unlock()
+	if !ok || !now.Before(entry.until) {
+		route, err := m.lookUp(ctx, base, key)
+		if err != nil {
+			return Route{}, err
+		}
+		entry = known{route, now.Add(knownFor)}
+		m.remember(key, entry, changes)
+	}
+	route := Route{Mailboxes: slices.Clone(entry.route.Mailboxes)}
+	for i := range route.Mailboxes {
+		route.Mailboxes[i].Tag = tag
+	}
+	return route, nil
+}
+
+func (m *Mailboxes) lookUp(ctx context.Context, base address.Address, key string) (Route, error) {
+	role := role(base)
+	if role && (base.Domain == "" || base.Domain == m.Host) {
+		return m.operator(ctx)
+	}
+	domain, account, hosted, err := m.Hosted(ctx, base.Domain)
+	if err != nil {
+		return Route{}, err
+	}
+	if !hosted {
+		return Route{}, fault.New(fault.NotFound, CodeNotHosted, "This domain's mail is not kept here.")
+	}
+	route, err := m.one(ctx, recipient.With(domain, key))
+	if fault.Is(err, fault.NotFound) {
+		route, err = m.aliased(ctx, domain, key)
+	}
+	if role && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied)) {
+		if route, err = m.one(ctx, firstOf.With(account)); fault.Is(err, fault.NotFound) {
+			return m.operator(ctx)
+		}
+	}
+	if fault.Is(err, fault.NotFound) {
+		route, err = m.aliased(ctx, domain, CatchAll+"@"+base.Domain)
+	}
+	return route, err
+}
+
+// aliased finds where the alias of an address leads.
+func (m *Mailboxes) aliased(ctx context.Context, domain db.ID, key string) (Route, error) {
+	var route Route
+	suspended := false
+	_, err := db.All(ctx, m.db, aliasTargets.With(domain, key), func(r db.Row) (none struct{}, err error) {
+		var to Recipient
+		var local, own, status, elsewhere string
+		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &elsewhere); err != nil {
+			return none, err
+		}
+		switch status {
+		case Active:
+			to.Address = shown(local, own)
+			route.Mailboxes = append(route.Mailboxes, to)
+		case Suspended:
+			suspended = true
+		}
+		return none, nil
+	})
+	switch {
+	case err != nil:
+		return Route{}, err
+	case len(route.Mailboxes) > 0:
+		return route, nil
+	case suspended:
+		return Route{}, suspendedBox()
+	}
+	return Route{}, noMailbox()
+}
+
+// MayUse reports whether a mailbox may send as an address: its own, one of its
+// plus-addresses, or one that an alias leads from to it. A catch-all counts for
+// what it would take: addresses that nobody else has.
+func (m *Mailboxes) MayUse(ctx context.Context, box Mailbox, a address.Address) (bool, error) {
+	own, err := address.Parse(box.Address)
+	if err != nil {
+		return false, err
+	}
+	base, _ := a.Base()
+	if base.Key() == own.Key() {
+		return true, nil
+	}
+	domain, account, hosted, err := m.Hosted(ctx, base.Domain)
+	if err != nil || !hosted || account != box.Account {
+		return false, err
+	}
+	if ok, err := m.any(ctx, leadsTo.With(domain, base.Key(), box.ID)); ok || err != nil {
+		return ok, err
+	}
+	for _, others := range []db.Statement{boxAt.With(domain, base.Key()), aliasAddress.With(domain, base.Key())} {
+		if taken, err := m.any(ctx, others); taken || err != nil {
+			return false, err
+		}
+	}
+	if role(base) {
+		return false, nil
+	}
+	return m.any(ctx, leadsTo.With(domain, CatchAll+"@"+base.Domain, box.ID))
+}
+
+// any reports whether a statement finds something.
+func (m *Mailboxes) any(ctx context.Context, s db.Statement) (bool, error) {
+	err := m.db.One(ctx, s, new(db.ID))
+	if errors.Is(err, db.ErrNoRow) {
+		return false, nil
+	}
+	return err == nil, err
+}
