@@ -3,6 +3,7 @@
 package folder
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,6 +179,33 @@ func BenchmarkSearch(b *testing.B) {
 					h.must(err)
 				}
 			})
+		})
+	}
+}
+
+// BenchmarkResync finds 100 changed messages and those of 100 UIDs that are
+// gone, in a folder of a thousand and in one of a million.
+func BenchmarkResync(b *testing.B) {
+	for _, n := range []uint32{1_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var all []entry
+			var gone []Range
+			for uid := uint32(1); uid <= n; uid++ {
+				switch {
+				case uid%(n/100) == 1:
+					gone = append(gone, Range{uid, uid})
+				case uid%(n/100) == 2:
+					all = append(all, entry{uid: uid, modseq: 2})
+				default:
+					all = append(all, entry{uid: uid, modseq: 1})
+				}
+			}
+			v := &View{snap: (&snapshot{}).with(all, nil)}
+			for b.Loop() {
+				if changed, absent := v.ChangedIn(nil, 1), v.absent(gone); len(changed) != 100 || len(absent) != 100 {
+					b.Fatal(len(changed), len(absent))
+				}
+			}
 		})
 	}
 }

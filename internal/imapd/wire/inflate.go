@@ -151,10 +151,15 @@ func (f *Inflater) step(p []byte) (n int, more bool, err error) {
 
 // put adds a byte to the window.
 func (f *Inflater) put(c byte) {
-	if len(f.window) < windowSize {
-		f.window = append(f.window, c)
-	} else {
+	switch {
+	case len(f.window) == windowSize:
 		f.window[f.at] = c
+	case len(f.window) == cap(f.window): // append would go beyond the size
+		grown := make([]byte, len(f.window), max(1<<10, min(2*cap(f.window), windowSize)))
+		copy(grown, f.window)
+		f.window = append(grown, c)
+	default:
+		f.window = append(f.window, c)
 	}
 	f.at = (f.at + 1) & (windowSize - 1)
 }
