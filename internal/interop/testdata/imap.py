@@ -76,3 +76,19 @@ ok(c.close())
 ok(c.delete("Projects/Bonn"))
 assert c.select("Projects/Bonn")[0] == "NO"
 assert c.logout()[0] == "BYE"
+
+# Names in UTF-8, the quota, and folders with their figures in one command.
+u = imaplib.IMAP4_SSL("localhost", dev["ports"]["imaps"], ssl_context=tls)
+ok(u.login(bob["address"], bob["password"]))
+ok(u.enable("UTF8=ACCEPT"))
+ok(u.create('"Grüße"'))
+assert '"Grüße"'.encode() in b"\n".join(ok(u.list())), "a name in UTF-8"
+ok(u.select('"Grüße"'))
+ok(u.unselect())
+roots, quotas = ok(u.getquotaroot("INBOX"))
+assert roots == [b'INBOX ""'] and re.fullmatch(rb'"" \(STORAGE \d+ \d+\)', quotas[0]), (roots, quotas)
+assert ok(u.getquota('""')) == quotas
+ok(u._simple_command("LIST", '""', '"Gr*"', "RETURN", "(STATUS (MESSAGES SIZE MAILBOXID))"))
+assert u.response("STATUS")[1][0].startswith('"Grüße" (MESSAGES 0 SIZE 0 MAILBOXID (F'.encode())
+ok(u.delete('"Grüße"'))
+assert u.logout()[0] == "BYE"
