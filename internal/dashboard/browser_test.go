@@ -118,7 +118,7 @@ func (b *browser) fill(name, value string) {
 func (b *browser) press(action string) {
 	b.t.Helper()
 	script[string](b, `document.documentElement.dataset.before = "yes"`)
-	b.do(chromedp.Click(`form[action="`+action+`"] button`), chromedp.WaitReady(`html:not([data-before]) main`))
+	b.do(chromedp.Click(`form[method="post"][action="`+action+`"] button`), chromedp.WaitReady(`html:not([data-before]) main`))
 }
 
 // text is what a person reads on the page.

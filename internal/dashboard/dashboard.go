@@ -116,7 +116,6 @@ func (d *Dashboard) guarded(next http.Handler) http.Handler {
 			http.Redirect(w, r, d.Base+r.URL.RequestURI(), http.StatusFound)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		next.ServeHTTP(w, r)
 	})
 }

@@ -102,6 +102,20 @@ func (r *router) actFor(need right, path string, f act, form view) {
 	})
 }
 
+// upload enters what a form with a file does. f reads the form itself, as a
+// stream of at most so many bytes.
+func (r *router) upload(path string, most int64, f act, form view) {
+	r.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, req *http.Request) {
+		r.serveUpTo(most, w, req, working, func(v *visit) error {
+			did, err := f(v)
+			if err != nil {
+				return v.again(err, form)
+			}
+			return v.done(did)
+		})
+	})
+}
+
 // file enters a download.
 func (r *router) file(path string, f func(v *visit) error) { r.fileFor(reading, path, f) }
 
@@ -111,6 +125,12 @@ func (r *router) fileFor(need right, path string, f func(v *visit) error) {
 
 // serve finds out who visits, and answers for errors and panics.
 func (r *router) serve(w http.ResponseWriter, req *http.Request, need right, f func(*visit) error) {
+	r.serveUpTo(maxForm, w, req, need, f)
+}
+
+// serveUpTo is serve for requests with bodies of at most so many bytes.
+func (r *router) serveUpTo(most int64, w http.ResponseWriter, req *http.Request, need right, f func(*visit) error) {
+	req.Body = http.MaxBytesReader(w, req.Body, most)
 	v := &visit{d: r.d, w: w, r: req, ctx: req.Context()}
 	defer func() {
 		if x := recover(); x != nil {

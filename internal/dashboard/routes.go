@@ -69,6 +69,12 @@ func (d *Dashboard) routes(r *router) {
 	r.file("/received/{box}/{id}/files/{n}", d.receivedFile)
 	r.view("/threads/{id...}", d.thread)
 
+	r.view("/suppressions", d.suppressions)
+	r.act("/suppressions", d.suppress, d.suppressions)
+	r.act("/suppressions/{id}/remove", d.unsuppress, d.suppressions)
+	r.upload("/suppressions/import", maxImport, d.importSuppressions, d.suppressions)
+	r.file("/suppressions/export", d.exportSuppressions)
+
 	r.view("/people", d.people)
 	r.actFor(owning, "/people", d.invite, d.people)
 	r.actFor(owning, "/people/invitations/{id}/withdraw", d.withdraw, d.people)

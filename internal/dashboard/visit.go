@@ -68,10 +68,14 @@ func (v *visit) readForm() error {
 		return fault.New(fault.TooLarge, "form_too_large", "This is more than a form may have.")
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, "bad_form", "The form could not be read. Go back and try again.")
+		return badForm()
 	}
 	v.form = v.r.PostForm
 	return nil
+}
+
+func badForm() error {
+	return fault.New(fault.Invalid, "bad_form", "The form could not be read. Go back and try again.")
 }
 
 // text is a field as it was entered, without blanks around it.
