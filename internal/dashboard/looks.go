@@ -186,6 +186,7 @@ func (l *looks) funcs() template.FuncMap {
 			return svg, nil
 		},
 		"field":     newField,
+		"ticked":    ticked,
 		"dict":      dict,
 		"ago":       ago,
 		"date":      func(t time.Time) string { return t.UTC().Format("2 Jan 2006") },

@@ -45,6 +45,11 @@ func (d *Dashboard) routes(r *router) {
 	r.file("/mailboxes/{id}/setup/profile", d.profileFile)
 	r.fileFor(anybody, "/phone/{ticket}", d.phone)
 
+	r.view("/keys", d.keys)
+	r.viewFor(owning, "/keys/new", d.newKey)
+	r.actFor(owning, "/keys", d.addKey, d.newKey)
+	r.actFor(owning, "/keys/{id}/delete", d.deleteKey, d.keys)
+
 	r.viewFor(anybody, "/mailbox", d.own)
 	r.viewFor(anybody, "/mailbox/sign-in", d.ownerForm)
 	r.actFor(anybody, "/mailbox/sign-in", d.ownerSignIn, d.ownerForm)

@@ -4,6 +4,7 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +64,15 @@ func newField(s screen, name, label string, more ...any) (inputField, error) {
 		f.Value = entered[0]
 	}
 	return f, nil
+}
+
+// ticked reports whether a box of several of one name is ticked: as it was
+// entered, else as it is.
+func ticked(s screen, name, value string, is bool) bool {
+	if s.Form != nil {
+		return slices.Contains(s.Form[name], value)
+	}
+	return is
 }
 
 // dict makes a map from pairs, for templates with more than one argument.
@@ -152,7 +162,7 @@ func tone(state string) string {
 	switch state {
 	case "verified", "delivered", "active", "enabled", "ok", "pass", "accepted", "ham", "published":
 		return "good"
-	case "failed", "bounced", "complained", "suspended", "fail", "disabled", "spam", "bounce", "complaint":
+	case "failed", "bounced", "complained", "suspended", "fail", "disabled", "expired", "spam", "bounce", "complaint":
 		return "bad"
 	case "degraded", "deferred", "suppressed", "temporary_failure", "cancelled", "quarantine", "softfail", "unsubscribe", "temperror", "permerror":
 		return "warn"

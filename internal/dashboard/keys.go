@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/limit"
+)
+
+// keyGone finds out whether there are keys to be seen here: those of operators
+// are made by the command line alone.
+func keyGone(v *visit) error {
+	if v.operates() {
+		return notFound()
+	}
+	return nil
+}
+
+func (d *Dashboard) keys(v *visit) (page, error) {
+	if err := keyGone(v); err != nil {
+		return page{}, err
+	}
+	p := v.pageOf()
+	list, more, err := d.Accounts.Keys(v.ctx, v.in.Account, p)
+	if err != nil {
+		return page{}, err
+	}
+	data := struct {
+		List  []account.Key
+		Pager pager
+	}{List: list}
+	if n := len(list); n > 0 {
+		data.Pager = pagerOf("/keys", p, n, more, list[0].ID, list[n-1].ID)
+	}
+	return page{Template: "keys", Title: "API keys", Section: "keys", Data: data}, nil
+}
+
+// scopeGroup are the scopes of one resource, to choose from.
+type scopeGroup struct {
+	Name, Text string
+	Choices    [][2]string // scope and what it allows
+}
+
+// scopeNames says what the resources are that scopes are about.
+var scopeNames = [...][3]string{
+	{"outbound", "Sending", "Mail from the account's domains."},
+	{"domains", "Domains", "Their DNS records and keys."},
+	{"mailboxes", "Mailboxes", "Who has one, passwords, client setup."},
+	{"mail", "Mail", "What lies in the mailboxes."},
+	{"messages", "Sent messages", "What became of them; cancelling, trying again."},
+	{"templates", "Templates", "For messages that look alike."},
+	{"events", "Events", "What happened, as a list and a stream."},
+	{"webhooks", "Webhooks", "Where events are sent, and their deliveries."},
+	{"suppressions", "Suppressions", "Addresses that are not written to."},
+	{"migrations", "Migrations", "Moving mail in from elsewhere."},
+	{"stats", "Statistics", "Sums by hour and day."},
+	{"limits", "Limits", "What is allowed and used."},
+	{"api_keys", "API keys", "No key gives more than it has."},
+	{"sandbox", "Sandbox", "Simulated mail, and the outbox."},
+}
+
+// scopeGroups lists all scopes but that for everything, by resource.
+func scopeGroups() (groups []scopeGroup) {
+	verbs := map[string]string{"read": "Read", "write": "Read and change", "send": "Send"}
+	for _, n := range scopeNames {
+		g := scopeGroup{Name: n[1], Text: n[2]}
+		for _, s := range account.Scopes() {
+			if verb, ok := strings.CutPrefix(s, n[0]+"."); ok {
+				g.Choices = append(g.Choices, [2]string{s, verbs[verb]})
+			}
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// keyLimits are the limits that a key can have of its own, as fields.
+var keyLimits = [][2]string{
+	{"requests_per_second", "Requests a second"}, {"burst", "Requests at once"}, {"sends_per_hour", "Messages an hour"},
+	{"sends_per_day", "Messages a day"}, {"recipients_per_day", "Recipients a day"},
+}
+
+func (d *Dashboard) newKey(v *visit) (page, error) {
+	if err := keyGone(v); err != nil {
+		return page{}, err
+	}
+	all, err := d.allDomains(v)
+	if err != nil {
+		return page{}, err
+	}
+	choice := [][2]string{{"", "All domains"}}
+	for _, x := range all {
+		choice = append(choice, [2]string{x.Name, x.DisplayName})
+	}
+	return page{Template: "key-new", Title: "New API key", Section: "keys", Data: struct {
+		Domains [][2]string
+		Groups  []scopeGroup
+		Limits  [][2]string
+	}{choice, scopeGroups(), keyLimits}}, nil
+}
+
+// madeKey is a key with its token, which is shown once.
+type madeKey struct {
+	Key         account.Key
+	Token, Curl string
+}
+
+func (d *Dashboard) addKey(v *visit) (done, error) {
+	if err := keyGone(v); err != nil {
+		return done{}, err
+	}
+	n, err := v.enteredKey()
+	if err != nil {
+		return done{}, err
+	}
+	set, err := d.Limits.Account(v.ctx, v.in.Account)
+	if err != nil {
+		return done{}, err
+	}
+	if err := limit.Within(limit.Rates(n.Limits), set.Rates); err != nil {
+		return done{}, renamedLimits(err)
+	}
+	k, token, err := d.Accounts.CreateKey(v.ctx, v.in.Account, n)
+	if err != nil {
+		return done{}, renamedLimits(err)
+	}
+	from, err := d.sender(v, k)
+	if err != nil {
+		return done{}, err
+	}
+	return done{Told: "Made the API key " + k.Name + ".", Show: &page{Template: "key-made", Title: k.Name, Section: "keys",
+		Data: madeKey{k, token, d.curl(k, token, from)}}}, nil
+}
+
+// enteredKey reads the form. No scope at all is a mistake here, not everything.
+func (v *visit) enteredKey() (account.NewKey, error) {
+	var bad fault.Fields
+	n := account.NewKey{Name: v.text("name"), Scopes: v.form["scopes"], Domain: v.text("domain"), Networks: strings.Fields(strings.ReplaceAll(v.text("allowed_ips"), ",", " "))}
+	if len(n.Scopes) == 0 {
+		bad.Add("scopes", "required", "Choose what the key may do.")
+	}
+	if text := v.text("expires_at"); text != "" {
+		day, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			bad.Add("expires_at", "invalid", "Give a date such as 2030-12-31.")
+		}
+		n.ExpiresAt = day.AddDate(0, 0, 1)
+	}
+	for i, into := range []*int64{&n.Limits.RequestsPerSecond, &n.Limits.Burst, &n.Limits.SendsPerHour, &n.Limits.SendsPerDay, &n.Limits.RecipientsPerDay} {
+		name := keyLimits[i][0]
+		if text := v.text(name); text != "" {
+			var err error
+			if *into, err = strconv.ParseInt(text, 10, 64); err != nil || *into < 1 {
+				bad.Add(name, "invalid", "Give a whole number of 1 or more, or nothing.")
+			}
+		}
+	}
+	return n, bad.Err()
+}
+
+// renamedLimits tells faults of limits by the names of the form.
+func renamedLimits(err error) error {
+	for _, l := range keyLimits {
+		err = renamed(err, "limits."+l[0], l[0])
+	}
+	return err
+}
+
+// sender is an address that the key may send from, for the example.
+func (d *Dashboard) sender(v *visit, k account.Key) (string, error) {
+	if k.Domain != "" {
+		return "you@" + k.Domain, nil
+	}
+	all, err := d.allDomains(v)
+	for _, x := range all {
+		if x.Sends {
+			return "you@" + x.Name, err
+		}
+	}
+	return "you@example.com", err
+}
+
+// curl is a first call with a key, of what it may do.
+func (d *Dashboard) curl(k account.Key, token, from string) string {
+	head := "curl " + d.Base + "/api/v1"
+	auth := " \\\n  -H 'Authorization: Bearer " + token + "'"
+	can := account.Principal{Account: k.Account, Scopes: k.Scopes}.Can
+	if can("outbound.send") {
+		return head + "/outbound/send" + auth + " \\\n  -H 'Content-Type: application/json' \\\n  -d '" +
+			`{"from_email": "` + from + `", "to": ["bob@example.org"], "subject": "Hello", "text": "It works."}'`
+	}
+	for _, r := range [][2]string{
+		{"domains", "/domains"}, {"mailboxes", "/mailboxes"}, {"messages", "/outbound/messages"}, {"events", "/events"}, {"webhooks", "/webhooks"},
+		{"templates", "/templates"}, {"suppressions", "/suppressions"}, {"stats", "/stats"}, {"limits", "/limits"}, {"api_keys", "/api-keys"}, {"migrations", "/migrations"},
+	} {
+		if can(r[0] + ".read") {
+			return head + r[1] + auth
+		}
+	}
+	return head + "/mailboxes" + auth
+}
+
+func (d *Dashboard) deleteKey(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err == nil {
+		err = keyGone(v)
+	}
+	if err != nil {
+		return done{}, err
+	}
+	// The list is what tells of a key: it begins with this one.
+	found, _, err := d.Accounts.Keys(v.ctx, v.in.Account, db.Page{After: id + 1, Limit: 1})
+	if err != nil {
+		return done{}, err
+	}
+	if len(found) == 0 || found[0].ID != id {
+		return done{}, notFound()
+	}
+	return done{To: "/keys", Told: "Deleted the API key " + found[0].Name + "."}, d.Accounts.DeleteKey(v.ctx, v.in.Account, id)
+}
