@@ -201,5 +201,6 @@ func (l *looks) funcs() template.FuncMap {
 		"query":     query,
 		// A text as one segment of a path, whatever is in it.
 		"segment": url.PathEscape,
+		"minus":   func(n int) int { return n - 1 },
 	}
 }

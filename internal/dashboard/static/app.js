@@ -42,3 +42,19 @@ function chart(box) {
   new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 240 })).observe(box);
 }
 addEventListener("load", () => document.querySelectorAll("[data-chart]").forEach(chart));
+
+// A form with a preview sends itself to it as it is filled in. The frame is made
+// anew each time, so that the way back does not lead through previews.
+for (const form of document.querySelectorAll("form[data-preview]")) {
+  const button = form.querySelector("button[formtarget]");
+  let frame = form.querySelector("iframe"), wait;
+  const preview = () => {
+    const fresh = frame.cloneNode(false);
+    fresh.removeAttribute("src");
+    frame.replaceWith(fresh);
+    frame = fresh;
+    form.requestSubmit(button);
+  };
+  form.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(preview, 400); });
+  preview();
+}

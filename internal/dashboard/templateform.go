@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/template"
+)
+
+var variableTypes = [][2]string{{"", "anything"}, {template.String, "text"}, {template.Number, "number"}, {template.Boolean, "yes or no"}, {template.Array, "list"}, {template.Object, "group"}}
+
+// variableRow is a line of the form in which variables are declared.
+type variableRow struct {
+	N                          int
+	Key, Type, Fallback, Trial string // Trial is the value of a preview
+	Required                   bool
+}
+
+// spareRows is how many more variables a form has room for; it has more once
+// they are saved.
+const spareRows = 3
+
+func rowsOf(declared []template.Variable) (rows []variableRow) {
+	for _, x := range declared {
+		rows = append(rows, variableRow{N: len(rows), Key: x.Key, Type: x.Type, Required: x.Required, Fallback: written(x.Fallback)})
+	}
+	return spare(rows)
+}
+
+func spare(rows []variableRow) []variableRow {
+	for range spareRows {
+		rows = append(rows, variableRow{N: len(rows)})
+	}
+	return rows
+}
+
+// enteredRows reads the lines as they were entered.
+func enteredRows(form url.Values) (rows []variableRow) {
+	required := map[string]bool{}
+	for _, n := range form["required"] {
+		required[n] = true
+	}
+	at := func(name string, i int) string {
+		if list := form[name]; i < len(list) {
+			return strings.TrimSpace(list[i])
+		}
+		return ""
+	}
+	for i := range form["key"] {
+		row := variableRow{N: len(rows), Key: at("key", i), Type: at("type", i), Fallback: at("fallback", i), Trial: at("trial", i), Required: required[strconv.Itoa(i)]}
+		if row.Key != "" || row.Fallback != "" || row.Trial != "" {
+			rows = append(rows, row)
+		}
+	}
+	return spare(rows)
+}
+
+// written writes a value as a person does: text as it is, lists and groups as
+// JSON.
+func written(value any) string {
+	switch x := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return x
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// valued reads a value of a type as a person wrote it. Without a type, what is
+// a number, true, false, a list or a group is taken as that.
+func valued(kind, text string) (any, error) {
+	if kind == template.String {
+		return text, nil
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var value any
+	err := d.Decode(&value)
+	if err != nil || d.More() {
+		if kind == "" {
+			return text, nil
+		}
+		return nil, fmt.Errorf("no %s", kind)
+	}
+	if _, isText := value.(string); isText && kind == "" {
+		return text, nil
+	}
+	return value, nil
+}
+
+// content reads what a template says.
+func (v *visit) content() (template.Content, error) {
+	c := template.Content{
+		Subject: v.text("subject"), HTML: unix(v.form.Get("html")), Text: unix(v.form.Get("text")), InlineCSS: v.form.Has("inline_css"), Variables: []template.Variable{},
+	}
+	if strings.TrimSpace(c.HTML) == "" {
+		c.HTML = ""
+	}
+	if strings.TrimSpace(c.Text) == "" {
+		c.Text = ""
+	}
+	var bad fault.Fields
+	for _, row := range enteredRows(v.form) {
+		if row.Key == "" {
+			if row.Fallback != "" {
+				bad.Add("variables", "required", "A fallback needs the name of its variable.")
+			}
+			continue
+		}
+		x := template.Variable{Key: row.Key, Type: row.Type, Required: row.Required}
+		if row.Fallback != "" {
+			var err error
+			if x.Fallback, err = valued(row.Type, row.Fallback); err != nil {
+				bad.Add("variables", "wrong_type", "%s", "The fallback of "+row.Key+" is not of its type.")
+			}
+		}
+		c.Variables = append(c.Variables, x)
+	}
+	return c, bad.Err()
+}
+
+// unix makes the line ends of a form's text those that templates have.
+func unix(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
+
+// trials reads the values that a preview is made with; what can't be read is
+// left out, and told as missing.
+func (v *visit) trials() json.RawMessage {
+	values := map[string]any{}
+	for _, row := range enteredRows(v.form) {
+		if row.Key == "" || row.Trial == "" {
+			continue
+		}
+		if value, err := valued(row.Type, row.Trial); err == nil {
+			put(values, strings.Split(row.Key, "."), value)
+		}
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if e.Encode(values) != nil {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// put sets a value by its way through groups.
+func put(values map[string]any, way []string, value any) {
+	for _, name := range way[:len(way)-1] {
+		inner, ok := values[name].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			values[name] = inner
+		}
+		values = inner
+	}
+	values[way[len(way)-1]] = value
+}
