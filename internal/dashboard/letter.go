@@ -67,12 +67,15 @@ func (v *visit) preview(open opener) error {
 	return nil
 }
 
+// plainFont is how html looks that says nothing about it.
+const plainFont = `<!doctype html><meta name="color-scheme" content="light"><style>html{font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}img{max-width:100%}</style>`
+
 // frame answers with html that is not ours.
 func (v *visit) frame(html string) {
 	h := v.w.Header()
 	h.Set("Content-Security-Policy", previewCSP)
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(v.w, `<!doctype html><meta name="color-scheme" content="light"><style>html{font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}img{max-width:100%}</style>`+html) // whoever has gone needs no answer
+	_, _ = io.WriteString(v.w, plainFont+html) // whoever has gone needs no answer
 }
 
 // maxImages bounds the bytes that images of a message add to its html.

@@ -68,7 +68,7 @@ func (v *visit) pane(r template.Rendered) {
 	out.WriteString("</header>")
 	open := " open"
 	if r.HTML != "" {
-		out.WriteString(`<iframe sandbox title="The html" srcdoc="` + html.EscapeString(r.HTML) + `"></iframe>`)
+		out.WriteString(`<iframe sandbox title="The html" srcdoc="` + html.EscapeString(plainFont+r.HTML) + `"></iframe>`)
 		open = ""
 	}
 	out.WriteString("<details" + open + "><summary>Plain text</summary><pre>" + html.EscapeString(r.Text) + "</pre></details>")
