@@ -11,7 +11,7 @@ import (
 type Verdicts struct {
 	SPF   string `json:"spf" enum:"none,neutral,pass,fail,softfail,temperror,permerror" doc:"Whether the sender's host may send for the domain of MAIL FROM (RFC 7208)." example:"pass"`
 	DKIM  string `json:"dkim" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"What the message's signatures are worth (RFC 6376)." example:"pass"`
-	DMARC string `json:"dmarc" enum:"none,pass,fail,temperror,permerror" doc:"Whether one of the two speaks for the author's domain (RFC 7489)." example:"pass"`
+	DMARC string `json:"dmarc" enum:"none,pass,fail,temperror,permerror" doc:"Whether one of the two speaks for the author's domain (RFC 9989)." example:"pass"`
 	Spam  string `json:"spam" enum:"none,ham,spam" doc:"What the spam filter thinks; none if it was not asked." example:"ham"`
 }
 

@@ -46,19 +46,23 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 	if s, err = i.spool(ctx, id, nil, body, begin); err != nil {
 		return nil, nil, err
 	}
-	s.trace = received.Append(nil)
-	if l.Verdicts != nil {
-		s.verdicts = *l.Verdicts
-	}
 	if trial == nil {
+		s.trace = received.Append(nil)
+		if l.Verdicts != nil {
+			s.verdicts = *l.Verdicts
+		}
 		return s, nil, nil
 	}
 	j := trial.Judge(ctx, mailauth.Client{IP: received.Addr, Helo: received.Helo, From: l.from})
-	s.trace = j.AppendResults(s.trace, i.Host)
+	received.Name = j.IPRev.Name
+	s.trace = j.AppendResults(received.Append(nil), i.Host)
 	s.verdicts = digest.Verdicts{SPF: string(j.SPF.Result), DKIM: string(j.Signed()), DMARC: string(j.DMARC.Result)}
 	if junk, err = l.obey(ctx, j); err != nil {
 		s.blob.Discard(ctx)
 		return nil, nil, err
+	}
+	if junk != nil {
+		i.Log.Info("a message is filed in Junk for its author's DMARC policy", "message", id, "author", j.DMARC.From, "policy", j.DMARC.Policy, "reason", j.DMARC.Reason)
 	}
 	return s, junk, nil
 }

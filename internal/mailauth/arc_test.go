@@ -43,7 +43,7 @@ func (s *sealer) seal(n int, found, msg string) string {
 	if n == 1 {
 		cv = "none"
 	}
-	h := readHead(header)
+	h := readHead(header, "from", "subject", "arc-seal", "arc-message-signature", "arc-authentication-results")
 	results := fmt.Sprintf("ARC-Authentication-Results: i=%d; %s; %s\r\n", n, s.domain, found)
 	sum := newBodySum(false, -1)
 	sum.write(body)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"hash"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -31,22 +32,51 @@ type DKIM struct {
 	content
 }
 
-// head is a message's header, as signatures look at it.
+// head is a message's header, as signatures look at it: an index of the fields
+// that they name, and of no others, since there may be very many.
 type head struct {
+	raw    []byte
 	fields map[string][][]byte // by name in lower case, from the top
 }
 
-func readHead(header []byte) *head {
-	h := &head{fields: map[string][][]byte{}}
-	for len(header) > 0 && header[0] != '\r' && header[0] != '\n' {
-		var field []byte
-		field, header = cutField(header)
-		if colon := bytes.IndexByte(field, ':'); colon > 0 {
-			name := string(bytes.ToLower(bytes.TrimRight(field[:colon], " \t")))
-			h.fields[name] = append(h.fields[name], field)
+// readHead indexes the fields of these names, in lower case.
+func readHead(header []byte, names ...string) *head {
+	h := &head{header, map[string][][]byte{}}
+	h.index(names)
+	return h
+}
+
+// index adds the fields of more names.
+func (h *head) index(names []string) {
+	wanted := map[string][][]byte{}
+	for _, name := range names {
+		if _, known := h.fields[name]; !known {
+			wanted[name] = nil
 		}
 	}
-	return h
+	if len(wanted) == 0 {
+		return
+	}
+	lower := make([]byte, 0, 256)
+	for rest := h.raw; len(rest) > 0 && rest[0] != '\r' && rest[0] != '\n'; {
+		var field []byte
+		field, rest = cutField(rest)
+		colon := bytes.IndexByte(field, ':')
+		if colon <= 0 || colon > cap(lower) {
+			continue // no name that anyone signs is longer
+		}
+		lower = lower[:0]
+		for _, c := range bytes.TrimRight(field[:colon], " \t") {
+			if c >= 'A' && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			lower = append(lower, c)
+		}
+		if list, ok := wanted[string(lower)]; ok {
+			wanted[string(lower)] = append(list, field)
+		}
+	}
+	maps.Copy(h.fields, wanted)
 }
 
 // digest hashes the fields that h= names, from the bottom up (RFC 6376

@@ -52,10 +52,15 @@ type Trial struct {
 // change afterwards. So that the body is read but once, its hashes are made
 // while it is written to the Trial.
 func (j *Judge) Begin(header []byte) *Trial {
-	t := &Trial{judge: j, head: readHead(header)}
+	t := &Trial{judge: j, head: readHead(header, "from", "dkim-signature", "arc-seal", "arc-message-signature", "arc-authentication-results")}
 	t.authors = t.head.authors()
 	t.readDKIM()
 	t.readARC()
+	signed := slices.Clone(t.arcContent.names)
+	for _, d := range t.signatures {
+		signed = append(signed, d.names...)
+	}
+	t.head.index(signed)
 	return t
 }
 

@@ -143,7 +143,7 @@ func signWith(t testing.TB, key crypto.Signer, tags, msg string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sig, err := key.Sign(rand.Reader, readHead(header).digest(&s, &c), opts)
+	sig, err := key.Sign(rand.Reader, readHead(header, c.names...).digest(&s, &c), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
