@@ -162,7 +162,7 @@ func tone(state string) string {
 	switch state {
 	case "verified", "delivered", "active", "enabled", "ok", "pass", "accepted", "ham", "published":
 		return "good"
-	case "failed", "bounced", "complained", "suspended", "fail", "disabled", "expired", "spam", "bounce", "complaint":
+	case "failed", "bounced", "complained", "suspended", "fail", "disabled", "expired", "failing", "spam", "bounce", "complaint":
 		return "bad"
 	case "degraded", "deferred", "suppressed", "temporary_failure", "cancelled", "quarantine", "softfail", "unsubscribe", "temperror", "permerror":
 		return "warn"

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+// shownWebhook is what the page of a webhook shows.
+type shownWebhook struct {
+	Hook   webhook.Webhook
+	About  []string
+	Kinds  [][2]string // to test with
+	State  string      // of the deliveries that are shown; "" for all
+	States []string
+	List   []webhook.Delivery
+	Pager  pager
+}
+
+func (d *Dashboard) webhook(v *visit) (page, error) {
+	w, err := d.hook(v)
+	if err != nil {
+		return page{}, err
+	}
+	s := shownWebhook{Hook: w, State: v.r.URL.Query().Get("state"), States: webhook.States[:]}
+	if !slices.Contains(s.States, s.State) {
+		s.State = ""
+	}
+	for _, k := range eventWords {
+		s.Kinds = append(s.Kinds, [2]string{k[0], k[1]})
+	}
+	if s.About, err = d.filterNames(v, w); err != nil {
+		return page{}, err
+	}
+	p := v.pageOf()
+	var more bool
+	if s.List, more, err = d.Webhooks.Deliveries(v.ctx, v.in.Account, w.ID, s.State, p); err != nil {
+		return page{}, err
+	}
+	if n := len(s.List); n > 0 {
+		s.Pager = pagerOf("/webhooks/"+w.ID.String()+"?"+query("state", s.State), p, n, more, s.List[0].ID, s.List[n-1].ID)
+	}
+	return page{Template: "webhook", Title: w.URL, Section: "webhooks", Data: s}, nil
+}
+
+// shownAttempt is an attempt with its headers as they were sent.
+type shownAttempt struct {
+	webhook.Attempt
+	Request string
+}
+
+func (d *Dashboard) delivery(v *visit) (page, error) {
+	w, id, err := d.hookAndDelivery(v)
+	if err != nil {
+		return page{}, err
+	}
+	found, attempts, err := d.Webhooks.Delivery(v.ctx, v.in.Account, w.ID, id)
+	if err != nil {
+		return page{}, err
+	}
+	s := struct {
+		Hook     webhook.Webhook
+		Delivery webhook.Delivery
+		Body     string // "" when the event is no longer kept
+		Attempts []shownAttempt
+	}{Hook: w, Delivery: found}
+	slices.Reverse(attempts) // the last one is what people come for
+	for _, a := range attempts {
+		var b strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
+			b.WriteString(name + ": " + a.Headers[name] + "\n")
+		}
+		s.Attempts = append(s.Attempts, shownAttempt{a, b.String()})
+	}
+	body, err := d.Webhooks.Body(v.ctx, v.in.Account, w.ID, id)
+	if err != nil && !fault.Is(err, fault.Conflict) {
+		return page{}, err
+	}
+	var neat bytes.Buffer
+	if json.Indent(&neat, body, "", "  ") == nil {
+		s.Body = neat.String()
+	}
+	return page{Template: "delivery", Title: "Delivery", Section: "webhooks", Data: s}, nil
+}
+
+func (d *Dashboard) hookAndDelivery(v *visit) (webhook.Webhook, db.ID, error) {
+	w, err := d.hook(v)
+	if err != nil {
+		return w, 0, err
+	}
+	id, err := v.id("delivery")
+	return w, id, err
+}
+
+func deliveryPath(hook, id db.ID) string {
+	return "/webhooks/" + hook.String() + "/deliveries/" + id.String()
+}
+
+func (d *Dashboard) testWebhook(v *visit) (done, error) {
+	w, err := d.hook(v)
+	if err != nil {
+		return done{}, err
+	}
+	made, _, err := d.Webhooks.Test(v.ctx, v.in.Account, w.ID, v.text("event"))
+	return done{To: deliveryPath(w.ID, made.ID), Told: "Sent a test to the webhook " + w.URL + "."}, err
+}
+
+func (d *Dashboard) redeliver(v *visit) (done, error) {
+	w, id, err := d.hookAndDelivery(v)
+	if err != nil {
+		return done{}, err
+	}
+	_, err = d.Webhooks.Redeliver(v.ctx, v.in.Account, w.ID, id)
+	return done{To: deliveryPath(w.ID, id), Told: "Sending an event to the webhook " + w.URL + " again."}, err
+}
+
+// replay sends what happened since a time again.
+func (d *Dashboard) replay(v *visit) (done, error) {
+	w, err := d.hook(v)
+	if err != nil {
+		return done{}, err
+	}
+	since, err := time.Parse("2006-01-02T15:04", v.text("since"))
+	if err != nil || since.Year() < 1970 {
+		var bad fault.Fields
+		bad.Add("since", "invalid_time", "Give a date and a time.")
+		return done{}, bad.Err()
+	}
+	did, err := d.Webhooks.Replay(v.ctx, v.in.Account, w.ID, since, v.text("missing") != "")
+	told := "Sending " + plural(did.Deliveries, "event") + " to the webhook " + w.URL + " again."
+	if did.More {
+		told += " There are later ones: replay since " + did.Through.UTC().Format("2006-01-02 15:04") + " for them."
+	}
+	return done{To: "/webhooks/" + w.ID.String(), Told: told}, err
+}
