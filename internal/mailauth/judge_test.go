@@ -306,7 +306,7 @@ func TestSPFIsBounded(t *testing.T) {
 	for n := range 50 {
 		c.zone.Add(fmt.Sprintf("7.2.0.192.in-addr.arpa. PTR h%d.evil.test.", n))
 	}
-	for from, want := range map[string]Result{"a@client.test": PermError, "a@c0.test": PermError, "a@mx.test": PermError, "a@alias.test": TempError, "a@ptr.test": Fail} {
+	for from, want := range map[string]Result{"a@client.test": PermError, "a@c0.test": PermError, "a@mx.test": PermError, "a@alias.test": TempError, "postmaster": None, "@ptr.test": Fail, "a@": None, "a@ptr.test": Fail} {
 		got := JudgeSPF(t.Context(), c.DNS, Client{IP: outside.IP, Helo: "x.test", From: from})
 		if got.Result != want {
 			t.Errorf("%s: %s (%s), want %s", from, got.Result, got.Reason, want)

@@ -47,12 +47,12 @@ func JudgeSPF(ctx context.Context, r *dns.Resolver, c Client) SPF {
 		sender = "postmaster@" + c.Helo
 	}
 	at := strings.LastIndexByte(sender, '@')
-	if at <= 0 {
-		sender, at = "postmaster"+sender[max(at, 0):], len("postmaster")
-	}
 	out := SPF{Result: None, Helo: helo}
-	if at >= len(sender) {
+	switch at {
+	case -1:
 		return out
+	case 0: // RFC 7208 §4.3
+		sender, at = "postmaster"+sender, len("postmaster")
 	}
 	out.Domain = strings.ToLower(strings.TrimSuffix(sender[at+1:], "."))
 	s := &spfCheck{
