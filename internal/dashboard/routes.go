@@ -60,6 +60,14 @@ func (d *Dashboard) routes(r *router) {
 	r.view("/webhooks/{id}/deliveries/{delivery}", d.delivery)
 	r.act("/webhooks/{id}/deliveries/{delivery}/redeliver", d.redeliver, d.delivery)
 
+	r.view("/limits", d.limits)
+	r.view("/sandbox", d.sandbox)
+	r.view("/sandbox/{id}", d.capturedMessage)
+	r.file("/sandbox/{id}/preview", d.capturedPreview)
+	r.file("/sandbox/{id}/raw", d.capturedRaw)
+	r.file("/sandbox/{id}/files/{n}", d.capturedFile)
+	r.act("/sandbox/clear", d.clearSandbox, d.sandbox)
+
 	r.view("/keys", d.keys)
 	r.viewFor(owning, "/keys/new", d.newKey)
 	r.actFor(owning, "/keys", d.addKey, d.newKey)

@@ -193,6 +193,7 @@ type screen struct {
 	Form     url.Values
 	Host     string
 	Dev      bool
+	Sandbox  bool // there is one
 	Version  string
 	Now      time.Time
 }
@@ -208,7 +209,7 @@ func (v *visit) show(p page) error {
 	in := v.known && !v.in.Halfway
 	s := screen{
 		page: p, Known: in && v.account.ID != 0 && p.Owner == "", User: v.in.User, Role: v.in.Role, Account: v.account, Operates: in && v.operates(), Path: v.r.URL.RequestURI(),
-		Alert: v.alert, Wrong: v.wrong, Form: v.form, Host: v.d.Host, Dev: v.d.Dev, Version: v.d.Version, Now: v.d.Now(),
+		Alert: v.alert, Wrong: v.wrong, Form: v.form, Host: v.d.Host, Dev: v.d.Dev, Sandbox: v.d.Captured != nil, Version: v.d.Version, Now: v.d.Now(),
 	}
 	if c, err := v.r.Cookie(v.cookie("theme")); err == nil && (c.Value == "light" || c.Value == "dark") {
 		s.Theme = c.Value

@@ -133,7 +133,7 @@ func size(n int64) string {
 		f /= unit
 		i++
 	}
-	if f < 10 {
+	if f < 9.95 {
 		return fmt.Sprintf("%.1f %s", f, names[i])
 	}
 	return fmt.Sprintf("%.0f %s", f, names[i])

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+func TestLimitsAndSandbox(t *testing.T) {
+	s := servertest.Start(t)
+	b := browse(t, s)
+	b.signIn(s)
+	b.open("/sandbox")
+	b.reads("Nothing caught yet")
+	b.accessible()
+	id := called(t, s, "POST", "/outbound/send", letter(object{"to": []string{"somebody@far.example"}, "subject": "Out into the world", "html": "<p>Hello <b>there</b></p>"}))["id"].(string)
+	settles(t, s, id, "delivered")
+	b.open("/sandbox")
+	b.reads("Out into the world")
+	b.looks("sandbox")
+	path := script[string](b, `document.querySelector("main tbody a").getAttribute("href")`)
+	b.open(path)
+	b.reads("somebody@far.example")
+	b.looks("captured")
+	if raw := script[string](b, `fetch(location.pathname + "/raw").then(r => r.text())`); len(raw) < 100 {
+		t.Error(raw)
+	}
+	b.open("/sandbox")
+	b.press("/sandbox/clear")
+	b.reads("Nothing caught yet")
+	b.open(path)
+	b.reads("Not found")
+
+	b.open("/limits")
+	b.reads("Messages in this hour")
+	b.reads("999\u202f999 of 1\u202f000\u202f000 left")
+	b.looks("limits")
+}
