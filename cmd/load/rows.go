@@ -34,7 +34,7 @@ func rows() []row {
 				reach = "≥ 2,000/s"
 			}
 			list = append(list, row{fmt.Sprintf("mx/%d/%d", boxes, n),
-				fmt.Sprintf("MX accepted (Mailstead: filed; not judged yet), 4 KiB with DKIM signature, %s into %s", plural(n, "session"), plural(boxes, "mailbox")), reach})
+				fmt.Sprintf("MX accepted (Mailstead: judged and filed), 4 KiB with DKIM signature, %s into %s", plural(n, "session"), plural(boxes, "mailbox")), reach})
 		}
 	}
 	for _, domains := range []int{1, 100} {
