@@ -25,6 +25,13 @@ type Upload struct {
 // returns their UIDs in order. No such folder is a fault.NotFound, no room a
 // fault.OverQuota, bad keywords a fault.Invalid.
 func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
+	return s.Import(ctx, box, name, nil, messages...)
+}
+
+// Import is Append with statements of the caller's in the same commit: those
+// that guard queues run first, and may decline it with an error of their own.
+// guard may be nil, and is called again when the commit is repeated.
+func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b *db.Batch), messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
 	to, err := s.byName(ctx, box, name)
 	if err != nil || len(messages) == 0 {
 		return to.UIDValidity, nil, err
@@ -44,6 +51,9 @@ func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...
 	var first Filed
 	err = s.DB.Write(ctx, box, &db.Job{
 		Guard: func(b *db.Batch) {
+			if guard != nil {
+				guard(b)
+			}
 			b.Queue(addMessages.With(to.ID, box, to.Name, sum.messages, sum.unseen, sum.bytes)).
 				One(&first.UID, &first.ModSeq, &first.UIDValidity).Else(errStale)
 			b.Queue(mailbox.Claim(box, sum.bytes, sum.messages)).Else(mailbox.Full())
