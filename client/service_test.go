@@ -63,6 +63,7 @@ func TestService(t *testing.T) {
 		h.limits()
 		h.operator(p)
 		h.webhooks()
+		h.migrations()
 		covered(t, s, p)
 	})
 }

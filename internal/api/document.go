@@ -45,6 +45,7 @@ var tags = [...]huma.Tag{
 	{Name: "Threads", Description: "What was sent and what came in answer, in order."},
 	{Name: "Events", Description: "What happened: deliveries, bounces, arrivals."},
 	{Name: "Webhooks", Description: "URLs of yours that events are sent to, and what became of each."},
+	{Name: "Migrations", Description: "Mailboxes that are copied from other servers."},
 	{Name: "Statistics", Description: "How much was sent and arrived, and what became of it."},
 	{Name: "Sandbox", Description: "In `mailstead dev`: mail as from outside, and what would have gone there."},
 	{Name: "API keys", Description: "What your applications sign in with."},
@@ -234,6 +235,8 @@ func tagOf(path string) string {
 		return "Events"
 	case "webhooks":
 		return "Webhooks"
+	case "migrations":
+		return "Migrations"
 	case "stats":
 		return "Statistics"
 	case "sandbox":

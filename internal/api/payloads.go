@@ -7,16 +7,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/migration"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -35,22 +34,8 @@ func payloads() []payload {
 		{event.DomainVerified, "DomainVerifiedEvent", "The DNS records of a domain are all there.", reflect.TypeFor[domain.VerifiedEvent]()},
 		{event.MailboxCreated, "MailboxCreatedEvent", "There is a new mailbox.", reflect.TypeFor[mailbox.CreatedEvent]()},
 		{event.RateLimitWarning, "RateLimitWarningEvent", "80 % of a limit for an hour or a day is used.", reflect.TypeFor[limit.Warning]()},
-		{event.MigrationComplete, "MigrationCompleteEvent", "A migration of mail has ended.", reflect.TypeFor[migrationComplete]()},
+		{event.MigrationComplete, "MigrationCompleteEvent", "A migration of mail has ended.", reflect.TypeFor[migration.CompleteEvent]()},
 	}
-}
-
-// migrationComplete is the data of a migration_complete event.
-type migrationComplete struct {
-	ID         db.ID     `json:"id" doc:"The migration's id."`
-	Mailbox    db.ID     `json:"mailbox_id" doc:"The mailbox that the mail was copied to."`
-	Domain     db.ID     `json:"domain_id" doc:"Its domain's id."`
-	Status     string    `json:"status" enum:"completed,failed,cancelled" doc:"How it ended."`
-	Folders    int       `json:"folders" doc:"How many folders were read." example:"12"`
-	Copied     int64     `json:"copied" doc:"How many messages were copied." example:"48210"`
-	Skipped    int64     `json:"skipped" doc:"How many were there already." example:"3"`
-	Failed     int64     `json:"failed" doc:"How many could not be copied; GET /migrations/{id} says why." example:"0"`
-	Bytes      int64     `json:"bytes" doc:"How much was copied, in bytes." example:"1073741824"`
-	FinishedAt time.Time `json:"finished_at" doc:"When it ended."`
 }
 
 // examples are events as they really came: TestPayloads writes them.

@@ -58,6 +58,8 @@ func (a *API) routes(r *router) {
 	a.eventRoutes(r)
 	a.webhookRoutes(r)
 
+	a.migrationRoutes(r)
+
 	a.statsRoutes(r)
 
 	a.limitRoutes(r)

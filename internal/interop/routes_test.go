@@ -108,6 +108,8 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"updateWebhook":       {"description": "walked"},
 		"rotateWebhookSecret": {"overlap_hours": 1},
 		"testWebhook":         {"event": "bounce"},
+
+		"createMigration": {"mailbox_id": s.Dev.Mailboxes[1].ID.String(), "source": map[string]any{"host": "localhost", "port": 1, "tls": "none", "username": "walk", "password": "walk"}},
 	}
 }
 
@@ -134,6 +136,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 		"/mailboxes/{id}":    s.Dev.Mailboxes[1].ID.String(),
 		"/templates/{id}":    made("/templates", bodies(t, s)["createTemplate"]),
 		"/webhooks/{id}":     made("/webhooks", bodies(t, s)["createWebhook"]),
+		"/migrations/{id}":   made("/migrations", bodies(t, s)["createMigration"]),
 		"/suppressions/{id}": made("/suppressions", map[string]any{"address": "left@elsewhere.example.net"}),
 		"/threads/{id}": func() string {
 			message := bodies(t, s)["send"]
@@ -413,7 +416,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, media := range []string{"text/dns", "text/csv", "message/rfc822", "application/octet-stream", "application/x-apple-aspen-config"} {
+	for _, media := range []string{"text/dns", "text/csv", "message/rfc822", "application/octet-stream", "text/event-stream", "application/x-apple-aspen-config"} {
 		former := openapi3filter.RegisteredBodyDecoder(media)
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 		defer func() {
@@ -463,6 +466,15 @@ func TestDocument(t *testing.T) {
 	c.call("GET", "/mailboxes?deleted=true", nil, 200)
 	c.call("POST", "/mailboxes/"+box+"/restore", nil, 200)
 	c.addresses()
+
+	moving := m{"mailbox_id": box, "source": m{"host": "localhost", "port": 1, "tls": "none", "username": "till", "password": "Secret-1"}}
+	migration := c.id("POST", "/migrations", moving, 201)
+	c.call("POST", "/migrations", m{"mailbox_id": shop, "source": m{"host": "no host", "username": "", "password": "x"}}, 422)
+	c.call("GET", "/migrations", nil, 200)
+	c.call("GET", "/migrations/"+migration, nil, 200)
+	c.call("POST", "/migrations/"+migration+"/cancel", nil, 200)
+	c.call("POST", "/migrations/"+migration+"/cancel", nil, 200)
+	c.call("GET", "/migrations/"+migration+"/events", nil, 200)
 
 	sent := c.id("POST", "/outbound/send", m{
 		"from_email": "desk@shop.test", "from_name": "Shop", "to": []string{"Bob <bob@demo.test>"}, "cc": []string{"alice@demo.test"},

@@ -45,7 +45,7 @@ type Config struct {
 	// PolicyPort is where MTA-STS policies are fetched; 0: 443. For tests.
 	PolicyPort int `kong:"-"`
 
-	WebhookAllow []string `help:"Networks that webhooks may be sent to although they are not public, or are the service's own addresses, separated by commas; plain http is sent there alone." placeholder:"PREFIX"`
+	WebhookAllow []string `help:"Networks that webhooks may be sent to, and mailboxes copied from, although they are not public, or are the service's own addresses, separated by commas; plain http is sent there alone." placeholder:"PREFIX"`
 
 	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
 
@@ -58,6 +58,10 @@ type Config struct {
 	LimitDay        int64 `name:"limit-sends-per-day" help:"Messages that an account may send in a day of UTC; 0 for no limit." default:"10000000" placeholder:"N"`
 	LimitRecipients int64 `name:"limit-recipients-per-day" help:"Recipients that an account may write to in a day of UTC, each counted once per message; 0 for no limit." default:"20000000" placeholder:"N"`
 	LimitStorage    int64 `name:"limit-storage-mb" help:"What the quotas of an account's mailboxes may be together, in megabytes; 0 for no limit." default:"10485760" placeholder:"N"`
+
+	// MigrationWait is how long a source is left alone after the first trouble; 0:
+	// 5 s. For tests.
+	MigrationWait time.Duration `kong:"-"`
 
 	// Clock is what limits are counted by; nil: time.Now. For tests.
 	Clock func() time.Time `kong:"-"`

@@ -37,6 +37,7 @@ import (
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/migration"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
@@ -85,6 +86,7 @@ type Server struct {
 	Stats        *stat.Stats
 	Retention    *retention.Keeper
 	Webhooks     *webhook.Hooks
+	Migrations   *migration.Migrations
 	Dashboard    *dashboard.Dashboard
 
 	data      *dataFolder
@@ -104,7 +106,7 @@ type Server struct {
 	smtp      []*smtpd.Server
 	imap      *imapd.Server
 
-	carrying duties // the queue and the webhooks; end beside the doors
+	carrying duties // the queue, the webhooks and the migrations; end beside the doors
 	duties   duties // what else runs in the background
 	lease    duties // ends after everything that needs the node
 	failed   chan error
@@ -238,6 +240,9 @@ func (s *Server) openRooms(context.Context) error {
 	if err := s.openWebhooks(); err != nil {
 		return err
 	}
+	if err := s.openMigrations(); err != nil {
+		return err
+	}
 	s.Retention = s.retention()
 	return s.openCouriers()
 }
@@ -327,7 +332,7 @@ func (s *Server) openDoors(context.Context) error {
 	s.Mailboxes.Revoked = s.imap.Revoked
 	door := &api.API{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
-		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Stats: s.Stats, Limits: s.Limits, Operator: s.Operator, Friend: s.friend,
+		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, Stats: s.Stats, Limits: s.Limits, Operator: s.Operator, Friend: s.friend,
 		Setup:   s.clientSetup(),
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Inbound: s.Inbound, Captured: s.captured, Base: s.baseURL(), Version: Version, Log: s.Log,
@@ -355,6 +360,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(s.Folders.Run)
 	s.carrying.run(s.Queue.Run)
 	s.carrying.run(s.Webhooks.Run)
+	s.carrying.run(s.Migrations.Run)
 	if s.sts != nil {
 		s.duties.run(s.sts.Run)
 	}

@@ -61,6 +61,10 @@ func Data(dir string) Option { return func(c *server.Config) { c.Data = dir } }
 // Clock makes the service count limits by a clock of the test's.
 func Clock(now func() time.Time) Option { return func(c *server.Config) { c.Clock = now } }
 
+// MigrationWait makes the service leave the source of a migration alone for no
+// longer than that after the first trouble.
+func MigrationWait(d time.Duration) Option { return func(c *server.Config) { c.MigrationWait = d } }
+
 // Start starts a service and stops it with the test.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Migration is a mailbox that is being copied from another server, or was.
+type Migration struct {
+	ID         string            `json:"id"`
+	MailboxID  string            `json:"mailbox_id"`
+	Source     MigrationSource   `json:"source"`
+	Status     string            `json:"status"`   // queued, running, completed, failed or cancelled
+	Error      string            `json:"error"`    // why it failed, or waits, in words
+	Retries    int               `json:"retries"`  // tries in a row that brought nothing
+	RetryAt    *time.Time        `json:"retry_at"` // while it waits to try again
+	Progress   MigrationProgress `json:"progress"`
+	CreatedAt  time.Time         `json:"created_at"`
+	StartedAt  *time.Time        `json:"started_at"`
+	FinishedAt *time.Time        `json:"finished_at"`
+	UpdatedAt  time.Time         `json:"updated_at"`
+}
+
+// Ended reports whether nothing more will happen.
+func (m *Migration) Ended() bool { return m.Status != "queued" && m.Status != "running" }
+
+// MigrationSource is where a mailbox is copied from.
+type MigrationSource struct {
+	Host               string   `json:"host"`
+	Port               int      `json:"port"`
+	TLS                string   `json:"tls"` // implicit, starttls or none
+	Username           string   `json:"username"`
+	InsecureSkipVerify bool     `json:"insecure_skip_verify"`
+	Folders            []string `json:"folders"` // the only ones to copy; empty for all
+}
+
+// MigrationProgress is how far a migration is.
+type MigrationProgress struct {
+	Folders           int64   `json:"folders"` // 0 until it is known
+	FoldersDone       int64   `json:"folders_done"`
+	Messages          int64   `json:"messages"`
+	MessagesDone      int64   `json:"messages_done"` // that were looked at
+	Copied            int64   `json:"copied"`
+	Skipped           int64   `json:"skipped"` // there already
+	Failed            int64   `json:"failed"`
+	Bytes             int64   `json:"bytes"`
+	BytesCopied       int64   `json:"bytes_copied"`
+	MessagesPerSecond float64 `json:"messages_per_second"` // 0 while it does not run
+	BytesPerSecond    float64 `json:"bytes_per_second"`
+	SecondsLeft       *int64  `json:"seconds_left"` // nil if it is not known
+}
+
+// MigrationDetail is a migration with all that is known of it.
+type MigrationDetail struct {
+	Migration
+	Folders  []MigrationFolder  `json:"folders"`
+	Failures []MigrationFailure `json:"failures"` // the first 100
+}
+
+// MigrationFolder is how far a folder of the source is.
+type MigrationFolder struct {
+	Name         string `json:"name"`   // there
+	Target       string `json:"target"` // here
+	Status       string `json:"status"` // waiting, done or failed
+	Error        string `json:"error"`  // why it failed
+	Messages     int64  `json:"messages"`
+	MessagesDone int64  `json:"messages_done"`
+	Copied       int64  `json:"copied"`
+	Skipped      int64  `json:"skipped"`
+	Failed       int64  `json:"failed"`
+}
+
+// MigrationFailure is something that could not be copied.
+type MigrationFailure struct {
+	Folder string `json:"folder"` // there
+	UID    uint32 `json:"uid"`    // there; 0 for the folder as a whole
+	Reason string `json:"reason"`
+}
+
+// NewMigration is a mailbox to be copied.
+type NewMigration struct {
+	MailboxID string             `json:"mailbox_id"`
+	Source    NewMigrationSource `json:"source"`
+}
+
+// NewMigrationSource says where from, and how to sign in there.
+type NewMigrationSource struct {
+	Host               string   `json:"host"`
+	Port               int      `json:"port,omitempty"` // 0: 993, or 143 unless TLS is implicit
+	TLS                string   `json:"tls,omitempty"`  // implicit (also ""), starttls or none
+	Username           string   `json:"username"`
+	Password           string   `json:"password"`
+	InsecureSkipVerify bool     `json:"insecure_skip_verify,omitempty"` // accept any certificate
+	Folders            []string `json:"folders,omitempty"`              // the only ones to copy
+}
+
+// CreateMigration has a mailbox copied from another server. It returns before
+// that has begun.
+func (c *Client) CreateMigration(ctx context.Context, m NewMigration) (*Migration, error) {
+	return post[Migration](ctx, c, "/migrations", "", m, false)
+}
+
+// ListMigrations returns a page of migrations, newest first.
+func (c *Client) ListMigrations(ctx context.Context, p Paging) (*Page[Migration], error) {
+	return list[Migration](ctx, c, "/migrations", nil, p)
+}
+
+// Migrations walks through all migrations, newest first. After an error it ends.
+func (c *Client) Migrations(ctx context.Context) iter.Seq2[Migration, error] {
+	return walk(func(p Paging) (*Page[Migration], error) { return c.ListMigrations(ctx, p) })
+}
+
+// GetMigration shows a migration with its folders and failures.
+func (c *Client) GetMigration(ctx context.Context, id string) (*MigrationDetail, error) {
+	return do[MigrationDetail](ctx, c, call{method: http.MethodGet, path: "/migrations/{id}", id: id})
+}
+
+// CancelMigration ends a migration, unless it has ended. What was copied stays.
+func (c *Client) CancelMigration(ctx context.Context, id string) (*Migration, error) {
+	return post[Migration](ctx, c, "/migrations/{id}/cancel", id, nil, true)
+}
+
+// FollowMigration tells how far a migration is, once a second while it changes,
+// until it has ended; that is told last. A connection that breaks is made
+// again.
+func (c *Client) FollowMigration(ctx context.Context, id string) iter.Seq2[Migration, error] {
+	return func(yield func(Migration, error) bool) {
+		s := &stream{client: c, call: call{method: http.MethodGet, path: "/migrations/{id}/events", id: id}}
+		for attempt := 1; ; attempt++ {
+			heard := false
+			err := s.follow(ctx, func(m Migration) bool {
+				heard = true
+				return yield(m, nil) && !m.Ended()
+			})
+			if err == nil {
+				return
+			}
+			if heard {
+				attempt = 1
+			}
+			if ctx.Err() != nil {
+				yield(Migration{}, ctx.Err())
+				return
+			}
+			wait, ok := pause(attempt, err)
+			if !ok || !repeatable(s.call, err) {
+				yield(Migration{}, err)
+				return
+			}
+			if err := c.wait(ctx, wait); err != nil {
+				yield(Migration{}, err)
+				return
+			}
+		}
+	}
+}
+
+// follow reads one connection until it breaks; nil if tell wants no more.
+func (s *stream) follow(ctx context.Context, tell func(Migration) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dead := time.AfterFunc(silence, cancel)
+	defer dead.Stop()
+	resp, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+	for lines.Scan() {
+		dead.Reset(silence)
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var m Migration
+		if err := json.Unmarshal([]byte(data), &m); err != nil {
+			return final{fmt.Errorf("mailstead: an event can't be read: %w", err)}
+		}
+		if !tell(m) {
+			return nil
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return final{fmt.Errorf("mailstead: an event has more than %d bytes", maxLine)}
+	}
+	return errBroken
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import "github.com/mailstead/mailstead/client"
+
+func (h *house) migrations() {
+	h.Helper()
+	ctx := h.Context()
+	_, err := h.c.CreateMigration(ctx, client.NewMigration{MailboxID: nobody, Source: client.NewMigrationSource{Host: "a b", Port: 70000, TLS: "some"}})
+	refused(h, "a bad migration", err, 422, "validation_failed", "mailbox_id not_found", "source.host invalid_host", "source.tls unknown_value",
+		"source.port out_of_range", "source.username required", "source.password required")
+	source := client.NewMigrationSource{Host: "localhost", Port: 1, TLS: "none", Username: "ann", Password: "Secret-1", Folders: []string{"INBOX"}}
+	m, err := h.c.CreateMigration(ctx, client.NewMigration{MailboxID: h.boxes[1], Source: source})
+	h.want("asking for a migration", err)
+	if m.Ended() || m.MailboxID != h.boxes[1] || m.Source.Host != "localhost" || m.Source.Port != 1 || m.Source.TLS != "none" || len(m.Source.Folders) != 1 {
+		h.Errorf("made %+v", m)
+	}
+	told := 0
+	for now, err := range h.c.FollowMigration(ctx, m.ID) {
+		h.want("following a migration", err)
+		if told++; told == 1 && !now.Ended() {
+			if m, err = h.c.CancelMigration(ctx, m.ID); err != nil || m.Status != "cancelled" || m.FinishedAt == nil {
+				h.Errorf("cancelled %+v, %v", m, err)
+			}
+		}
+		m = &now
+	}
+	if m.Status != "cancelled" {
+		h.Errorf("it ended as %+v", m)
+	}
+	again, err := h.c.CancelMigration(ctx, m.ID)
+	if err != nil || again.FinishedAt == nil || !again.FinishedAt.Equal(*m.FinishedAt) {
+		h.Errorf("cancelled once more: %+v, %v", again, err)
+	}
+	if d, err := h.c.GetMigration(ctx, m.ID); err != nil || d.Status != "cancelled" || len(d.Folders) != 0 || len(d.Failures) != 0 {
+		h.Errorf("shown as %+v, %v", d, err)
+	}
+	if all := collect(h, h.c.Migrations(ctx)); len(all) != 1 || all[0].ID != m.ID {
+		h.Errorf("the migrations are %+v", all)
+	}
+}

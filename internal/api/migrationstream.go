@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// progressEvery is how often at most a stream tells how far a migration is.
+const progressEvery = time.Second
+
+func (a *API) migrationStream(r *router) {
+	stream := operation{method: "GET", path: "/migrations/{id}/events", id: "followMigration", scope: "migrations.read", media: "text/event-stream",
+		summary: "Follow a migration", description: "Server-Sent Events: `progress` with the migration as it stands, once a second while it changes, and `done` with the same when it has ended, " +
+			"which ends the stream. Every 15 seconds a comment comes at least. The stream ends also when the key does, and when the service restarts: connect again."}
+	describe[one, []byte](r.doc, stream)
+	r.serve(stream, a.followMigration)
+}
+
+// followMigration tells how far a migration is until it has ended.
+func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.Principal) error {
+	var in one
+	if err := bind(w, r, &in); err != nil {
+		return err
+	}
+	g, err := a.migration(r.Context(), p, in.ID)
+	if err != nil {
+		return err
+	}
+	sub := a.Events.Hub.Subscribe(signal.Key{Kind: signal.Migration, ID: int64(g.ID)})
+	defer sub.Close()
+	if err := a.streams.open(p.Account); err != nil {
+		return err
+	}
+	defer a.streams.close(p.Account)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would gather
+	out := &eventStream{w: w, c: http.NewResponseController(w)}
+	_ = out.c.SetReadDeadline(time.Time{}) // the client has said all
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	var told []byte
+	wake := sub.C
+	for {
+		select {
+		case <-wake: // not more often than once a second
+			wake = nil
+			pause.Reset(progressEvery)
+			continue
+		case <-pause.C:
+			wake = sub.C
+			pause.Reset(5 * progressEvery) // a signal of another node may get lost
+		case <-beat.C:
+			if _, err := a.authenticate(r, "migrations.read"); err != nil || out.write([]byte(": still there\n\n")) != nil {
+				return nil //nolint:nilerr // the answer has begun: the client learns when it comes back
+			}
+			continue
+		case <-a.streams.ended:
+			return nil
+		case <-r.Context().Done():
+			return nil
+		}
+		g, err := a.migration(r.Context(), p, in.ID)
+		if err != nil {
+			return nil //nolint:nilerr // likewise
+		}
+		body, err := encode(showMigration(g))
+		if err != nil || bytes.Equal(body, told) {
+			continue
+		}
+		kind := "progress"
+		if g.Ended() {
+			kind = "done"
+		}
+		if out.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", kind, bytes.TrimSpace(body))) != nil || g.Ended() {
+			return nil
+		}
+		told = body
+	}
+}

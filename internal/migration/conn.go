@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+var (
+	errTooMuch = errors.New("the source says more than it was asked for")
+	errSilent  = errors.New("the source has not answered in time")
+)
+
+// line is the connection to a source, whose program is a stranger's. It bounds
+// how much may come in answer to a command, so that what a client library keeps
+// in memory is bounded too, and how long it may say nothing. The client's own
+// deadlines are not heeded.
+type line struct {
+	net.Conn
+	patience time.Duration
+
+	mu     sync.Mutex
+	budget int64 // bytes that may still come
+	asked  bool  // an answer is waited for
+	first  []byte
+	cause  error // why it broke
+}
+
+// ask says that a command is sent now, for which so many bytes may come.
+func (l *line) ask(budget int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.budget, l.asked = budget, true
+	_ = l.Conn.SetDeadline(time.Now().Add(l.patience))
+}
+
+// hurry bounds how long the source may say nothing from now on.
+func (l *line) hurry(patience time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.patience = min(l.patience, patience)
+}
+
+// rest says that the command is answered. Nobody waits for anything.
+func (l *line) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = false
+	_ = l.Conn.SetDeadline(time.Time{})
+}
+
+// allow says that n bytes have gone on to where they are kept.
+func (l *line) allow(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.budget += n
+}
+
+// Read reads what comes.
+func (l *line) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	if len(l.first) > 0 {
+		n := copy(p, l.first)
+		l.first = l.first[n:]
+		l.mu.Unlock()
+		return n, nil
+	}
+	if l.budget <= 0 {
+		l.mu.Unlock()
+		return 0, l.broken(errTooMuch)
+	}
+	if int64(len(p)) > l.budget {
+		p = p[:l.budget]
+	}
+	if l.asked {
+		_ = l.Conn.SetReadDeadline(time.Now().Add(l.patience))
+	}
+	l.mu.Unlock()
+	n, err := l.Conn.Read(p)
+	l.mu.Lock()
+	l.budget -= int64(n)
+	l.mu.Unlock()
+	if err != nil {
+		// An end within a message must not pass for the message's end.
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return n, l.broken(err)
+	}
+	return n, nil
+}
+
+// Write writes a command.
+func (l *line) Write(p []byte) (int, error) {
+	_ = l.SetWriteDeadline(time.Now())
+	n, err := l.Conn.Write(p)
+	return n, l.broken(err)
+}
+
+// broken notes why the line broke first.
+func (l *line) broken(err error) error {
+	if err == nil {
+		return nil
+	}
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		err = errSilent
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause == nil {
+		l.cause = err
+	}
+	return err
+}
+
+// why returns why the line broke; nil if it did not.
+func (l *line) why() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+// SetReadDeadline does nothing: see ask.
+func (l *line) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline gives what is written the line's own time.
+func (l *line) SetWriteDeadline(time.Time) error {
+	return l.Conn.SetWriteDeadline(time.Now().Add(l.patience))
+}

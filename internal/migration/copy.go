@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+const (
+	// fullWindow is how many messages are asked about at once.
+	fullWindow = 500
+	// A folder of which nothing is known is searched for so many UIDs at once,
+	// at first.
+	firstSpan = 100_000
+	// maxSuspect is how often the line may break at the same message, and
+	// maxUnreadable the same for answers that can't be understood.
+	maxSuspect, maxUnreadable = 5, 2
+	// maxBroken is how many messages of a folder may be so in one go before
+	// the source is given up.
+	maxBroken = 200
+)
+
+// copyFolder copies what is left of a folder.
+func (j *job) copyFolder(ctx context.Context, src *source, t *task) error {
+	if err := j.prepare(ctx, t); err != nil {
+		return own(err)
+	}
+	at, err := src.examine(t.name)
+	if err != nil {
+		if words, no := refused(err); no {
+			return j.closeFolder(ctx, t, "failed", words)
+		}
+		return err
+	}
+	if at.UIDValidity != t.validity {
+		t.validity, t.last = at.UIDValidity, 0
+		clear(t.suspect)
+		clear(t.broken)
+	}
+	if err := j.weigh(ctx, src, t, at.NumMessages); err != nil {
+		return err
+	}
+	f := &copying{job: j, src: src, task: t, from: j.Source.folder(t.name)}
+	if f.renumbered, err = j.renumbered(ctx, f.from, t.validity, j.Mailbox); err != nil {
+		return ours{err}
+	}
+	if at.NumMessages > 0 {
+		if err := f.all(ctx, uint32(at.UIDNext)); err != nil {
+			return err
+		}
+	}
+	return j.closeFolder(ctx, t, Done, "")
+}
+
+// prepare makes the folder here.
+func (j *job) prepare(ctx context.Context, t *task) error {
+	_, err := j.o.Folders.Create(ctx, j.Mailbox, t.target)
+	if err != nil && !fault.Is(err, fault.Conflict) {
+		if fault.Is(err, fault.Limited) {
+			return final{"The mailbox has as many folders as it may have. Choose which to copy."}
+		}
+		return err
+	}
+	if !t.subscribed {
+		return nil
+	}
+	if err := j.o.Folders.Subscribe(ctx, j.Mailbox, t.target); !fault.Is(err, fault.Limited) {
+		return err
+	}
+	return nil
+}
+
+// weigh finds out how many bytes a folder has, if that is not known yet.
+func (j *job) weigh(ctx context.Context, src *source, t *task, messages uint32) error {
+	if t.bytes >= 0 {
+		return nil
+	}
+	var sum int64
+	if messages > 0 {
+		var err error
+		if sum, err = src.weigh(); err != nil {
+			return err
+		}
+	}
+	err := j.o.DB.Write(ctx, j.Mailbox, &db.Job{Guard: func(b *db.Batch) {
+		b.Queue(weighed.With(j.ID, j.tenure, sum)).Else(errLost)
+		b.Queue(folderWeighed.With(j.ID, t.n, sum))
+	}})
+	if err == nil {
+		t.bytes = sum
+	}
+	return own(err)
+}
+
+// copying is a folder while it is copied over a connection.
+type copying struct {
+	*job
+	*task
+	src  *source
+	from int64 // the folder's number in migration_copied
+	// renumbered says that messages of this folder were copied under another
+	// UIDVALIDITY: they are known by their digest.
+	renumbered bool
+}
+
+// all copies all messages above the last that is done. Of a folder whose UIDs
+// are far apart it does not ask for each.
+func (f *copying) all(ctx context.Context, next uint32) error {
+	for span := uint64(firstSpan); ; {
+		if next != 0 && f.last >= next-1 {
+			return nil
+		}
+		low, high := f.last+1, uint32(0) // 0 is *
+		if uint64(f.last)+span < uint64(next) {
+			high = f.last + uint32(span)
+		}
+		if f.last == 1<<32-1 {
+			return nil
+		}
+		uids, err := f.src.search(low, high)
+		if err != nil {
+			return err
+		}
+		for len(uids) > 0 {
+			n := min(len(uids), f.window)
+			if err := f.copyWindow(ctx, uids[:n]); err != nil {
+				return f.judge(err, uids[:n])
+			}
+			uids = uids[n:]
+			f.window = min(2*f.window, fullWindow)
+		}
+		if high == 0 {
+			return nil
+		}
+		if f.last < high {
+			f.last = high
+			span = min(span*4, 1<<31)
+		}
+	}
+}
+
+// judge finds out whether single messages are to blame for an error, to pass
+// over them the next time.
+func (f *copying) judge(err error, uids []uint32) error {
+	var strange garbled
+	var own ours
+	var last final
+	switch {
+	case errors.As(err, &own), errors.As(err, &last), errors.Is(err, errLost), errors.Is(err, context.Canceled):
+	case errors.As(err, &strange) && len(uids) > 1:
+		f.window, f.shrunk = max(1, len(uids)/2), true
+	case errors.As(err, &strange):
+		if f.suspect[uids[0]]++; f.suspect[uids[0]] >= maxUnreadable {
+			f.give(uids[0], "What the source says of it can't be understood.")
+		}
+	case f.at != 0:
+		if f.suspect[f.at]++; f.suspect[f.at] >= maxSuspect {
+			f.give(f.at, "The connection broke off each time that it was read.")
+		}
+	}
+	f.at = 0
+	if len(f.broken) > maxBroken {
+		return final{"The source's answers can't be understood."}
+	}
+	return err
+}
+
+// give passes over a message.
+func (t *task) give(uid uint32, why string) { t.broken[uid], t.shrunk = why, true }
+
+// letter is a message of the source.
+type letter struct {
+	uid    uint32
+	flags  []imap.Flag
+	date   time.Time
+	size   int64
+	id     string // Message-ID, as far as it is known
+	digest int64
+}
+
+// copyWindow copies those of some messages that are not here yet, and notes
+// that all of them are done.
+func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
+	first, last := uids[0], uids[len(uids)-1]
+	here, err := f.copied(ctx, f.from, f.validity, first, last, f.Mailbox)
+	if err != nil {
+		return ours{err}
+	}
+	var end tally
+	var left []uint32
+	var lost []Failure
+	for _, uid := range uids {
+		why, bad := f.broken[uid]
+		by, known := here[uid]
+		switch {
+		case known && by != f.ID:
+			end.done++
+			end.skipped++
+		case known: // counted when it was copied
+		case bad:
+			lost = append(lost, Failure{f.name, uid, why})
+		default:
+			left = append(left, uid)
+		}
+	}
+	letters, err := f.src.describe(left, f.renumbered)
+	if err != nil {
+		return err
+	}
+	end.done += int64(len(left) - len(letters)) // they were deleted there meanwhile
+	var again []letter                          // copied before, under another UIDVALIDITY
+	letters = slices.DeleteFunc(letters, func(l letter) bool {
+		if l.size > MaxMessage {
+			lost = append(lost, Failure{f.name, l.uid, tooLarge})
+			return true
+		}
+		return false
+	})
+	if f.renumbered {
+		if letters, again, err = f.split(ctx, letters); err != nil {
+			return ours{err}
+		}
+		end.done += int64(len(again))
+		end.skipped += int64(len(again))
+	}
+	more, gone, err := f.bodies(ctx, letters)
+	if err != nil {
+		return err
+	}
+	lost = append(lost, more...)
+	end.failed = int64(len(lost))
+	end.done += end.failed + gone
+	return f.settle(ctx, end, last, again, lost)
+}
+
+const tooLarge = "The message is larger than 50 MB."
+
+// split divides messages into new ones and those that were copied before, by
+// their digests.
+func (f *copying) split(ctx context.Context, letters []letter) (fresh, again []letter, err error) {
+	for _, l := range letters {
+		l.digest = digest(l.id, &l)
+		known, err := f.knows(ctx, f.from, l.digest, f.validity, f.Mailbox)
+		if err != nil {
+			return nil, nil, err
+		}
+		if known {
+			again = append(again, l)
+		} else {
+			fresh = append(fresh, l)
+		}
+	}
+	return fresh, again, nil
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+const (
+	// searching bounds the answer to a search, in bytes: ten for each UID.
+	searching = 16 << 20
+	// perMessage is what the answer about one message may have, in bytes,
+	// beside its text.
+	perMessage = 16 << 10
+	// maxHead is how much of a head is read for its Message-ID.
+	maxHead = 64 << 10
+)
+
+// examine opens a folder for reading.
+func (s *source) examine(name string) (*imap.SelectData, error) {
+	defer s.line.rest()
+	s.line.ask(small)
+	data, err := s.Select(name, &imap.SelectOptions{ReadOnly: true}).Wait()
+	return data, s.did(err)
+}
+
+// search returns the UIDs from low to high, which is * if it is 0, in order.
+func (s *source) search(low, high uint32) ([]uint32, error) {
+	defer s.line.rest()
+	s.line.ask(searching)
+	data, err := s.UIDSearch(&imap.SearchCriteria{UID: []imap.UIDSet{{{Start: imap.UID(low), Stop: imap.UID(high)}}}}, nil).Wait()
+	if err := s.did(err); err != nil {
+		return nil, err
+	}
+	set, ok := data.All.(imap.UIDSet)
+	if !ok {
+		return nil, nil
+	}
+	var uids []uint32
+	for _, r := range set {
+		// A range is as long as its list was, or came from a list of ranges,
+		// which a source could make up.
+		start, stop := max(uint32(r.Start), low), uint32(r.Stop)
+		if high != 0 {
+			stop = min(stop, high)
+		}
+		if start > stop || r.Start == 0 || r.Stop == 0 {
+			continue
+		}
+		if uint64(stop-start) > searching/2 || len(uids) > searching/2 {
+			return nil, garbled{errTooMuch}
+		}
+		for uid := start; ; uid++ {
+			uids = append(uids, uid)
+			if uid == stop {
+				break
+			}
+		}
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids), nil
+}
+
+// weigh returns how many bytes the open folder has.
+func (s *source) weigh() (sum int64, err error) {
+	defer s.line.rest()
+	s.line.ask(small)
+	cmd := s.Fetch(imap.SeqSet{{Start: 1, Stop: 0}}, &imap.FetchOptions{RFC822Size: true})
+	for m := cmd.Next(); m != nil; m = cmd.Next() {
+		for item := m.Next(); item != nil; item = m.Next() {
+			if size, ok := item.(imapclient.FetchItemDataRFC822Size); ok {
+				sum += max(0, min(size.Size, 1<<32))
+			}
+		}
+		s.line.allow(100)
+	}
+	return sum, s.did(cmd.Close())
+}
+
+// describe asks about messages of the open folder, with their Message-IDs if
+// these are wanted. What the source says nothing of is not there any more. The
+// letters are in the order of their UIDs.
+func (s *source) describe(uids []uint32, ids bool) ([]letter, error) {
+	letters, err := s.ask(uids, ids)
+	if err != nil {
+		return nil, err
+	}
+	// News of flags may have been taken for an answer.
+	var vague []uint32
+	letters = slices.DeleteFunc(letters, func(l letter) bool {
+		if l.date.IsZero() {
+			vague = append(vague, l.uid)
+		}
+		return l.date.IsZero()
+	})
+	again, err := s.ask(vague, ids)
+	letters = append(letters, again...)
+	slices.SortFunc(letters, func(a, b letter) int { return cmp.Compare(a.uid, b.uid) })
+	return letters, err
+}
+
+func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
+	if len(uids) == 0 {
+		return nil, nil
+	}
+	defer s.line.rest()
+	options := &imap.FetchOptions{UID: true, Flags: true, InternalDate: true, RFC822Size: true}
+	if ids {
+		options.BodySection = []*imap.FetchItemBodySection{{Specifier: imap.PartSpecifierHeader, HeaderFields: []string{"Message-ID"}, Peek: true}}
+	}
+	s.line.ask(small + int64(len(uids))*perMessage)
+	set := setOf(uids)
+	cmd := s.Fetch(set, options)
+	var letters []letter
+	for m := cmd.Next(); m != nil; m = cmd.Next() {
+		var l letter
+		for item := m.Next(); item != nil; item = m.Next() {
+			switch item := item.(type) {
+			case imapclient.FetchItemDataUID:
+				l.uid = uint32(item.UID)
+			case imapclient.FetchItemDataFlags:
+				l.flags = item.Flags
+			case imapclient.FetchItemDataInternalDate:
+				l.date = item.Time
+			case imapclient.FetchItemDataRFC822Size:
+				l.size = max(0, item.Size)
+			case imapclient.FetchItemDataBodySection:
+				if item.Literal != nil {
+					l.id = messageID(item.Literal)
+				}
+			}
+		}
+		if l.uid != 0 {
+			letters = append(letters, l)
+		}
+	}
+	if err := s.did(cmd.Close()); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(letters, func(a, b letter) int { return cmp.Compare(a.uid, b.uid) })
+	return slices.CompactFunc(letters, func(a, b letter) bool { return a.uid == b.uid }), nil
+}
+
+// messageID reads the Message-ID of a head.
+func messageID(r io.Reader) string {
+	_, head, err := message.ScanReader(io.LimitReader(r, maxHead))
+	if err != nil {
+		return ""
+	}
+	return head.MessageID()
+}
+
+func setOf(uids []uint32) (set imap.UIDSet) {
+	for _, uid := range uids {
+		set.AddNum(imap.UID(uid))
+	}
+	return set
+}
+
+// errOver says that a message is larger than it may be.
+var errOver = errors.New("the message is too large")
+
+// texts fetches the texts of messages of the open folder. keep is called with
+// each, in the order in which they come, and must read it whole, or fail; its
+// error ends the fetching and the connection. at is told which message is being
+// read. What keep was not called for, the source gave no text of.
+func (s *source) texts(uids []uint32, at func(uint32), keep func(uid uint32, text imap.LiteralReader) error) error {
+	defer s.line.rest()
+	s.line.ask(small + int64(len(uids))*perMessage)
+	set := setOf(uids)
+	cmd := s.Fetch(set, &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{{Peek: true}}})
+	var failed error
+	for m := cmd.Next(); m != nil; m = cmd.Next() {
+		var uid uint32
+		for item := m.Next(); item != nil; item = m.Next() {
+			switch item := item.(type) {
+			case imapclient.FetchItemDataUID:
+				uid = uint32(item.UID)
+			case imapclient.FetchItemDataBodySection:
+				if failed != nil || item.Literal == nil || uid == 0 || !whole(item.Section) {
+					continue
+				}
+				at(uid)
+				if failed = keep(uid, &counted{item.Literal, s.line}); failed != nil {
+					_ = s.line.Close() // what is left need not come
+				}
+			}
+		}
+	}
+	err := cmd.Close()
+	if failed != nil {
+		return failed
+	}
+	return s.did(err)
+}
+
+func whole(s *imap.FetchItemBodySection) bool {
+	return s != nil && s.Specifier == imap.PartSpecifierNone && len(s.Part) == 0 && s.Partial == nil
+}
+
+// counted is a message as it comes, which goes on to the blob store: it may have
+// any length.
+type counted struct {
+	imap.LiteralReader
+	line *line
+}
+
+// Read reads a piece.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.LiteralReader.Read(p)
+	c.line.allow(int64(n))
+	return n, err
+}
+
+// keyword reports whether a flag is a keyword, and not one of the source's own.
+func keyword(f imap.Flag) bool { return f != "" && !strings.HasPrefix(string(f), `\`) }

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+const (
+	// One FETCH asks for the texts of so many messages, or of so many bytes.
+	chunkMessages, chunkBytes = 100, 16 << 20
+	// One commit files so many messages, or so many bytes.
+	batchMessages, batchBytes = 20, 2 << 20
+)
+
+// tally is what a commit adds to the counts.
+type tally struct{ done, copied, skipped, failed, bytes int64 }
+
+var (
+	advance = db.SQL(`UPDATE migration SET messages_done = messages_done + $3, copied = copied + $4, skipped = skipped + $5, failed = failed + $6,
+			bytes_copied = bytes_copied + $7, retries = 0, trouble = '', updated_at = $8
+		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	folderAdvance = db.SQL(`UPDATE migration_folder SET done = done + $3, copied = copied + $4, skipped = skipped + $5, failed = failed + $6
+		WHERE migration = $1 AND n = $2`)
+	folderMark   = db.SQL(`UPDATE migration_folder SET uidvalidity = $3, last_uid = $4 WHERE migration = $1 AND n = $2`)
+	insertCopied = db.SQL(`INSERT INTO migration_copied (mailbox, source, uidvalidity, uid, digest, migration) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (mailbox, source, uidvalidity, uid) DO NOTHING`)
+	weighed = db.SQL(`UPDATE migration SET bytes = bytes + $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	// The bytes are written once only.
+	folderWeighed = db.SQL(`UPDATE migration_folder SET bytes = $3 WHERE migration = $1 AND n = $2 AND bytes < 0`)
+	countFolder   = db.SQL(`UPDATE migration SET folders_done = folders_done + 1, updated_at = $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	endFolder     = db.SQL(`UPDATE migration_folder SET state = $3, trouble = $4 WHERE migration = $1 AND n = $2 AND state = 'waiting'`)
+	copiedUIDs    = db.SQL(`SELECT uid, migration FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity = $3 AND uid BETWEEN $4 AND $5`)
+	// Some UIDVALIDITY before or after this one is enough.
+	copiedBefore = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity < $3 LIMIT 1`)
+	copiedAfter  = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity > $3 LIMIT 1`)
+	copiedDigest = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND digest = $3 AND uidvalidity <> $4 LIMIT 1`)
+)
+
+// errTwice says that another job has filed a message.
+var errTwice = errors.New("a message was copied already")
+
+// digest tells a message that has got another UID.
+func digest(id string, l *letter) int64 {
+	return short(id, fmt.Sprint(l.size), fmt.Sprint(l.date.Unix()))
+}
+
+// copied returns the messages of a window that were copied, and by which
+// migration.
+func (m *Migrations) copied(ctx context.Context, source int64, validity, first, last uint32, mailbox db.ID) (map[uint32]db.ID, error) {
+	known := map[uint32]db.ID{}
+	err := m.o.DB.Each(ctx, copiedUIDs.With(mailbox, source, validity, first, last), func(r db.Row) error {
+		var uid uint32
+		var by db.ID
+		err := r.Scan(&uid, &by)
+		known[uid] = by
+		return err
+	})
+	return known, err
+}
+
+// renumbered reports whether something of a folder was copied under another
+// UIDVALIDITY.
+func (m *Migrations) renumbered(ctx context.Context, source int64, validity uint32, mailbox db.ID) (bool, error) {
+	for _, q := range []*db.Query{copiedBefore, copiedAfter} {
+		err := m.o.DB.One(ctx, q.With(mailbox, source, validity), new(uint32))
+		if err == nil || !errors.Is(err, db.ErrNoRow) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// knows reports whether a message was copied under another UIDVALIDITY.
+func (m *Migrations) knows(ctx context.Context, source, digest int64, validity uint32, mailbox db.ID) (bool, error) {
+	err := m.o.DB.One(ctx, copiedDigest.With(mailbox, source, digest, validity), new(uint32))
+	if errors.Is(err, db.ErrNoRow) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// kept is a message that is in the blob store, and not yet filed.
+type kept struct {
+	letter
+	folder.Upload
+}
+
+// bodies copies messages. It returns those that could not be, and how many were
+// deleted there meanwhile.
+func (f *copying) bodies(ctx context.Context, letters []letter) (lost []Failure, gone int64, err error) {
+	for len(letters) > 0 {
+		n, bytes := 0, int64(0)
+		for n < len(letters) && n < chunkMessages && (n == 0 || bytes+letters[n].size <= chunkBytes) {
+			bytes += letters[n].size
+			n++
+		}
+		bad, away, err := f.chunk(ctx, letters[:n])
+		if err != nil {
+			return nil, 0, err
+		}
+		lost, gone, letters = append(lost, bad...), gone+away, letters[n:]
+	}
+	return lost, gone, nil
+}
+
+// chunk copies the messages of one FETCH.
+func (f *copying) chunk(ctx context.Context, letters []letter) (lost []Failure, gone int64, err error) {
+	b := &batch{copying: f}
+	defer func() { b.discard(ctx, err) }()
+	missing := map[uint32]letter{}
+	for _, l := range letters {
+		missing[l.uid] = l
+	}
+	// Asked again, a source gives what it mixed up with news of flags.
+	for range 2 {
+		if err = b.read(ctx, missing); err != nil || len(missing) == 0 {
+			break
+		}
+	}
+	if err == nil {
+		err = b.flush(ctx)
+	}
+	if err != nil || len(missing) == 0 {
+		return b.lost, 0, err
+	}
+	return f.absent(b.lost, missing)
+}
+
+// read reads the texts of messages, and takes those out of missing that came.
+func (b *batch) read(ctx context.Context, missing map[uint32]letter) error {
+	f := b.copying
+	return f.src.texts(slices.Sorted(maps.Keys(missing)), func(uid uint32) { f.at = uid }, func(uid uint32, text imap.LiteralReader) error {
+		l, ok := missing[uid]
+		if !ok {
+			return garbled{errors.New("a message that was not asked for")}
+		}
+		k, err := f.keep(ctx, l, text)
+		if errors.Is(err, errOver) && text.Size() <= 2*MaxMessage {
+			_, err = io.Copy(io.Discard, text)
+			b.lost = append(b.lost, Failure{f.name, uid, tooLarge})
+			delete(missing, uid)
+			return err
+		}
+		if errors.Is(err, errOver) { // too much even to pass over
+			f.give(uid, tooLarge)
+			return garbled{err}
+		}
+		if err != nil {
+			return err
+		}
+		f.at = 0
+		delete(missing, uid)
+		delete(f.suspect, uid)
+		return b.add(ctx, k)
+	})
+}
+
+// absent finds out what became of messages that the source gave no text of.
+func (f *copying) absent(lost []Failure, missing map[uint32]letter) ([]Failure, int64, error) {
+	still, err := f.src.describe(slices.Sorted(maps.Keys(missing)), false)
+	for _, l := range still {
+		lost = append(lost, Failure{f.name, l.uid, "The source gives no text of it."})
+	}
+	return lost, int64(len(missing) - len(still)), err
+}
+
+// keep puts a message into the blob store while it comes.
+func (f *copying) keep(ctx context.Context, l letter, text imap.LiteralReader) (k kept, err error) {
+	if text.Size() > MaxMessage {
+		return k, errOver
+	}
+	to := f.o.Blobs.Create(ctx)
+	defer to.Abort()
+	scan := &message.Scanner{}
+	w := &writing{to: io.MultiWriter(to, scan)}
+	if _, err := io.Copy(w, text); err != nil {
+		if w.err != nil {
+			return k, ours{w.err}
+		}
+		return k, f.src.did(err)
+	}
+	if to.Size() != text.Size() {
+		return k, f.src.did(io.ErrUnexpectedEOF)
+	}
+	described, err := folder.Described(scan.Header(), scan.Finish())
+	if err != nil {
+		return k, ours{err}
+	}
+	b, err := to.Finish()
+	if err != nil {
+		return k, ours{err}
+	}
+	k.letter = l
+	k.id = scan.Header().MessageID()
+	k.digest = digest(k.id, &l)
+	k.Upload = folder.Upload{Blob: b, Description: described, Date: l.date}
+	k.Flags, k.Keywords = flagsOf(l.flags)
+	return k, nil
+}
+
+// writing tells errors of the store from those of the source. A NUL, which no
+// message may have (RFC 9051 §4.3), becomes what Dovecot makes of it.
+type writing struct {
+	to  io.Writer
+	err error
+}
+
+// Write writes a piece.
+func (w *writing) Write(p []byte) (int, error) {
+	if slices.Contains(p, 0) {
+		p = slices.Clone(p)
+		for i := range p {
+			if p[i] == 0 {
+				p[i] = 0x80
+			}
+		}
+	}
+	n, err := w.to.Write(p)
+	w.err = err
+	return n, err
+}
+
+// flagsOf divides flags into system flags and keywords. What can't be a keyword
+// here is left out.
+func flagsOf(given []imap.Flag) (flags folder.Flags, words []string) {
+	for _, f := range given {
+		switch imap.Flag(strings.ToLower(string(f))) {
+		case `\seen`:
+			flags |= folder.Seen
+		case `\answered`:
+			flags |= folder.Answered
+		case `\flagged`:
+			flags |= folder.Flagged
+		case `\deleted`:
+			flags |= folder.Deleted
+		case `\draft`:
+			flags |= folder.Draft
+		default:
+			bad := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`(){%*"\]`, r) }
+			if keyword(f) && len(f) <= folder.MaxKeywordBytes && len(words) < folder.MaxKeywords && !strings.ContainsFunc(string(f), bad) {
+				words = append(words, string(f))
+			}
+		}
+	}
+	return flags, words
+}
+
+// batch are messages that are filed together.
+type batch struct {
+	*copying
+	all   []kept
+	bytes int64
+	lost  []Failure
+}
+
+func (b *batch) add(ctx context.Context, k kept) error {
+	b.all = append(b.all, k)
+	if b.bytes += k.Blob.Size; len(b.all) < batchMessages && b.bytes < batchBytes {
+		return nil
+	}
+	return b.flush(ctx)
+}
+
+// flush files what is there: all at once, or each alone if one of them is to
+// blame that it did not go.
+func (b *batch) flush(ctx context.Context) error {
+	if len(b.all) == 0 {
+		return nil
+	}
+	err := b.file(ctx, b.all)
+	if fault.Is(err, fault.NotFound) { // the folder here was deleted or renamed
+		if err := b.prepare(ctx, b.task); err != nil {
+			return own(err)
+		}
+		err = b.file(ctx, b.all)
+	}
+	if err == nil {
+		b.all, b.bytes = nil, 0
+		return nil
+	}
+	if !fault.Is(err, fault.Invalid) && !errors.Is(err, errTwice) {
+		return own(err)
+	}
+	for len(b.all) > 0 {
+		k := b.all[0]
+		b.all = b.all[1:] // what was filed is not to be discarded
+		err := b.file(ctx, []kept{k})
+		if err == nil {
+			continue
+		}
+		k.discard(ctx, err)
+		switch {
+		case errors.Is(err, errTwice):
+		case fault.Is(err, fault.Invalid):
+			b.lost = append(b.lost, Failure{b.name, k.uid, "It can't be filed here."})
+		default:
+			return own(err)
+		}
+	}
+	b.bytes = 0
+	return nil
+}
+
+// discard throws a message away that was not filed, because of an error. Of the
+// database's it may have been filed all the same: then the sweep finds out.
+func (k *kept) discard(ctx context.Context, err error) {
+	if fault.KindOf(err) != fault.Internal || errors.Is(err, errTwice) || errors.Is(err, errLost) {
+		k.Blob.Discard(ctx)
+	}
+}
+
+// discard throws away what was not filed, because of an error.
+func (b *batch) discard(ctx context.Context, err error) {
+	for i := range b.all {
+		b.all[i].discard(ctx, err)
+	}
+}
+
+// file files messages in one commit with the note that they were copied.
+func (b *batch) file(ctx context.Context, all []kept) error {
+	sum := tally{done: int64(len(all)), copied: int64(len(all))}
+	uploads := make([]folder.Upload, len(all))
+	for i, k := range all {
+		uploads[i] = k.Upload
+		sum.bytes += k.Blob.Size
+	}
+	_, _, err := b.o.Folders.Import(ctx, b.Mailbox, b.target, func(q *db.Batch) {
+		b.count(q, sum)
+		for _, k := range all {
+			q.Queue(insertCopied.With(b.Mailbox, b.from, b.validity, k.uid, k.digest, b.ID)).Else(errTwice)
+		}
+	}, uploads...)
+	if err == nil {
+		b.gains.Add(1)
+		b.changed.Store(true)
+	}
+	return err
+}
+
+// count queues what a commit adds to the counts. It declines the commit unless
+// the migration is still in this node's hand, and runs.
+func (f *copying) count(q *db.Batch, n tally) {
+	q.Queue(advance.With(f.ID, f.tenure, n.done, n.copied, n.skipped, n.failed, n.bytes, db.Micros(f.o.Now()))).Else(errLost)
+	q.Queue(folderAdvance.With(f.ID, f.n, n.done, n.copied, n.skipped, n.failed))
+}
+
+// settle notes that a folder is done up to a message.
+func (f *copying) settle(ctx context.Context, n tally, last uint32, again []letter, lost []Failure) error {
+	err := f.o.DB.Write(ctx, f.Mailbox, &db.Job{
+		Guard: func(q *db.Batch) { f.count(q, n) },
+		Apply: func(q *db.Batch) {
+			q.Queue(folderMark.With(f.ID, f.n, f.validity, last))
+			for _, l := range again {
+				q.Queue(insertCopied.With(f.Mailbox, f.from, f.validity, l.uid, l.digest, f.ID))
+			}
+			for _, x := range lost {
+				q.Queue(insertFailure.With(f.ID, x.Folder, x.UID, x.Why))
+			}
+		},
+	})
+	if err != nil {
+		return own(err)
+	}
+	for _, x := range lost {
+		delete(f.broken, x.UID)
+	}
+	f.last = last
+	f.gains.Add(1)
+	f.changed.Store(true)
+	return nil
+}
+
+// closeFolder notes that a folder is done, or can't be.
+func (j *job) closeFolder(ctx context.Context, t *task, state, why string) error {
+	err := j.o.DB.Write(ctx, j.Mailbox, &db.Job{
+		Guard: func(q *db.Batch) {
+			q.Queue(countFolder.With(j.ID, j.tenure, db.Micros(j.o.Now()))).Else(errLost)
+		},
+		Apply: func(q *db.Batch) {
+			q.Queue(endFolder.With(j.ID, t.n, state, why))
+			if why != "" {
+				q.Queue(insertFailure.With(j.ID, t.name, 0, why))
+			}
+		},
+	})
+	if err == nil {
+		j.gains.Add(1)
+		j.changed.Store(true)
+	}
+	return own(err)
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+const (
+	// maxRetries is how many tries in a row may bring nothing.
+	maxRetries = 20
+	// maxGarbled is the same for sources whose answers can't be understood.
+	maxGarbled = 3
+	// maxReconnects is how often in a row one of several connections is made
+	// anew, before it is left to the others.
+	maxReconnects = 3
+	// endGrace bounds the last write of a job.
+	endGrace = 5 * time.Second
+)
+
+// errLost says that the migration was cancelled, or is in another node's hand.
+var errLost = errors.New("the migration is not in this node's hand any more")
+
+// ours marks trouble of the service's own.
+type ours struct{ error }
+
+func (o ours) Unwrap() error { return o.error }
+
+// job is the work for a migration while this node has it in hand.
+type job struct {
+	*Migrations
+	Migration
+	tenure  db.ID
+	planned bool
+	sealed  bool // the password can't be opened
+	stop    context.CancelCauseFunc
+
+	changed atomic.Bool  // since its followers were told
+	gains   atomic.Int64 // commits that brought it on
+
+	mu     sync.Mutex
+	tasks  []*task // folders that nobody works at
+	recent error   // the last trouble of a connection
+}
+
+// run works until the migration has ended, has to wait, or ctx ends.
+func (j *job) run(ctx context.Context) {
+	work, stop := context.WithCancelCause(ctx)
+	j.stop = stop
+	var watching sync.WaitGroup
+	watching.Go(func() { j.watch(work) })
+	err := j.work(work)
+	if cause := context.Cause(work); cause != nil && ctx.Err() == nil {
+		err = cause
+	}
+	stop(nil)
+	watching.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
+	defer cancel()
+	if ctx.Err() != nil && !errors.Is(err, errLost) {
+		err = j.release(last, j.Retries, "", 0)
+	} else {
+		err = j.conclude(last, err)
+	}
+	if err != nil && !errors.Is(err, errLost) { // reconcile releases it
+		j.o.Log.Error("writing how a migration ended failed", "migration", j.ID, "error", err)
+	}
+	j.wake(j.ID)
+}
+
+// conclude writes what became of the work.
+func (j *job) conclude(ctx context.Context, err error) error {
+	var last final
+	switch {
+	case err == nil:
+		return j.ended(ctx, Completed, "")
+	case errors.Is(err, errLost):
+		return nil
+	case errors.As(err, &last):
+		return j.ended(ctx, Failed, last.words)
+	}
+	words := trouble(err)
+	var own ours
+	if errors.As(err, &own) {
+		words = "The service had trouble of its own."
+		j.o.Log.Error("a migration was interrupted", "migration", j.ID, "error", err)
+	}
+	retries := j.Retries + 1
+	if j.gains.Load() > 0 {
+		retries = 1
+	}
+	var strange garbled
+	if retries > maxRetries || retries >= maxGarbled && errors.As(err, &strange) {
+		return j.ended(ctx, Failed, words+" It was tried "+fmt.Sprint(retries)+" times.")
+	}
+	return j.release(ctx, retries, words, j.pause(retries))
+}
+
+func (j *job) ended(ctx context.Context, state, words string) error {
+	_, err := j.end(ctx, j.ID, finish.With(j.ID, j.tenure, state, words, db.Micros(j.o.Now())))
+	return err
+}
+
+// pause is how long to wait before try n, from 1.
+func (m *Migrations) pause(n int) time.Duration {
+	d := m.o.FirstWait << min(n-1, 20)
+	if d > m.o.LongestWait || d <= 0 {
+		d = m.o.LongestWait
+	}
+	return d/2 + rand.N(d) //nolint:gosec // so that not all come at once
+}
+
+var (
+	release = db.SQL(`UPDATE migration SET tenure = NULL, retries = $3, trouble = $4, due_at = $5, updated_at = $6
+		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	stillMine = db.SQL(`SELECT id FROM migration WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+)
+
+// release gives the migration back, to be taken again after a while.
+func (j *job) release(ctx context.Context, retries int, words string, after time.Duration) error {
+	now := j.o.Now()
+	return j.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, release.With(j.ID, j.tenure, retries, words, db.Micros(now.Add(after)), db.Micros(now)))
+		tx.AfterCommit(func() { j.wake(0) })
+		return err
+	})
+}
+
+// watch ends the work once the migration is cancelled, or the tenure may have
+// ended, and tells followers of progress.
+func (j *job) watch(ctx context.Context) {
+	sub := j.o.Hub.Subscribe(signal.Key{Kind: signal.Migration, ID: int64(j.ID)})
+	defer sub.Close()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		err := j.o.DB.One(ctx, stillMine.With(j.ID, j.tenure), new(db.ID))
+		if errors.Is(err, db.ErrNoRow) || !j.o.Node.Holds(j.tenure) {
+			j.stop(errLost)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-sub.C:
+		case <-tick.C:
+			if j.changed.Swap(false) {
+				j.wake(j.ID)
+			}
+		}
+	}
+}
+
+// work does what is left to do.
+func (j *job) work(ctx context.Context) error {
+	if j.sealed {
+		return final{"The password was stored under another secret key of the service. Start the migration again."}
+	}
+	src, err := j.connect(ctx, &j.Source)
+	if err != nil {
+		return err
+	}
+	if !j.planned {
+		if err := j.plan(ctx, src); err != nil {
+			src.close()
+			return err
+		}
+	}
+	if j.tasks, err = j.readTasks(ctx); err != nil {
+		src.close()
+		return ours{err}
+	}
+	var working sync.WaitGroup
+	for i := range min(j.o.Connections, max(1, len(j.tasks))) {
+		first := src
+		if i > 0 {
+			first = nil
+		}
+		working.Go(func() { j.worker(ctx, first) })
+	}
+	working.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if len(j.tasks) > 0 {
+		return j.recent
+	}
+	return nil
+}
+
+// take takes a folder to work at; nil if there is none.
+func (j *job) take() *task {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.tasks) == 0 {
+		return nil
+	}
+	t := j.tasks[0]
+	j.tasks = j.tasks[1:]
+	return t
+}
+
+// putBack gives a folder back that is not done, because of an error.
+func (j *job) putBack(t *task, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if t != nil {
+		j.tasks = slices.Insert(j.tasks, 0, t)
+	}
+	j.recent = err
+}
+
+// worker copies folder after folder over one connection at a time. src may be
+// nil. After trouble it tries again a few times.
+func (j *job) worker(ctx context.Context, src *source) {
+	defer func() {
+		if src != nil {
+			src.leave()
+		}
+	}()
+	for tries := 0; ctx.Err() == nil; {
+		t := j.take()
+		if t == nil {
+			return
+		}
+		before := j.gains.Load()
+		var err error
+		if src == nil {
+			src, err = j.connect(ctx, &j.Source)
+			err = reconnecting(err)
+		}
+		if err == nil {
+			if err = j.copyFolder(ctx, src, t); err == nil {
+				tries = 0
+				continue
+			}
+			src.close()
+			src = nil
+		}
+		j.putBack(t, err)
+		var last final
+		var own ours
+		if errors.As(err, &last) || errors.Is(err, errLost) || errors.As(err, &own) {
+			j.stop(err)
+			return
+		}
+		if j.gains.Load() > before || t.shrunk {
+			tries, t.shrunk = 0, false
+		}
+		if tries++; tries > maxReconnects {
+			return
+		}
+		j.sleep(ctx, j.pause(tries))
+	}
+}
+
+// reconnecting makes of what would end a migration an error of one connection:
+// there was another before.
+func reconnecting(err error) error {
+	var last final
+	if errors.As(err, &last) {
+		return errors.New(last.words)
+	}
+	return err
+}
+
+func (j *job) sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// own marks an error of the service's own, and makes of a mailbox without room
+// the end of the migration.
+func own(err error) error {
+	switch {
+	case err == nil, errors.Is(err, errLost):
+		return err
+	case fault.Is(err, fault.OverQuota):
+		return final{"The mailbox is full. Once it has room, a new migration from the same source goes on where this one stopped."}
+	}
+	return ours{err}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
+)
+
+var (
+	get = db.SQL(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
+			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
+			created_at, started_at, finished_at, updated_at
+		FROM migration WHERE id = $1`)
+	list = db.Paged(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
+			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
+			created_at, started_at, finished_at, updated_at
+		FROM migration WHERE account = $1 AND {page}`)
+	listOfDomain = db.Paged(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
+			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
+			created_at, started_at, finished_at, updated_at
+		FROM migration WHERE account = $1 AND domain = $4 AND {page}`)
+	listFolders  = db.SQL(`SELECT name, target, state, trouble, messages, done, copied, skipped, failed FROM migration_folder WHERE migration = $1 ORDER BY n`)
+	listFailures = db.SQL(`SELECT folder, uid, why FROM migration_failure WHERE migration = $1 ORDER BY n LIMIT $2`)
+)
+
+// scanner scans rows of the queries above, which are read now.
+func (m *Migrations) scanner() func(db.Row) (Migration, error) {
+	now := m.o.Now()
+	return func(r db.Row) (g Migration, err error) {
+		var tenure db.ID
+		var insecure, due, runAt, runMessages, runBytes, created, started, finished, updated int64
+		var chosen string
+		p := &g.Progress
+		err = r.Scan(&g.ID, &g.Account, &g.Domain, &g.Mailbox, &g.Source.Host, &g.Source.Port, &g.Source.TLS, &g.Source.Username, &insecure, &chosen,
+			&g.State, &g.Trouble, &tenure, &due, &g.Retries,
+			&p.Folders, &p.FoldersDone, &p.Messages, &p.MessagesDone, &p.Copied, &p.Skipped, &p.Failed, &p.Bytes, &p.BytesCopied,
+			&runAt, &runMessages, &runBytes, &created, &started, &finished, &updated)
+		if err != nil {
+			return g, err
+		}
+		g.Source.Insecure = insecure != 0
+		g.CreatedAt, g.StartedAt, g.FinishedAt, g.UpdatedAt = db.Time(created), db.Time(started), db.Time(finished), db.Time(updated)
+		if tenure == 0 && g.Retries > 0 && !g.Ended() {
+			g.RetryAt = db.Time(due)
+		}
+		if tenure != 0 && g.State == Running {
+			p.pace(now.Sub(db.Time(runAt)), p.MessagesDone-runMessages, p.BytesCopied-runBytes)
+		}
+		if chosen != "" {
+			if err := json.Unmarshal([]byte(chosen), &g.Source.Folders); err != nil {
+				return g, fmt.Errorf("reading a migration: %w", err)
+			}
+		}
+		return g, nil
+	}
+}
+
+// pace reckons how fast it is from what was done in a time.
+func (p *Progress) pace(d time.Duration, messages, bytes int64) {
+	if d < time.Second || messages <= 0 {
+		return
+	}
+	p.MessagesPerSecond, p.BytesPerSecond = float64(messages)/d.Seconds(), float64(bytes)/d.Seconds()
+	if left := p.Messages - p.MessagesDone; left > 0 {
+		p.Left = time.Duration(float64(left) / p.MessagesPerSecond * float64(time.Second)).Round(time.Second)
+	}
+}
+
+// Get returns a migration of an account, or fault.NotFound.
+func (m *Migrations) Get(ctx context.Context, account, id db.ID) (Migration, error) {
+	g, err := m.read(ctx, m.o.DB, id)
+	if err == nil && g.Account != account {
+		err = notFound()
+	}
+	if err != nil {
+		return Migration{}, err
+	}
+	return g, nil
+}
+
+func (m *Migrations) read(ctx context.Context, r db.Reader, id db.ID) (Migration, error) {
+	found, err := db.All(ctx, r, get.With(id), m.scanner())
+	if err != nil {
+		return Migration{}, err
+	}
+	if len(found) == 0 {
+		return Migration{}, notFound()
+	}
+	return found[0], nil
+}
+
+// List returns a page of an account's migrations, newest first; with a domain
+// those to its mailboxes alone.
+func (m *Migrations) List(ctx context.Context, account, domain db.ID, page db.Page) ([]Migration, bool, error) {
+	if domain != 0 {
+		return db.ReadPage(ctx, m.o.DB, listOfDomain, page, m.scanner(), account, domain)
+	}
+	return db.ReadPage(ctx, m.o.DB, list, page, m.scanner(), account)
+}
+
+// Folders returns the folders of a migration, none before they are known.
+func (m *Migrations) Folders(ctx context.Context, id db.ID) ([]Folder, error) {
+	return db.All(ctx, m.o.DB, listFolders.With(id), func(r db.Row) (f Folder, err error) {
+		return f, r.Scan(&f.Name, &f.Target, &f.State, &f.Trouble, &f.Messages, &f.Done, &f.Copied, &f.Skipped, &f.Failed)
+	})
+}
+
+// Failures returns what a migration could not copy, the oldest first: at most
+// limit of the MaxFailures that are kept.
+func (m *Migrations) Failures(ctx context.Context, id db.ID, limit int) ([]Failure, error) {
+	return db.All(ctx, m.o.DB, listFailures.With(id, limit), func(r db.Row) (f Failure, err error) {
+		return f, r.Scan(&f.Folder, &f.UID, &f.Why)
+	})
+}
+
+// CompleteEvent is the data of a migration_complete event.
+type CompleteEvent struct {
+	ID         db.ID     `json:"id" doc:"The migration's id."`
+	Mailbox    db.ID     `json:"mailbox_id" doc:"The mailbox that the mail was copied to."`
+	Domain     db.ID     `json:"domain_id" doc:"Its domain's id."`
+	Status     string    `json:"status" enum:"completed,failed,cancelled" doc:"How it ended."`
+	Folders    int64     `json:"folders" doc:"How many folders were read." example:"12"`
+	Copied     int64     `json:"copied" doc:"How many messages were copied." example:"48210"`
+	Skipped    int64     `json:"skipped" doc:"How many were there already." example:"3"`
+	Failed     int64     `json:"failed" doc:"How many could not be copied; GET /migrations/{id} says why." example:"0"`
+	Bytes      int64     `json:"bytes" doc:"How much was copied, in bytes." example:"1073741824"`
+	FinishedAt time.Time `json:"finished_at" doc:"When it ended."`
+}
+
+var (
+	cancel = db.SQL(`UPDATE migration SET state = 'cancelled', trouble = '', tenure = NULL, due_at = NULL, password = NULL, finished_at = $3, updated_at = $3
+		WHERE id = $1 AND account = $2 AND state IN ('queued', 'running')`)
+	finish = db.SQL(`UPDATE migration SET state = $3, trouble = $4, tenure = NULL, due_at = NULL, password = NULL, finished_at = $5, updated_at = $5
+		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+)
+
+// Cancel ends a migration; what was copied stays. One that has ended stays as
+// it is. Unless it is the account's, it is a fault.NotFound.
+func (m *Migrations) Cancel(ctx context.Context, account, id db.ID) (Migration, error) {
+	_, err := m.end(ctx, id, cancel.With(id, account, db.Micros(m.o.Now())))
+	if err != nil && !errors.Is(err, errLost) {
+		return Migration{}, err
+	}
+	return m.Get(ctx, account, id)
+}
+
+// end ends a migration, and records the event in the same commit: errLost if the
+// statement changes nothing.
+func (m *Migrations) end(ctx context.Context, id db.ID, s db.Statement) (g Migration, err error) {
+	err = m.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, s)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return errLost
+		}
+		if g, err = m.read(ctx, tx, id); err != nil {
+			return err
+		}
+		tx.AfterCommit(func() {
+			m.wake(id)
+			m.wake(0)
+		})
+		p := g.Progress
+		return m.o.Events.Record(ctx, tx, event.New{
+			Account: g.Account, Kind: event.MigrationComplete, Domain: g.Domain, Mailbox: g.Mailbox, Status: g.State,
+			Data: CompleteEvent{
+				ID: g.ID, Mailbox: g.Mailbox, Domain: g.Domain, Status: g.State, Folders: p.FoldersDone,
+				Copied: p.Copied, Skipped: p.Skipped, Failed: p.Failed, Bytes: p.BytesCopied, FinishedAt: g.FinishedAt.UTC(),
+			},
+		})
+	})
+	return g, err
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package migration copies mailboxes from other IMAP servers: folders,
+// messages, flags and dates. Nothing is changed at the source.
+//
+// Each message is noted in the commit that files it, under the source's
+// folder, UIDVALIDITY and UID. So a crash, a line that breaks or a second run
+// makes neither a duplicate nor a gap. One node at a time has a migration in
+// hand: everything that it writes is conditional on its tenure and on the
+// migration's state, so that a cancellation holds at once.
+package migration
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/binary"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/egress"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// States of a migration.
+const (
+	Queued    = "queued"
+	Running   = "running" // also while it waits to try again
+	Completed = "completed"
+	Failed    = "failed"
+	Cancelled = "cancelled"
+)
+
+// How the connection to a source is protected.
+const (
+	Implicit = "implicit" // TLS from the start
+	StartTLS = "starttls" // TLS after STARTTLS, or no connection
+	NoTLS    = "none"
+)
+
+// MaxMessage is the largest message that is copied, in bytes: as much as IMAP's
+// APPEND takes here.
+const MaxMessage = 50 << 20
+
+// MaxFailures is how many failures of a migration are kept.
+const MaxFailures = 1000
+
+// maxOpen is how many migrations of an account may be unfinished.
+const maxOpen = 5
+
+const purpose = "migration password"
+
+// Options are what Migrations works with.
+type Options struct {
+	DB      *db.DB
+	Node    *db.Node
+	Hub     *signal.Hub // woken with signal.Migration
+	Events  *event.Log
+	Blobs   *blob.Store
+	Folders *folder.Store
+	Key     *secret.Key // seals passwords
+	Dialer  *egress.Dialer
+	Roots   *x509.CertPool // trusted in sources' certificates; nil for the system's
+	Now     func() time.Time
+	Log     *slog.Logger
+
+	AtOnce      int           // migrations in hand at most; 0: 4
+	Connections int           // to one source at most; 0: 3
+	Patience    time.Duration // how long a source may say nothing; 0: 2 min
+	FirstWait   time.Duration // before a source is tried again; doubled each time; 0: 5 s
+	LongestWait time.Duration // 0: 10 min
+}
+
+// Migrations keeps migrations and carries them out. It is safe for concurrent
+// use.
+type Migrations struct {
+	o       Options
+	working sync.WaitGroup
+	looked  time.Time // when ended tenures were last looked for
+
+	mu   sync.Mutex
+	jobs map[db.ID]*job // in hand
+}
+
+// New returns Migrations. Until Run is called, migrations wait.
+func New(o Options) *Migrations {
+	def := func(d *time.Duration, fallback time.Duration) {
+		if *d <= 0 {
+			*d = fallback
+		}
+	}
+	if o.AtOnce <= 0 {
+		o.AtOnce = 4
+	}
+	if o.Connections <= 0 {
+		o.Connections = 3
+	}
+	def(&o.Patience, 2*time.Minute)
+	def(&o.FirstWait, 5*time.Second)
+	def(&o.LongestWait, 10*time.Minute)
+	return &Migrations{o: o, jobs: map[db.ID]*job{}}
+}
+
+// Migration is a mailbox that is being copied, or was.
+type Migration struct {
+	ID       db.ID
+	Account  db.ID
+	Domain   db.ID // of the mailbox
+	Mailbox  db.ID
+	Source   Source // without its password
+	State    string
+	Trouble  string    // why it failed, or why it waits; "" for none
+	Retries  int       // tries in a row without progress
+	RetryAt  time.Time // while it waits to try again; zero while it does not
+	Progress Progress
+
+	CreatedAt  time.Time
+	StartedAt  time.Time // zero: not yet
+	FinishedAt time.Time // zero: not yet
+	UpdatedAt  time.Time
+}
+
+// Ended reports whether nothing more will happen.
+func (m *Migration) Ended() bool { return m.State != Queued && m.State != Running }
+
+// Source is where a mailbox is copied from.
+type Source struct {
+	Host     string
+	Port     int
+	TLS      string // Implicit, StartTLS or NoTLS
+	Username string
+	Password string
+	// Insecure accepts any certificate.
+	Insecure bool
+	// Folders are the only ones to copy, by their names there; empty for all
+	// but those that show the mail of others.
+	Folders []string
+}
+
+// Progress is how far a migration is.
+type Progress struct {
+	Folders, FoldersDone   int64
+	Messages, MessagesDone int64 // done: looked at
+	Copied                 int64
+	Skipped                int64 // there already
+	Failed                 int64
+	Bytes, BytesCopied     int64
+	// What it copies in a second, since it was last taken in hand; 0 while it
+	// does not run.
+	MessagesPerSecond, BytesPerSecond float64
+	Left                              time.Duration // at this pace; 0 if unknown
+}
+
+// Folder is how far a folder of the source is.
+type Folder struct {
+	Name    string // there
+	Target  string // here
+	State   string // waiting, done or failed
+	Trouble string // why it failed
+
+	Messages, Done, Copied, Skipped, Failed int64
+}
+
+// Failure is something that could not be copied.
+type Failure struct {
+	Folder string // there
+	UID    uint32 // there; 0 for the folder as a whole
+	Why    string
+}
+
+// Waiting is the state of a folder that is not done.
+const Waiting = "waiting"
+
+// Done is the state of a folder of which all was looked at.
+const Done = "done"
+
+// short is a number for a list of texts, the same each time.
+func short(texts ...string) int64 {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// account is a number for who is signed in where.
+func (s *Source) account() int64 { return short(strings.ToLower(s.Host), s.Username) }
+
+// folder is a number for one folder there.
+func (s *Source) folder(name string) int64 { return short(strings.ToLower(s.Host), s.Username, name) }
+
+func notFound() error {
+	return fault.New(fault.NotFound, "not_found", "There is no migration with this id.")
+}
+
+var (
+	forgetCopied   = db.SQL(`DELETE FROM migration_copied WHERE mailbox = $1`)
+	forgetFolders  = db.SQL(`DELETE FROM migration_folder WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
+	forgetFailures = db.SQL(`DELETE FROM migration_failure WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
+	forget         = db.SQL(`DELETE FROM migration WHERE mailbox = $1`)
+)
+
+// Forget deletes all that is known of a mailbox's migrations, which is gone for
+// good. It may be called again after it failed.
+func (m *Migrations) Forget(ctx context.Context, mailbox db.ID) error {
+	return m.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		for _, q := range []*db.Query{forgetCopied, forgetFolders, forgetFailures, forget} {
+			if _, err := tx.Exec(ctx, q.With(mailbox)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// wake tells whoever follows a migration, or has it in hand, to look.
+func (m *Migrations) wake(id db.ID) { m.o.Hub.Wake(signal.Key{Kind: signal.Migration, ID: int64(id)}) }

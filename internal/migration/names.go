@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/emersion/go-imap/v2"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+// listed is a folder as the source lists it.
+type listed struct {
+	name       string // UTF-8
+	delim      string // "" if it has no levels
+	attrs      []imap.MailboxAttr
+	subscribed bool
+}
+
+func (l *listed) has(attrs ...imap.MailboxAttr) bool {
+	return slices.ContainsFunc(attrs, func(a imap.MailboxAttr) bool { return slices.Contains(l.attrs, a) })
+}
+
+// namespaces are where the source keeps whose folders.
+type namespaces struct {
+	personal []string // prefixes; the first of them is taken away
+	others   []string // prefixes of what belongs to other people, or to all
+}
+
+// uses are the special uses that a mailbox here has a folder for, by the names
+// that servers and clients give theirs, in lower case.
+func uses(name string) string {
+	switch strings.ToLower(name) {
+	case "sent", "sent items", "sent messages", "sent mail", "sent-mail", "gesendet", "gesendete elemente", "gesendete objekte",
+		"éléments envoyés", "messages envoyés", "envoyés", "enviados", "elementos enviados", "posta inviata", "inviati", "verzonden", "verzonden items", "wysłane", "отправленные":
+		return folder.Sent
+	case "drafts", "draft", "entwürfe", "brouillons", "borradores", "bozze", "concepten", "rascunhos", "kopie robocze", "черновики":
+		return folder.Drafts
+	case "junk", "spam", "junk e-mail", "junk email", "junk mail", "bulk mail", "spamverdacht", "junk-e-mail", "courrier indésirable", "indésirables",
+		"correo no deseado", "posta indesiderata", "ongewenste e-mail", "спам":
+		return folder.Junk
+	case "trash", "deleted items", "deleted messages", "deleted", "bin", "papierkorb", "gelöscht", "gelöschte elemente", "gelöschte objekte",
+		"corbeille", "éléments supprimés", "papelera", "elementos eliminados", "cestino", "posta eliminata", "prullenbak", "verwijderde items", "kosz", "корзина":
+		return folder.Trash
+	case "archive", "archives", "archiv", "archivo", "archivio", "archief":
+		return folder.Archive
+	}
+	return ""
+}
+
+// attribute is what a special use is called in a list (RFC 6154).
+func attribute(l *listed) string {
+	for _, use := range []string{folder.Sent, folder.Drafts, folder.Junk, folder.Trash, folder.Archive} {
+		if l.has(imap.MailboxAttr(use)) {
+			return use
+		}
+	}
+	return ""
+}
+
+// chart finds for each folder of a source a folder here: no two get the same.
+type chart struct {
+	spaces namespaces
+	taken  map[string]bool   // names given away
+	given  map[string]string // by the name there, also of folders that are only above others
+}
+
+// newChart prepares for the folders of a source. special are the names of our
+// folders by special use.
+func newChart(all []listed, spaces namespaces, special map[string]string) *chart {
+	c := &chart{spaces: spaces, taken: map[string]bool{folder.Inbox: true}, given: map[string]string{}}
+	give := func(l *listed, use string) {
+		to := special[use]
+		if to == "" || c.taken[to] || strings.EqualFold(l.name, folder.Inbox) || l.has(imap.MailboxAttrNoSelect, imap.MailboxAttrNonExistent) {
+			return
+		}
+		c.taken[to], c.given[l.name] = true, to
+	}
+	for i := range all { // what the source says comes before what names suggest
+		give(&all[i], attribute(&all[i]))
+	}
+	for i := range all {
+		if levels := c.levels(&all[i]); len(levels) == 1 && attribute(&all[i]) == "" {
+			give(&all[i], uses(levels[0]))
+		}
+	}
+	return c
+}
+
+// levels takes a name apart, without the prefix of the personal namespace.
+func (c *chart) levels(l *listed) []string {
+	if strings.EqualFold(l.name, folder.Inbox) {
+		return []string{folder.Inbox}
+	}
+	name := l.name
+	for _, prefix := range c.spaces.personal {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && prefix != "" && rest != "" {
+			name = rest
+			break
+		}
+	}
+	if l.delim == "" {
+		return []string{name}
+	}
+	return strings.Split(name, l.delim)
+}
+
+// target returns where a folder's mail goes. Those above others are to be
+// asked for first.
+func (c *chart) target(l *listed) string {
+	if known, ok := c.given[l.name]; ok {
+		return known
+	}
+	name := folder.Inbox
+	if !strings.EqualFold(l.name, folder.Inbox) {
+		name = c.free(c.below(l, c.levels(l)))
+	}
+	c.given[l.name] = name
+	return name
+}
+
+// below puts a folder under what became of the one above it.
+func (c *chart) below(l *listed, levels []string) string {
+	own := fit(levels[len(levels)-1])
+	above := ""
+	if cut := strings.LastIndex(l.name, l.delim); l.delim != "" && cut > 0 && len(levels) > 1 {
+		if known, ok := c.given[l.name[:cut]]; ok {
+			above = known
+		} else { // it is not listed
+			for i := range levels[:len(levels)-1] {
+				levels[i] = fit(levels[i])
+			}
+			above = strings.Join(levels[:len(levels)-1], string(folder.Separator))
+		}
+	}
+	if above == "" {
+		if strings.EqualFold(own, folder.Inbox) { // not the source's own INBOX
+			own += " (2)"
+		}
+		return own
+	}
+	if strings.Count(above, string(folder.Separator)) >= folder.MaxDepth-1 {
+		return above + "_" + own
+	}
+	return above + string(folder.Separator) + own
+}
+
+// fit makes of a level's name one that is possible here.
+func fit(level string) string {
+	level = norm.NFC.String(strings.ToValidUTF8(level, "_"))
+	level = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == folder.Separator || r == '\u2028' || r == '\u2029' {
+			return '_'
+		}
+		return r
+	}, level)
+	if level == "" {
+		return "_"
+	}
+	return level
+}
+
+// free makes a name that is not too long and that no other folder got.
+func (c *chart) free(name string) string {
+	name = shorten(name, folder.MaxName)
+	for n, own := 2, name; c.taken[name]; n++ {
+		more := fmt.Sprintf(" (%d)", n)
+		name = shorten(own, folder.MaxName-len(more)) + more
+	}
+	c.taken[name] = true
+	return name
+}
+
+// shorten cuts a name, not within a character and not so that it ends with a
+// separator.
+func shorten(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	name = strings.ToValidUTF8(name[:limit], "")
+	return strings.TrimRight(name, string(folder.Separator)+" ")
+}
+
+// wanted reports whether a folder is to be copied: if some were chosen, those;
+// else all that have mail of their own.
+func (c *chart) wanted(l *listed, chosen []string) bool {
+	if l.has(imap.MailboxAttrNoSelect, imap.MailboxAttrNonExistent) {
+		return false
+	}
+	if len(chosen) > 0 {
+		plain := strings.Join(c.levels(l), string(folder.Separator))
+		return slices.ContainsFunc(chosen, func(name string) bool { return name == l.name || name == plain })
+	}
+	if l.has(imap.MailboxAttrAll, imap.MailboxAttrFlagged, imap.MailboxAttrImportant) {
+		return false // what it shows is in other folders
+	}
+	return !slices.ContainsFunc(c.spaces.others, func(prefix string) bool { return prefix != "" && strings.HasPrefix(l.name, prefix) })
+}
+
+// arrange sorts folders so that each comes after the one above it.
+func arrange(all []listed) {
+	slices.SortFunc(all, func(a, b listed) int {
+		if inbox := strings.EqualFold(a.name, folder.Inbox); inbox != strings.EqualFold(b.name, folder.Inbox) {
+			if inbox {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+}

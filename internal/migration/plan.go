@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+const (
+	// maxListed is how many folders a source may list, and listing bounds that
+	// in bytes.
+	maxListed = 10_000
+	listing   = 8 << 20
+	// together is how many folders are asked for at once.
+	together = 20
+)
+
+// task is a folder to be copied.
+type task struct {
+	n              int64
+	name, target   string
+	subscribed     bool
+	validity, last uint32 // what is done there
+	messages       int64
+	bytes          int64 // -1: not known yet
+
+	window  int               // how many messages are asked for at once
+	shrunk  bool              // the window has got smaller, which is a kind of progress
+	at      uint32            // the message being read; 0 for none
+	suspect map[uint32]int    // messages at which the line broke, and how often
+	broken  map[uint32]string // messages that can't be had, and why
+}
+
+var (
+	planned = db.SQL(`UPDATE migration SET planned = 1, folders = $3, messages = $4, bytes = $5, retries = 0, trouble = '', updated_at = $6
+		WHERE id = $1 AND tenure = $2 AND state = 'running' AND planned = 0`)
+	insertFolder = db.SQL(`INSERT INTO migration_folder (migration, n, name, target, state, trouble, subscribed, uidvalidity, last_uid,
+			messages, done, copied, skipped, failed, bytes)
+		VALUES ($1, $2, $3, $4, 'waiting', '', $5, 0, 0, $6, 0, 0, 0, 0, $7)`)
+	insertFailure = db.SQL(`INSERT INTO migration_failure (migration, n, folder, uid, why)
+		SELECT $1, COALESCE(MAX(n), 0) + 1, $2, $3, $4 FROM migration_failure WHERE migration = $1 HAVING COALESCE(MAX(n), 0) < 1000`)
+	waiting = db.SQL(`SELECT n, name, target, subscribed, uidvalidity, last_uid, messages, bytes FROM migration_folder
+		WHERE migration = $1 AND state = 'waiting' ORDER BY n`)
+)
+
+// plan finds out what there is to copy, and where to, and writes it down.
+func (j *job) plan(ctx context.Context, src *source) error {
+	all, spaces, err := src.folders()
+	if err != nil {
+		return err
+	}
+	here, err := j.o.Folders.Folders(ctx, j.Mailbox)
+	if err != nil {
+		return own(err)
+	}
+	special := map[string]string{}
+	for _, f := range here {
+		if f.Special != "" {
+			special[f.Special] = f.Name
+		}
+	}
+	arrange(all)
+	all = slices.CompactFunc(all, func(a, b listed) bool { return a.name == b.name })
+	c := newChart(all, spaces, special)
+	var tasks []*task
+	missing := slices.Clone(j.Source.Folders)
+	for i := range all {
+		l := &all[i]
+		target := c.target(l)
+		if !c.wanted(l, j.Source.Folders) {
+			continue
+		}
+		levels := strings.Join(c.levels(l), string(folder.Separator))
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == l.name || name == levels })
+		tasks = append(tasks, &task{n: int64(len(tasks) + 1), name: l.name, target: target, subscribed: l.subscribed, bytes: -1})
+	}
+	if len(tasks) > folder.MaxFolders {
+		return final{fmt.Sprintf("The source has %d folders; a mailbox can have %d. Choose which to copy.", len(tasks), folder.MaxFolders)}
+	}
+	if err := src.measure(tasks); err != nil {
+		return err
+	}
+	return j.writePlan(ctx, tasks, missing)
+}
+
+func (j *job) writePlan(ctx context.Context, tasks []*task, missing []string) error {
+	var messages, bytes int64
+	for _, t := range tasks {
+		messages += t.messages
+		bytes += max(0, t.bytes)
+	}
+	err := j.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, planned.With(j.ID, j.tenure, len(tasks), messages, bytes, db.Micros(j.o.Now())))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return errLost
+		}
+		for _, t := range tasks {
+			subscribed := 0
+			if t.subscribed {
+				subscribed = 1
+			}
+			if _, err := tx.Exec(ctx, insertFolder.With(j.ID, t.n, t.name, t.target, subscribed, t.messages, t.bytes)); err != nil {
+				return err
+			}
+		}
+		for _, name := range missing {
+			if _, err := tx.Exec(ctx, insertFailure.With(j.ID, name, 0, "There is no such folder at the source.")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		j.gains.Add(1)
+		j.changed.Store(true)
+	}
+	return own(err)
+}
+
+func (j *job) readTasks(ctx context.Context) ([]*task, error) {
+	return db.All(ctx, j.o.DB, waiting.With(j.ID), func(r db.Row) (*task, error) {
+		t := &task{window: fullWindow, suspect: map[uint32]int{}, broken: map[uint32]string{}}
+		var subscribed int
+		err := r.Scan(&t.n, &t.name, &t.target, &subscribed, &t.validity, &t.last, &t.messages, &t.bytes)
+		t.subscribed = subscribed != 0
+		return t, err
+	})
+}
+
+// folders lists what there is, and whose.
+func (s *source) folders() (all []listed, spaces namespaces, err error) {
+	defer s.line.rest()
+	if s.caps.Has(imap.CapNamespace) || s.caps.Has(imap.CapIMAP4rev2) {
+		s.line.ask(small)
+		data, err := s.Namespace().Wait()
+		if err := s.did(err); err != nil {
+			if _, no := refused(err); !no {
+				return nil, spaces, err
+			}
+			data = &imap.NamespaceData{}
+		}
+		for _, d := range data.Personal {
+			spaces.personal = append(spaces.personal, d.Prefix)
+		}
+		for _, d := range slices.Concat(data.Other, data.Shared) {
+			spaces.others = append(spaces.others, d.Prefix)
+		}
+	}
+	var options *imap.ListOptions
+	extended := s.caps.Has(imap.CapListExtended) || s.caps.Has(imap.CapIMAP4rev2)
+	if extended {
+		options = &imap.ListOptions{ReturnSubscribed: true, ReturnSpecialUse: s.caps.Has(imap.CapSpecialUse) || s.caps.Has(imap.CapIMAP4rev2)}
+	}
+	s.line.ask(listing)
+	cmd := s.List("", "*", options)
+	for data := cmd.Next(); data != nil; data = cmd.Next() {
+		if len(all) >= maxListed {
+			_ = s.line.Close()
+			_ = cmd.Close()
+			return nil, spaces, final{fmt.Sprintf("The source has more than %d folders.", maxListed)}
+		}
+		l := listed{name: data.Mailbox, attrs: data.Attrs, subscribed: !extended}
+		if data.Delim != 0 {
+			l.delim = string(data.Delim)
+		}
+		l.subscribed = l.subscribed || l.has(imap.MailboxAttrSubscribed)
+		all = append(all, l)
+	}
+	return all, spaces, s.did(cmd.Close())
+}
+
+// measure finds out how much is in each folder.
+func (s *source) measure(tasks []*task) error {
+	defer s.line.rest()
+	sizes := s.caps.Has(imap.CapStatusSize) || s.caps.Has(imap.CapIMAP4rev2)
+	for some := range slices.Chunk(tasks, together) {
+		s.line.ask(small)
+		var asked []*imapclient.StatusCommand
+		for _, t := range some {
+			asked = append(asked, s.Status(t.name, &imap.StatusOptions{NumMessages: true, Size: sizes}))
+		}
+		for i, cmd := range asked {
+			data, err := cmd.Wait()
+			if err := s.did(err); err != nil {
+				if _, no := refused(err); no {
+					continue // what is wrong with it shows when it is opened
+				}
+				return err
+			}
+			if data.NumMessages != nil {
+				some[i].messages = int64(*data.NumMessages)
+			}
+			if data.Size != nil {
+				some[i].bytes = *data.Size
+			}
+		}
+	}
+	return nil
+}

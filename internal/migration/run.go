@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+const (
+	// lookEvery is how often a node looks for what waits.
+	lookEvery = 3 * time.Second
+	// perAccount is how many migrations of an account are carried out at once.
+	perAccount = 2
+)
+
+var (
+	// The index migration_source lets no two from the same source be in hand.
+	claim = db.SQL(`WITH due AS MATERIALIZED (SELECT m.id FROM migration AS m
+			WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $2
+				AND EXISTS (SELECT 1 FROM tenure AS t WHERE t.id = $1 AND t.expires_at > {now})
+				AND NOT EXISTS (SELECT 1 FROM migration AS o WHERE o.source = m.source AND o.tenure IS NOT NULL)
+				AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3
+			ORDER BY m.due_at LIMIT 1 {skip_locked})
+		UPDATE migration SET tenure = $1, state = 'running', run_at = $2, run_messages = messages_done, run_bytes = bytes_copied, updated_at = $2,
+			started_at = CASE WHEN started_at = 0 THEN $2 ELSE started_at END
+		WHERE id IN (SELECT id FROM due) AND tenure IS NULL AND due_at IS NOT NULL
+		RETURNING id, planned, password`)
+	nextDue = db.SQL(`SELECT due_at FROM migration WHERE tenure IS NULL AND due_at IS NOT NULL AND due_at > $1 ORDER BY due_at LIMIT 1`)
+	inHand  = db.SQL(`SELECT id FROM migration WHERE tenure IS NOT NULL AND tenure = $1`)
+	letGo   = db.SQL(`UPDATE migration SET tenure = NULL, due_at = $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+)
+
+// Run carries migrations out until ctx ends: those that wait, and those that
+// ended nodes had in hand. Then it stops between two commits, and another node,
+// or the next start, goes on. The node's lease must be kept (db.Node.Keep)
+// until Run has returned.
+func (m *Migrations) Run(ctx context.Context) error {
+	defer m.working.Wait()
+	sub := m.o.Hub.Subscribe(signal.Key{Kind: signal.Migration})
+	defer sub.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sub.C:
+		case <-timer.C:
+		}
+		next, err := m.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			m.o.Log.Error("looking for migrations failed", "error", err)
+		}
+		timer.Reset(next)
+	}
+}
+
+// look takes over, takes migrations in hand, and says when to look again.
+func (m *Migrations) look(ctx context.Context) (time.Duration, error) {
+	if time.Since(m.looked) >= lookEvery {
+		m.looked = time.Now()
+		if err := m.takeOver(ctx); err != nil {
+			return lookEvery, err
+		}
+	}
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		full := len(m.jobs) >= m.o.AtOnce
+		m.mu.Unlock()
+		tenure, able := m.o.Node.Tenure()
+		if full || !able {
+			return lookEvery, nil
+		}
+		j, err := m.take(ctx, tenure)
+		if err != nil || j == nil {
+			return m.until(ctx), err
+		}
+		m.begin(ctx, j)
+	}
+	return lookEvery, nil
+}
+
+// until is when the next one is due, or to look again anyway.
+func (m *Migrations) until(ctx context.Context) time.Duration {
+	now := m.o.Now()
+	var due int64
+	if err := m.o.DB.One(ctx, nextDue.With(db.Micros(now)), &due); err != nil {
+		return lookEvery
+	}
+	return min(lookEvery, db.Time(due).Sub(now)+time.Millisecond)
+}
+
+// take takes one migration in hand; nil if none waits that may run.
+func (m *Migrations) take(ctx context.Context, tenure db.ID) (j *job, err error) {
+	err = m.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		j = nil
+		var id db.ID
+		var planned int
+		var sealed []byte
+		err := tx.One(ctx, claim.With(tenure, db.Micros(m.o.Now()), perAccount), &id, &planned, &sealed)
+		if errors.Is(err, db.ErrNoRow) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		g, err := m.read(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		password, err := m.o.Key.Open(purpose, sealed)
+		g.Source.Password = string(password)
+		j = &job{Migrations: m, Migration: g, tenure: tenure, planned: planned != 0, sealed: err != nil}
+		return nil
+	})
+	if m.o.DB.IsConflict(err) {
+		return nil, nil // another node took one from the same source
+	}
+	return j, err
+}
+
+func (m *Migrations) begin(ctx context.Context, j *job) {
+	m.mu.Lock()
+	m.jobs[j.ID] = j
+	m.mu.Unlock()
+	m.working.Go(func() {
+		j.run(ctx)
+		m.mu.Lock()
+		if m.jobs[j.ID] == j {
+			delete(m.jobs, j.ID)
+		}
+		m.mu.Unlock()
+		m.o.Hub.Receive([]signal.Key{{Kind: signal.Migration}}) // another one may come
+	})
+}
+
+// takeOver releases what ended nodes had in hand, and what this one does not
+// know of, after a commit whose outcome was unknown.
+func (m *Migrations) takeOver(ctx context.Context) error {
+	ended, err := m.o.DB.Ended(ctx)
+	if err != nil {
+		return err
+	}
+	mine, _ := m.o.Node.Tenure()
+	for _, tenure := range append(ended, mine) {
+		held, err := db.All(ctx, m.o.DB, inHand.With(tenure), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+		if err != nil {
+			return err
+		}
+		for _, id := range held {
+			m.mu.Lock()
+			j := m.jobs[id]
+			m.mu.Unlock()
+			if j != nil && j.tenure == tenure {
+				continue
+			}
+			if err := m.o.DB.Tx(ctx, func(tx *db.Tx) error {
+				_, err := tx.Exec(ctx, letGo.With(id, tenure, db.Micros(m.o.Now())))
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

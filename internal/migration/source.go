@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+	"github.com/emersion/go-sasl"
+
+	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/egress"
+)
+
+const (
+	// connectTime bounds connecting, TLS included.
+	connectTime = 30 * time.Second
+	// maxLines bounds what a source may say before STARTTLS, in bytes, and
+	// small what it may say in answer to a command with a short answer.
+	maxLines = 16 << 10
+	small    = 1 << 20
+)
+
+// final is an error that no other try mends. Its words are for people.
+type final struct{ words string }
+
+func (f final) Error() string { return f.words }
+
+// garbled is an answer that can't be understood. Another may be.
+type garbled struct{ error }
+
+func (g garbled) Unwrap() error { return g.error }
+
+// source is a connection to a source, signed in.
+type source struct {
+	*imapclient.Client
+	line *line
+	caps imap.CapSet
+	stop func() bool
+}
+
+// connect connects and signs in. ctx ends the connection, too.
+func (m *Migrations) connect(ctx context.Context, from *Source) (*source, error) {
+	short, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	conn, err := m.dial(short, from)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, explainDial(err)
+	}
+	l := &line{Conn: conn, patience: m.o.Patience}
+	if from.TLS == StartTLS {
+		l.first = []byte("* OK\r\n") // the true greeting was read before TLS
+	}
+	l.ask(small)
+	s := &source{line: l, Client: imapclient.New(l, nil)}
+	s.stop = context.AfterFunc(ctx, func() { _ = l.Close() })
+	if err := s.begin(from); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// dial connects to one of the addresses that may be dialled, with TLS unless
+// there shall be none.
+func (m *Migrations) dial(ctx context.Context, from *Source) (net.Conn, error) {
+	conn, err := m.o.Dialer.Dial(ctx, from.Host, strconv.Itoa(from.Port))
+	if err != nil || from.TLS == NoTLS {
+		return conn, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if from.TLS == StartTLS {
+		if err := startTLS(conn); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	secured := tls.Client(conn, &tls.Config{
+		ServerName: from.Host, RootCAs: m.o.Roots, MinVersion: tls.VersionTLS12,
+		InsecureSkipVerify: from.Insecure, //nolint:gosec // the customer has asked for it
+	})
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secured, nil
+}
+
+// startTLS speaks the part of the conversation that is in clear. What comes
+// behind the answer, before TLS, would be somebody else's: it is refused.
+func startTLS(conn net.Conn) error {
+	var text []byte
+	next := func(enough func(line string) bool) error {
+		for {
+			if line, rest, ok := bytes.Cut(text, []byte("\n")); ok {
+				text = rest
+				if enough(strings.TrimRight(string(line), "\r")) {
+					return nil
+				}
+				continue
+			}
+			if len(text) > maxLines {
+				return errTooMuch
+			}
+			var chunk [1024]byte
+			n, err := conn.Read(chunk[:])
+			if text = append(text, chunk[:n]...); err != nil && n == 0 {
+				return err
+			}
+		}
+	}
+	var said string
+	if err := next(func(line string) bool { said = line; return true }); err != nil {
+		return err
+	}
+	if word := strings.ToUpper(said); !strings.HasPrefix(word, "* OK") {
+		if strings.HasPrefix(word, "* PREAUTH") {
+			return final{"The source signs us in before TLS; that can't be trusted."}
+		}
+		return garbled{errors.New("no IMAP greeting")}
+	}
+	if _, err := io.WriteString(conn, "t STARTTLS\r\n"); err != nil {
+		return err
+	}
+	err := next(func(line string) bool { said = line; return strings.HasPrefix(line, "t ") })
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(strings.ToUpper(said), "T OK") {
+		return final{"The source does not offer STARTTLS. Use TLS from the start (implicit, mostly on port 993)."}
+	}
+	if len(text) > 0 {
+		return final{"The source said something between STARTTLS and TLS; that can't be trusted."}
+	}
+	return nil
+}
+
+// explainDial puts in words why a host was not reached.
+func explainDial(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	var verify *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err, egress.ErrRefused):
+		return final{"The host of the source has no address on the public Internet."}
+	case errors.Is(err, dns.ErrNotFound), errors.Is(err, dns.ErrNoData):
+		return final{"There is no host with the name of the source."}
+	case errors.As(err, &unknown):
+		return final{"The certificate of the source comes from an authority that is not trusted. insecure_skip_verify accepts it nevertheless."}
+	case errors.As(err, &name):
+		return final{"The certificate of the source is for another host. insecure_skip_verify accepts it nevertheless."}
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return final{"The certificate of the source has expired, or is not yet valid. insecure_skip_verify accepts it nevertheless."}
+	case errors.As(err, &verify):
+		return final{"The certificate of the source is not valid. insecure_skip_verify accepts it nevertheless."}
+	case errors.As(err, &record):
+		return final{"The source does not speak TLS from the start on this port. Use starttls, or another port."}
+	}
+	return err
+}
+
+// begin hears the greeting and signs in.
+func (s *source) begin(from *Source) error {
+	if err := s.did(s.WaitGreeting()); err != nil {
+		return err
+	}
+	if s.State() == imap.ConnStateAuthenticated {
+		s.caps = s.Caps()
+		s.line.rest()
+		return nil
+	}
+	s.line.ask(small)
+	caps := s.Caps()
+	var err error
+	if caps.Has(imap.CapLoginDisabled) || len(from.Username) > 0 && !ascii(from.Username+from.Password) && caps.Has("AUTH=PLAIN") {
+		if !caps.Has("AUTH=PLAIN") {
+			return final{"The source allows no sign-in on this connection. It may want TLS."}
+		}
+		err = s.Authenticate(sasl.NewPlainClient("", from.Username, from.Password))
+	} else {
+		err = s.Login(from.Username, from.Password).Wait()
+	}
+	if err := s.did(err); err != nil {
+		return explainLogin(err)
+	}
+	s.line.ask(small)
+	s.caps = s.Caps()
+	s.line.rest()
+	if s.caps == nil {
+		return s.did(garbled{errors.New("no capabilities")})
+	}
+	return nil
+}
+
+func ascii(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+// explainLogin tells wrong credentials from a source that is busy.
+func explainLogin(err error) error {
+	var said *imap.Error
+	if !errors.As(err, &said) || busy(said) {
+		return err
+	}
+	return final{"The source refuses the user name and the password" + quote(said.Text)}
+}
+
+// busy reports whether a refusal is one for now only.
+func busy(said *imap.Error) bool {
+	switch said.Code {
+	case imap.ResponseCodeUnavailable, imap.ResponseCodeLimit, imap.ResponseCodeInUse, imap.ResponseCodeServerBug:
+		return true
+	}
+	text := strings.ToLower(said.Text)
+	return said.Type == imap.StatusResponseTypeBye || slices.ContainsFunc([]string{
+		"throttl", "too many", "try again", "try later", "temporar", "unavailable", "rate limit", "busy", "bandwidth",
+	}, func(word string) bool { return strings.Contains(text, word) })
+}
+
+// quote is what a source said, made fit to be shown, as the end of a sentence.
+func quote(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	if r := []rune(text); len(r) > 200 {
+		text = string(r[:200]) + "…"
+	}
+	if text == "" {
+		return "."
+	}
+	return ": " + text
+}
+
+// did tells what became of a command: nil, a *imap.Error with which the source
+// refused it, why the line broke, or that the answer was garbled.
+func (s *source) did(err error) error {
+	if err == nil {
+		return nil
+	}
+	var said *imap.Error
+	var last final
+	if errors.As(err, &said) || errors.As(err, &last) {
+		return err
+	}
+	if cause := s.line.why(); cause != nil {
+		if errors.Is(cause, errTooMuch) {
+			return garbled{cause}
+		}
+		return cause
+	}
+	return garbled{err}
+}
+
+// refused returns what the source said if it refused a command, not only for now.
+func refused(err error) (string, bool) {
+	var said *imap.Error
+	if !errors.As(err, &said) || busy(said) {
+		return "", false
+	}
+	return "The source refuses it" + quote(said.Text), true
+}
+
+// trouble puts in words why a source is to be tried again.
+func trouble(err error) string {
+	var said *imap.Error
+	var strange garbled
+	var op *net.OpError
+	switch {
+	case errors.As(err, &said):
+		return "The source is busy" + quote(said.Text)
+	case errors.As(err, &strange):
+		return "The source's answers can't be understood."
+	case errors.Is(err, errSilent), errors.Is(err, context.DeadlineExceeded):
+		return "The source has not answered in time."
+	case errors.As(err, &op) && op.Op == "dial":
+		return "The source could not be reached."
+	case errors.Is(err, dns.ErrTemporary):
+		return "The name of the source could not be looked up."
+	}
+	return "The connection to the source broke off."
+}
+
+// close ends the connection.
+func (s *source) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+	_ = s.line.Close()
+	_ = s.Close()
+}
+
+// leave says goodbye and ends the connection.
+func (s *source) leave() {
+	s.line.hurry(endGrace)
+	s.line.ask(small)
+	_ = s.Logout().Wait()
+	s.close()
+}
+
+// String says where it is, for logs.
+func (f *Source) String() string { return fmt.Sprintf("%s:%d", f.Host, f.Port) }
