@@ -28,6 +28,7 @@ func TestLimitsAndSandbox(t *testing.T) {
 		t.Error(raw)
 	}
 	b.open("/sandbox")
+	script[bool](b, `document.querySelector("details.danger").open = true`)
 	b.press("/sandbox/clear")
 	b.reads("Nothing caught yet")
 	b.open(path)

@@ -16,6 +16,7 @@ import (
 type captured struct {
 	relay.Captured
 	Subject string
+	From    []digest.Person
 }
 
 // sandbox lists what would have gone out to the world.
@@ -53,7 +54,7 @@ func (d *Dashboard) summary(v *visit, c relay.Captured) (captured, error) {
 	}
 	defer r.Close() //nolint:errcheck // only read
 	s, err := digest.ReadSummary(r, index)
-	out.Subject = cmp.Or(s.Subject, unnamed)
+	out.Subject, out.From = cmp.Or(s.Subject, unnamed), s.From
 	return out, err
 }
 
