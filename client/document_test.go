@@ -89,6 +89,7 @@ var types = map[string]reflect.Type{
 	"SimulatedRecipient":       reflect.TypeFor[client.SimulatedRecipient](),
 	"Verdicts":                 reflect.TypeFor[client.Verdicts](),
 	"VerdictsRequest":          reflect.TypeFor[client.Verdicts](),
+	"SetupCheck":               reflect.TypeFor[client.SetupCheck](),
 	"ClientSetup":              reflect.TypeFor[client.ClientSetup](),
 	"CreateDomainRequest":      nil, // an argument
 	"CreateKeyRequest":         reflect.TypeFor[client.NewAPIKey](),

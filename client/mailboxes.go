@@ -142,6 +142,34 @@ func (c *Client) GetClientSetup(ctx context.Context, id string) (*ClientSetup, e
 	return do[ClientSetup](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}/client-setup", id: id})
 }
 
+// SetupCheck is what became of an attempt to reach the servers of mail programs.
+type SetupCheck struct {
+	OK    bool        `json:"ok"` // all is well
+	Doors []DoorCheck `json:"doors"`
+}
+
+// DoorCheck is what became of a connection to one server.
+type DoorCheck struct {
+	Protocol string `json:"protocol"` // imap or smtp
+	Endpoint
+	OK         bool        `json:"ok"`
+	DurationMS float64     `json:"duration_ms"`
+	Steps      []SetupStep `json:"steps"` // the last one alone may have failed
+}
+
+// SetupStep is a part of a DoorCheck.
+type SetupStep struct {
+	Name   string `json:"name"` // connect, encrypt, offer
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"` // in words
+}
+
+// CheckClientSetup has the service connect to its own servers as a mail program
+// does, for at most 30 seconds. That they can't be reached is no error but told.
+func (c *Client) CheckClientSetup(ctx context.Context, id string) (*SetupCheck, error) {
+	return do[SetupCheck](ctx, c, call{method: http.MethodPost, path: "/mailboxes/{id}/client-setup/check", id: id, again: true})
+}
+
 // GetAppleProfile returns a .mobileconfig, which sets up a mailbox on an iPhone,
 // iPad or Mac. The device asks for the password.
 func (c *Client) GetAppleProfile(ctx context.Context, id string) ([]byte, error) {

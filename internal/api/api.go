@@ -56,6 +56,7 @@ type API struct {
 	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox
 	Limits       *limit.Limits
 	Setup        *clientsetup.Service
+	Checker      *clientsetup.Checker
 	// Signer returns the certificate that profiles are signed with, nil for
 	// none; may be nil.
 	Signer  func(context.Context) (*tls.Certificate, error)

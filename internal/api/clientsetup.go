@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/url"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/clientsetup"
@@ -35,6 +36,48 @@ func (a *API) setupRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/apple-profile", id: "getAppleProfile", scope: "mailboxes.read", media: "application/x-apple-aspen-config",
 		summary: "A profile that sets up Apple's mail clients", description: "A .mobileconfig without the password, which the device asks for. It is signed if the service has a certificate of a public authority. " +
 			"Installed again it replaces the former one."}, a.appleProfile)
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/client-setup/check", id: "checkClientSetup", scope: "mailboxes.read",
+		summary: "Check that the settings of a mailbox work", description: "The service connects to its own doors for mail clients now, speaks TLS with each, and asks whether signing in with a password is offered. " +
+			"Nobody is signed in. It takes 30 seconds at most; what went wrong stands in the answer, whose status is 200 nevertheless."}, a.checkSetup)
+}
+
+type setupCheckAnswer struct {
+	OK    bool         `json:"ok" doc:"Whether all is well."`
+	Doors []doorAnswer `json:"doors" nullable:"false" doc:"The doors that were tried."`
+}
+
+type doorAnswer struct {
+	Protocol string `json:"protocol" enum:"imap,smtp" doc:"What is spoken there."`
+	endpointAnswer
+	OK         bool         `json:"ok" doc:"Whether a mail client could go on to sign in."`
+	DurationMS float64      `json:"duration_ms" doc:"How long it took, in milliseconds." example:"12.5"`
+	Steps      []stepAnswer `json:"steps" nullable:"false" doc:"How far it came; the last one alone may have failed."`
+}
+
+type stepAnswer struct {
+	Name   string `json:"name" enum:"connect,encrypt,offer" doc:"connect: there is an answer; encrypt: TLS, with a valid certificate; offer: signing in with a password is offered."`
+	OK     bool   `json:"ok" doc:"Whether it is well."`
+	Detail string `json:"detail" doc:"What was found, or what went wrong." example:"TLS 1.3, with a certificate that is valid until 31 Dec 2030."`
+}
+
+func (a *API) checkSetup(ctx context.Context, p account.Principal, in *one) (setupCheckAnswer, error) {
+	if _, err := a.setupOf(ctx, p, in); err != nil {
+		return setupCheckAnswer{}, err
+	}
+	trials, err := a.Checker.Check(ctx)
+	out := setupCheckAnswer{OK: err == nil, Doors: []doorAnswer{}}
+	for _, t := range trials {
+		one := doorAnswer{
+			Protocol: strings.ToLower(t.Protocol), endpointAnswer: endpointAnswer{t.Host, int(t.Port), t.Security},
+			OK: t.OK(), DurationMS: float64(t.Took.Microseconds()) / 1000, Steps: []stepAnswer{},
+		}
+		for _, s := range t.Steps {
+			one.Steps = append(one.Steps, stepAnswer{strings.ToLower(s.Name), s.OK, s.Words})
+		}
+		out.OK = out.OK && one.OK
+		out.Doors = append(out.Doors, one)
+	}
+	return out, err
 }
 
 // setupOf finds the mailbox that a request is about.

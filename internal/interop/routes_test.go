@@ -457,6 +457,7 @@ func TestDocument(t *testing.T) {
 	c.call("GET", "/mailboxes?domain_id="+shop, nil, 200)
 	c.call("GET", "/mailboxes/"+box, nil, 200)
 	c.call("GET", "/mailboxes/"+box+"/client-setup", nil, 200)
+	c.call("POST", "/mailboxes/"+box+"/client-setup/check", nil, 200)
 	c.call("GET", "/mailboxes/"+box+"/apple-profile", nil, 200)
 	c.call("PATCH", "/mailboxes/"+box, m{"display_name": "Till B", "status": "suspended"}, 200)
 	c.call("POST", "/mailboxes/"+box+"/password", m{}, 200)

@@ -22,15 +22,16 @@ import (
 // pages makes the handler of both HTTP doors: the API, and the dashboard for
 // everything else that is asked for by the service's own name.
 func (s *Server) pages(door *api.API) (http.Handler, error) {
-	calls := door.Handler()
 	roots, err := s.ownRoots()
 	if err != nil {
 		return nil, err
 	}
+	door.Checker = clientsetup.NewChecker(door.Setup, roots)
+	calls := door.Handler()
 	s.Dashboard = &dashboard.Dashboard{
 		Users: s.Users, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
 		Templates: s.Templates, Operator: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, Captured: s.captured,
-		Limits: s.Limits, Setup: door.Setup, Checker: clientsetup.NewChecker(door.Setup, roots), Signer: door.Signer, Key: s.key,
+		Limits: s.Limits, Setup: door.Setup, Checker: door.Checker, Signer: door.Signer, Key: s.key,
 		Send: s.sendAsService, Health: s.health, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
 	}
 	pages, err := s.Dashboard.Handler()
