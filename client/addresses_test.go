@@ -4,9 +4,11 @@ package client_test
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // aliases makes, changes, walks through and deletes aliases.
@@ -37,5 +39,31 @@ func (h *house) aliases() {
 	h.want("deleting an alias", h.c.DeleteAlias(ctx, a.ID))
 	if _, err := h.c.GetAlias(ctx, a.ID); !errors.Is(err, client.ErrNotFound) {
 		h.Errorf("a deleted alias: %v", err)
+	}
+}
+
+// logins makes, lists and revokes app passwords, and looks who signed in.
+func (h *house) logins() {
+	ctx, box := h.Context(), h.boxes[1]
+	p, err := h.c.CreateAppPassword(ctx, box, "Phone", "smtp")
+	h.want("an app password", err)
+	if p.Name != "Phone" || !slices.Equal(p.Protocols, []string{"smtp"}) || len(p.Password) < 26 || p.LastUsedAt != nil {
+		h.Errorf("made %+v", p)
+	}
+	from := netip.MustParseAddr("192.0.2.77")
+	if _, err := h.s.Mailboxes.Authenticate(ctx, mailbox.SMTP, "bob@demo.test", p.Password, from); err != nil {
+		h.Error(err)
+	}
+	all, err := h.c.ListAppPasswords(ctx, box, client.Paging{Limit: 10})
+	if err != nil || len(all.Data) != 1 || all.Data[0].ID != p.ID || all.Data[0].Password != "" || all.Data[0].LastUsedAt == nil {
+		h.Errorf("listed %+v, %v", all, err)
+	}
+	seen, err := h.c.ListSignIns(ctx, box, client.Paging{Limit: 1})
+	if err != nil || len(seen.Data) != 1 || seen.Data[0].IP != from.String() || seen.Data[0].AppPassword != "Phone" || seen.Data[0].Result != "ok" || seen.Data[0].Protocol != "smtp" {
+		h.Errorf("signed in: %+v, %v", seen, err)
+	}
+	h.want("revoking", h.c.RevokeAppPassword(ctx, box, p.ID))
+	if err := h.c.RevokeAppPassword(ctx, box, p.ID); !errors.Is(err, client.ErrNotFound) {
+		h.Errorf("revoked twice: %v", err)
 	}
 }

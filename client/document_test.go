@@ -68,6 +68,11 @@ var types = map[string]reflect.Type{
 	"AttachmentRequest":        nil, // written while it is sent
 	"Alias":                    reflect.TypeFor[client.Alias](),
 	"AliasList":                reflect.TypeFor[client.Page[client.Alias]](),
+	"AppPassword":              reflect.TypeFor[client.AppPassword](),
+	"AppPasswordList":          reflect.TypeFor[client.Page[client.AppPassword]](),
+	"CreateAppPasswordRequest": nil, // arguments
+	"SignIn":                   reflect.TypeFor[client.SignIn](),
+	"SignInList":               reflect.TypeFor[client.Page[client.SignIn]](),
 	"CreateAliasRequest":       nil, // arguments
 	"UpdateAliasRequest":       nil, // arguments
 	"Attempt":                  reflect.TypeFor[client.Attempt](),

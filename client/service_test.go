@@ -49,6 +49,7 @@ func TestService(t *testing.T) {
 		h.domains()
 		h.mailboxes()
 		h.aliases()
+		h.logins()
 		h.keys()
 		h.sending()
 		h.batches()

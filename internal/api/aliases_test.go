@@ -3,8 +3,6 @@
 package api_test
 
 import (
-	"net"
-	"net/smtp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,20 +35,8 @@ func TestAliases(t *testing.T) {
 
 		// Whoever it leads to may send as it, and nobody else.
 		mail := func(from string) error {
-			auth := smtp.PlainAuth("", "alice@demo.test", s.Dev.Mailboxes[0].Password, "localhost")
-			nc, err := net.Dial("tcp", s.Addr("submission"))
+			c, err := loginSMTP(t, s, "alice@demo.test", s.Dev.Mailboxes[0].Password)
 			if err != nil {
-				return err
-			}
-			c, err := smtp.NewClient(nc, "localhost")
-			if err != nil {
-				return err
-			}
-			defer c.Close() //nolint:errcheck // quit already
-			if err := c.StartTLS(s.TLS()); err != nil {
-				return err
-			}
-			if err := c.Auth(auth); err != nil {
 				return err
 			}
 			if err := c.Mail(from); err != nil {

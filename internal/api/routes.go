@@ -43,6 +43,7 @@ func (a *API) routes(r *router) {
 
 	a.setupRoutes(r)
 	a.aliasRoutes(r)
+	a.loginRoutes(r)
 
 	a.mailRoutes(r)
 	a.sendRoutes(r)

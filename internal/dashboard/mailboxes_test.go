@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -45,7 +46,7 @@ func TestMailboxPages(t *testing.T) {
 	b.accessible()
 	password := script[string](b, `document.querySelectorAll("main code")[1].textContent`)
 	path := script[string](b, `document.querySelector("main .button.quiet").getAttribute("href")`)
-	if _, err := s.Mailboxes.Authenticate(t.Context(), "carol@demo.test", password, here); err != nil {
+	if _, err := s.Mailboxes.Authenticate(t.Context(), mailbox.IMAP, "carol@demo.test", password, here); err != nil {
 		t.Error("the password that was shown:", err)
 	}
 
@@ -70,7 +71,7 @@ func TestMailboxPages(t *testing.T) {
 	b.fill("password", "Chosen-by-me-1")
 	b.press(path + "/password")
 	b.reads("the one that you chose")
-	if _, err := s.Mailboxes.Authenticate(t.Context(), "carol@demo.test", "Chosen-by-me-1", here); err != nil {
+	if _, err := s.Mailboxes.Authenticate(t.Context(), mailbox.IMAP, "carol@demo.test", "Chosen-by-me-1", here); err != nil {
 		t.Error("the password that was chosen:", err)
 	}
 	b.open(path)

@@ -66,7 +66,7 @@ func (d *Dashboard) ownerForm(v *visit) (page, error) {
 
 func (d *Dashboard) ownerSignIn(v *visit) (done, error) {
 	v.known = false
-	m, err := d.Mailboxes.Authenticate(v.ctx, v.text("address"), v.form.Get("password"), client(v.r))
+	m, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, v.text("address"), v.form.Get("password"), client(v.r))
 	if err != nil {
 		return done{}, err
 	}
@@ -113,7 +113,7 @@ func (d *Dashboard) ownPassword(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	same, err := d.Mailboxes.Authenticate(v.ctx, m.Address, v.form.Get("current"), client(v.r))
+	same, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, m.Address, v.form.Get("current"), client(v.r))
 	if fault.Is(err, fault.Unknown) || err == nil && same.ID != m.ID {
 		var bad fault.Fields
 		bad.Add("current", "wrong", "This is not your present password.")

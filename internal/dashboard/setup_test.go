@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -60,7 +61,7 @@ func TestSetupPages(t *testing.T) {
 	b.fill("password", "My-new-one-7")
 	b.press("/mailbox/password")
 	b.reads("Changed your password.")
-	if _, err := s.Mailboxes.Authenticate(t.Context(), alice.Address, "My-new-one-7", here); err != nil {
+	if _, err := s.Mailboxes.Authenticate(t.Context(), mailbox.IMAP, alice.Address, "My-new-one-7", here); err != nil {
 		t.Error("the new password:", err)
 	}
 	b.press("/mailbox/sign-out")

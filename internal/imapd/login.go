@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // loginCommand is LOGIN, which is refused before TLS (LOGINDISABLED, RFC 3501
@@ -21,7 +22,7 @@ func (s *session) loginCommand(cmd *wire.Login) (wire.Code, error) {
 // signIn enters the authenticated state. A wrong password is delayed by
 // mailbox.Authenticate.
 func (s *session) signIn(user, password string) (wire.Code, error) {
-	box, err := s.Mailboxes.Authenticate(s.ctx(), user, password, s.remote)
+	box, err := s.Mailboxes.Authenticate(s.ctx(), mailbox.IMAP, user, password, s.remote)
 	if err != nil {
 		if kind := fault.KindOf(err); kind != fault.Internal {
 			s.logger().Info("imap: login refused", "err", err)

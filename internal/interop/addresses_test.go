@@ -14,4 +14,12 @@ func (c *checked) addresses() {
 	c.call("PATCH", "/aliases/"+alias, m{"targets": []string{bob}}, 200)
 	c.call("DELETE", "/aliases/"+alias, nil, 204)
 	c.call("GET", "/aliases/"+alias, nil, 404)
+
+	logins := "/mailboxes/" + bob
+	app := c.id("POST", logins+"/app-passwords", m{"name": "Phone", "protocols": []string{"imap"}}, 201)
+	c.call("POST", logins+"/app-passwords", m{"name": "", "protocols": []string{}}, 422)
+	c.call("GET", logins+"/app-passwords?limit=1", nil, 200)
+	c.call("DELETE", logins+"/app-passwords/"+app, nil, 204)
+	c.call("DELETE", logins+"/app-passwords/"+app, nil, 404)
+	c.call("GET", logins+"/sign-ins", nil, 200)
 }

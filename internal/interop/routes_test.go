@@ -77,6 +77,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"createAPIKey":       {"name": "walk"},
 		"createAlias":        {"address": "walk@demo.test", "targets": []string{"bob@demo.test"}},
 		"updateAlias":        {"targets": []string{"bob@demo.test"}},
+		"createAppPassword":  {"name": "walk"},
 		"createDomain":       {"name": "walk.test"},
 		"createMailbox":      {"domain_id": s.Dev.Domain.ID.String(), "local_part": "walk"},
 		"updateDomain":       {"dkim_rotation_days": 90, "dmarc_enforcement": "junk"},
@@ -176,6 +177,7 @@ func at(t *testing.T, ids map[string]string, path string) (full string, ok bool)
 	t.Helper()
 	path = strings.Replace(path, "/versions/{version}", "/versions/1", 1)
 	path = strings.Replace(path, "/dkim/{key}", "/dkim/01999999-0000-7000-8000-000000000000", 1)
+	path = strings.Replace(path, "/app-passwords/{password}", "/app-passwords/01999999-0000-7000-8000-000000000000", 1)
 	path = strings.Replace(path, "/deliveries/{delivery}", "/deliveries/01999999-0000-7000-8000-000000000000", 1)
 	path = strings.Replace(path, "/messages/{message}", "/messages/01999999-0000-7000-8000-000000000000", 1)
 	path = strings.Replace(path, "/attachments/{n}", "/attachments/0", 1)

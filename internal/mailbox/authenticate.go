@@ -5,6 +5,7 @@ package mailbox
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -26,11 +27,12 @@ type login struct {
 	phc string
 }
 
-// Authenticate finds the mailbox that signs in with its address and password.
-// Wrong ones are fault.Unknown, and take as long whether or not the address
-// exists; too many of them are fault.Limited; what is suspended is
-// fault.Denied. It delays its answer after failures, at most 4 s.
-func (m *Mailboxes) Authenticate(ctx context.Context, user, password string, from netip.Addr) (Mailbox, error) {
+// Authenticate finds the mailbox that signs in with its address and its password,
+// or an app password for the protocol. Wrong ones are fault.Unknown, and take as
+// long whether or not the address exists; too many of them are fault.Limited;
+// what is suspended, or an app password for another protocol, is fault.Denied. It
+// delays its answer after failures, at most 4 s.
+func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password string, from netip.Addr) (Mailbox, error) {
 	key := ""
 	if a, err := address.Parse(user); err == nil {
 		key = a.Key()
@@ -42,11 +44,14 @@ func (m *Mailboxes) Authenticate(ctx context.Context, user, password string, fro
 	if err := m.pause(ctx, wait); err != nil {
 		return Mailbox{}, err
 	}
-	box, ok, err := m.verify(ctx, key, password)
+	box, protocols, err := m.verify(ctx, key, password)
 	if err != nil {
 		return Mailbox{}, err
 	}
-	if !ok {
+	if len(protocols) == 0 {
+		if box.ID != 0 {
+			m.signedIn(box, p, from, WrongPassword)
+		}
 		m.Guesses.Failed(key, from, password)
 		return Mailbox{}, fault.New(fault.Unknown, "invalid_credentials", "The address or the password is wrong.")
 	}
@@ -56,30 +61,53 @@ func (m *Mailboxes) Authenticate(ctx context.Context, user, password string, fro
 		return Mailbox{}, err
 	}
 	if box.Status != Active || owner.Status != "active" {
+		m.signedIn(box, p, from, WasSuspended)
 		return Mailbox{}, fault.New(fault.Denied, "mailbox_suspended", "This mailbox is suspended.")
 	}
+	if !slices.Contains(protocols, p) {
+		m.signedIn(box, p, from, WrongProtocol)
+		return Mailbox{}, fault.New(fault.Denied, "wrong_protocol", "This app password was not made for this.")
+	}
+	m.signedIn(box, p, from, SignedIn)
 	return box, nil
 }
 
-func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, bool, error) {
+// verify finds the mailbox that a password is of, and what that is good for:
+// nothing, if it is wrong; then the mailbox is one that has the address. What
+// looks like an app password is never tried as an own one.
+func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, []Protocol, error) {
+	token, app := appToken(password)
+	if app {
+		if box, protocols, err := m.verifyApp(ctx, key, token); err != nil || len(protocols) > 0 {
+			return box, protocols, err
+		}
+	}
 	var found []login
 	if key != "" {
 		var err error
 		found, err = db.All(ctx, m.db, byAddress.With(key), scanLogin)
 		if err != nil {
-			return Mailbox{}, false, err
+			return Mailbox{}, nil, err
 		}
 	}
-	if len(found) == 0 {
-		return Mailbox{}, false, m.Hasher.Dummy(ctx, password)
+	switch {
+	case app && len(found) > 0:
+		return found[0].Mailbox, nil, nil
+	case app:
+		return Mailbox{}, nil, nil
+	case len(found) == 0:
+		return Mailbox{}, nil, m.Hasher.Dummy(ctx, password)
 	}
 	for _, l := range found[:min(len(found), maxNamesakes)] {
 		ok, err := m.cache.Verify(ctx, int64(l.ID), l.generation, l.phc, password)
-		if ok || err != nil {
-			return l.Mailbox, ok, err
+		if err != nil {
+			return Mailbox{}, nil, err
+		}
+		if ok {
+			return l.Mailbox, []Protocol{IMAP, SMTP, Web}, nil
 		}
 	}
-	return Mailbox{}, false, nil
+	return found[0].Mailbox, nil, nil
 }
 
 func scanLogin(r db.Row) (l login, err error) {

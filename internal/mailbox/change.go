@@ -199,11 +199,12 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 				if _, err := tx.Exec(ctx, burial.With(id, before)); err != nil {
 					return err
 				}
-				if _, err := tx.Exec(ctx, noLonger.With(id)); err != nil {
-					return err
+				for _, s := range []db.Statement{noLonger.With(id), noApps.With(id), noSignIns.With(id), noUsage.With(id)} {
+					if _, err := tx.Exec(ctx, s); err != nil {
+						return err
+					}
 				}
-				_, err := tx.Exec(ctx, noUsage.With(id))
-				return err
+				return nil
 			})
 		}
 		if err != nil {

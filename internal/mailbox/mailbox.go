@@ -43,6 +43,8 @@ type Mailbox struct {
 	DeletedAt   time.Time // zero while it lives
 
 	generation int64
+	app        db.ID // the app password that it was signed in to with; 0 for none
+	appName    string
 }
 
 // Options are what mailboxes work with.
@@ -94,6 +96,8 @@ type Mailboxes struct {
 	mu      sync.Mutex
 	changes int64 // of any mailbox, so that what was read before one is not kept
 	known   map[string]known
+
+	notes notes
 }
 
 // Open returns the mailboxes of a database.
@@ -103,7 +107,8 @@ func Open(o Options) *Mailboxes {
 	}
 	cache := credential.NewCache(o.Hasher)
 	cache.Now = o.Now
-	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: pause, known: map[string]known{}}
+	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: pause, known: map[string]known{},
+		notes: notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}}}
 }
 
 // Generation changes whenever the log-ins of a mailbox end: with its password,
@@ -165,12 +170,21 @@ func (m *Mailboxes) Get(ctx context.Context, account, id db.ID) (Mailbox, error)
 }
 
 // Current returns fault.Unknown when the log-in that gave box no longer counts:
-// since then the password was changed, or the mailbox suspended or deleted. A
-// door asks when signal.Credential of the mailbox was woken.
+// since then the password was changed, the app password revoked, or the mailbox
+// suspended or deleted. A door asks when signal.Credential of the mailbox was
+// woken.
 func (m *Mailboxes) Current(ctx context.Context, box Mailbox) error {
+	revoked := fault.New(fault.Unknown, "login_revoked", "Sign in again.")
 	now, err := m.ByID(ctx, box.ID)
 	if fault.Is(err, fault.NotFound) || err == nil && (now.generation != box.generation || now.Status != Active) {
-		return fault.New(fault.Unknown, "login_revoked", "Sign in again.")
+		return revoked
+	}
+	if err == nil && box.app != 0 {
+		there, err := m.any(ctx, appThere.With(box.app))
+		if err == nil && !there {
+			return revoked
+		}
+		return err
 	}
 	return err
 }

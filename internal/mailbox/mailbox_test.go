@@ -172,7 +172,7 @@ func TestCreate(t *testing.T) {
 			t.Errorf("event %s %s, %v", kind, data, err)
 		}
 		given := h.create("bob", good)
-		if _, err := h.Authenticate(ctx, given.Address, good, here); err != nil {
+		if _, err := h.Authenticate(ctx, mailbox.IMAP, given.Address, good, here); err != nil {
 			t.Error(err)
 		}
 	})
@@ -209,7 +209,7 @@ func TestChange(t *testing.T) {
 		if err != nil || got.DisplayName != "Ann" || got.Status != mailbox.Suspended {
 			t.Errorf("suspended: %+v, %v", got, err)
 		}
-		_, err = h.Authenticate(ctx, box.Address, good, here)
+		_, err = h.Authenticate(ctx, mailbox.IMAP, box.Address, good, here)
 		wantKind(t, err, fault.Denied, "mailbox_suspended")
 		_, err = h.Resolve(ctx, addr(t, box.Address))
 		wantKind(t, err, fault.Denied, mailbox.CodeSuspended)
@@ -224,7 +224,7 @@ func TestPassword(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
 		box := h.create("ann", good)
-		if _, err := h.Authenticate(ctx, "ANN@Demo.Test", good, here); err != nil {
+		if _, err := h.Authenticate(ctx, mailbox.IMAP, "ANN@Demo.Test", good, here); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Current(ctx, box); err != nil {
@@ -235,9 +235,9 @@ func TestPassword(t *testing.T) {
 		if err != nil || made == "" {
 			t.Fatal(made, err)
 		}
-		_, err = h.Authenticate(ctx, box.Address, good, here)
+		_, err = h.Authenticate(ctx, mailbox.IMAP, box.Address, good, here)
 		wantKind(t, err, fault.Unknown, "invalid_credentials")
-		if _, err := h.Authenticate(ctx, box.Address, made, here); err != nil {
+		if _, err := h.Authenticate(ctx, mailbox.IMAP, box.Address, made, here); err != nil {
 			t.Error(err)
 		}
 		if again, err := h.SetPassword(ctx, h.account, box.ID, new(good)); err != nil || again != "" {
@@ -246,7 +246,7 @@ func TestPassword(t *testing.T) {
 		_, err = h.SetPassword(ctx, h.account+1, box.ID, new(good))
 		wantKind(t, err, fault.NotFound, "not_found")
 		for _, user := range []string{"nobody@demo.test", "no address", ""} {
-			_, err = h.Authenticate(ctx, user, good, here)
+			_, err = h.Authenticate(ctx, mailbox.IMAP, user, good, here)
 			wantKind(t, err, fault.Unknown, "invalid_credentials")
 		}
 	})
@@ -259,7 +259,7 @@ func TestGuessing(t *testing.T) {
 		from := netip.MustParseAddr("198.51.100.9")
 		tries := 0
 		for ; tries < 50; tries++ {
-			_, err := h.Authenticate(ctx, "ann@demo.test", "Wrong-"+string(rune('a'+tries))+"-1", from)
+			_, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", "Wrong-"+string(rune('a'+tries))+"-1", from)
 			if fault.Is(err, fault.Limited) {
 				break
 			}
@@ -271,7 +271,7 @@ func TestGuessing(t *testing.T) {
 		if slices.Max(h.waited) == 0 {
 			t.Error("answers were never delayed")
 		}
-		if _, err := h.Authenticate(ctx, "ann@demo.test", good, here); err != nil {
+		if _, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", good, here); err != nil {
 			t.Errorf("the owner from elsewhere: %v", err)
 		}
 	})
@@ -291,7 +291,7 @@ func TestDelete(t *testing.T) {
 		wantKind(t, h.Delete(ctx, h.account, box.ID), fault.NotFound, "not_found")
 		_, err := h.Resolve(ctx, addr(t, box.Address))
 		wantKind(t, err, fault.NotFound, mailbox.CodeNoMailbox)
-		_, err = h.Authenticate(ctx, box.Address, good, here)
+		_, err = h.Authenticate(ctx, mailbox.IMAP, box.Address, good, here)
 		wantKind(t, err, fault.Unknown, "invalid_credentials")
 		list, _, err := h.List(ctx, h.account, mailbox.Filter{Deleted: true, Domain: h.domain}, db.Page{})
 		if err != nil || len(list) != 1 || list[0].ID != box.ID || list[0].DeletedAt.IsZero() {
@@ -460,7 +460,7 @@ func TestChangeOfHands(t *testing.T) {
 			t.Errorf("mail goes to %+v, %v", got, err)
 		}
 		for password, want := range map[string]db.ID{good: old.ID, "Another-horse-8": fresh.ID} {
-			if got, err := h.Authenticate(ctx, "ann@demo.test", password, here); err != nil || got.ID != want {
+			if got, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", password, here); err != nil || got.ID != want {
 				t.Errorf("signed in to %s, %v; want %s", got.ID, err, want)
 			}
 		}

@@ -176,7 +176,7 @@ func (s *Server) furnishMailbox(ctx context.Context, acc db.ID, name string, bef
 			continue
 		}
 		for _, known := range before.Mailboxes {
-			if _, err := s.Mailboxes.Authenticate(ctx, wanted, known.Password, netip.MustParseAddr("127.0.0.1")); known.ID == m.ID && err == nil {
+			if _, err := s.Mailboxes.Authenticate(ctx, mailbox.IMAP, wanted, known.Password, netip.MustParseAddr("127.0.0.1")); known.ID == m.ID && err == nil {
 				dev.Mailboxes = append(dev.Mailboxes, known)
 				return nil
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/retention"
 	"github.com/mailstead/mailstead/internal/stat"
 )
@@ -50,6 +51,7 @@ func (s *Server) retention() *retention.Keeper {
 			{Name: "figures of hours", Keep: stat.HoursKept, Prune: s.Stats.Prune},
 			{Name: "sessions and links", Keep: time.Hour, Prune: s.Users.Prune},
 			{Name: "activity of people", Keep: activityKept, Prune: s.Users.PruneDeeds},
+			{Name: "sign-ins", Keep: mailbox.SignInLife, Prune: s.Mailboxes.PruneSignIns},
 			{Name: "notes of what was filed", Keep: inbound.FilingLife, Prune: s.Inbound.Prune},
 		},
 	}

@@ -39,7 +39,7 @@ func (c *conn) authenticate(ctx context.Context, user, password string) (*login,
 	if strings.EqualFold(user, apiUser) && c.srv.Accounts != nil {
 		return c.byKey(ctx, password)
 	}
-	box, err := c.srv.Mailboxes.Authenticate(ctx, user, password, c.ip)
+	box, err := c.srv.Mailboxes.Authenticate(ctx, mailbox.SMTP, user, password, c.ip)
 	return &login{mailbox: box}, err
 }
 

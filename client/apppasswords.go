@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// AppPassword is a password of a mailbox for one application or device.
+type AppPassword struct {
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Protocols  []string   `json:"protocols"` // imap, smtp
+	Password   string     `json:"password"`  // in the answer that made it
+	CreatedAt  time.Time  `json:"created_at"`
+	LastUsedAt *time.Time `json:"last_used_at"` // to the hour; nil for never
+}
+
+// SignIn is an attempt to sign in to a mailbox, or several alike within an hour.
+type SignIn struct {
+	ID          string    `json:"id"`
+	Protocol    string    `json:"protocol"` // imap, smtp or web
+	IP          string    `json:"ip"`       // of the client, or its network
+	Result      string    `json:"result"`   // ok, wrong_password, suspended or wrong_protocol
+	AppPassword string    `json:"app_password"`
+	Times       int64     `json:"times"`
+	FirstAt     time.Time `json:"first_at"`
+	LastAt      time.Time `json:"last_at"`
+}
+
+// CreateAppPassword makes a password for an application of a mailbox's user. It
+// is good for the protocols given, imap and smtp, or for both if there are none.
+func (c *Client) CreateAppPassword(ctx context.Context, mailbox, name string, protocols ...string) (*AppPassword, error) {
+	return post[AppPassword](ctx, c, "/mailboxes/{id}/app-passwords", mailbox, struct {
+		Name      string   `json:"name"`
+		Protocols []string `json:"protocols,omitempty"`
+	}{name, protocols}, false)
+}
+
+// ListAppPasswords returns a page of a mailbox's app passwords, newest first.
+func (c *Client) ListAppPasswords(ctx context.Context, mailbox string, p Paging) (*Page[AppPassword], error) {
+	return do[Page[AppPassword]](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}/app-passwords", id: mailbox, query: p.into(nil)})
+}
+
+// RevokeAppPassword ends an app password and the sessions that stand on it.
+func (c *Client) RevokeAppPassword(ctx context.Context, mailbox, id string) error {
+	return c.run(ctx, call{method: http.MethodDelete, path: "/mailboxes/{id}/app-passwords/" + url.PathEscape(id), id: mailbox})
+}
+
+// ListSignIns returns a page of who signed in to a mailbox, or tried to, newest
+// first.
+func (c *Client) ListSignIns(ctx context.Context, mailbox string, p Paging) (*Page[SignIn], error) {
+	return do[Page[SignIn]](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}/sign-ins", id: mailbox, query: p.into(nil)})
+}

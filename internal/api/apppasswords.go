@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// loginRoutes are what mailboxes are signed in to with, and who did.
+func (a *API) loginRoutes(r *router) {
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/app-passwords", id: "createAppPassword", scope: "mailboxes.write", status: 201, conflicts: true,
+		summary: "Make an app password", description: "A password for one application or device, beside the mailbox's own and to be revoked by itself. It is generated, and shown in this answer only; " +
+			"hyphens and case don't matter when it is typed. A mailbox has 50 at most. A change of the mailbox's own password leaves them valid."}, a.createAppPassword)
+	handle(r, operation{method: "GET", path: "/mailboxes/{id}/app-passwords", id: "listAppPasswords", scope: "mailboxes.read",
+		summary: "List a mailbox's app passwords", description: "Newest first. The passwords themselves are not shown."}, a.listAppPasswords)
+	handle(r, operation{method: "DELETE", path: "/mailboxes/{id}/app-passwords/{password}", id: "revokeAppPassword", scope: "mailboxes.write", status: 204,
+		summary: "Revoke an app password", description: "It stops working at once, and sessions that were signed in to with it end."}, a.revokeAppPassword)
+	handle(r, operation{method: "GET", path: "/mailboxes/{id}/sign-ins", id: "listSignIns", scope: "mailboxes.read",
+		summary: "List who signed in to a mailbox", description: "And who tried to, newest first. What repeats within an hour, from one address and with one result, is one entry. " +
+			"The newest 200 that succeeded and the newest 200 others are kept, for 90 days. Attempts that were refused unseen, since too many had failed before, are not listed."}, a.listSignIns)
+}
+
+type appPasswordAnswer struct {
+	ID         db.ID      `json:"id" doc:"The app password's id."`
+	Name       string     `json:"name" doc:"What it is for." example:"Ann's phone"`
+	Protocols  []string   `json:"protocols" nullable:"false" enum:"imap,smtp" doc:"What it is good for: reading (imap), sending (smtp)." example:"imap"`
+	Password   string     `json:"password,omitempty" doc:"Shown in the answer that made it only." example:"abcde-fghij-klmno-pqrst-uvwxyz"`
+	CreatedAt  time.Time  `json:"created_at" doc:"When it was made."`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the hour; null for never."`
+}
+
+func showAppPassword(p mailbox.AppPassword) appPasswordAnswer {
+	out := appPasswordAnswer{ID: p.ID, Name: p.Name, Protocols: []string{}, CreatedAt: stamp(p.CreatedAt), LastUsedAt: optionalTime(p.LastUsedAt)}
+	for _, one := range p.Protocols {
+		out.Protocols = append(out.Protocols, string(one))
+	}
+	return out
+}
+
+type createAppPasswordRequest struct {
+	Name      string   `json:"name" doc:"What it is for, in at most 100 bytes." example:"Ann's phone"`
+	Protocols []string `json:"protocols,omitempty" nullable:"false" enum:"imap,smtp" doc:"What it is good for; both when left out." example:"imap"`
+}
+
+type createAppPasswordInput struct {
+	one
+	Body createAppPasswordRequest
+}
+
+func (a *API) createAppPassword(ctx context.Context, p account.Principal, in *createAppPasswordInput) (appPasswordAnswer, error) {
+	id, err := a.mailboxID(ctx, p, &in.one)
+	if err != nil {
+		return appPasswordAnswer{}, err
+	}
+	protocols := in.Body.Protocols
+	if protocols == nil {
+		protocols = []string{string(mailbox.IMAP), string(mailbox.SMTP)}
+	}
+	made, password, err := a.Mailboxes.CreateAppPassword(ctx, p.Account, id, in.Body.Name, protocols)
+	if err != nil {
+		return appPasswordAnswer{}, err
+	}
+	out := showAppPassword(made)
+	out.Password = password
+	return out, nil
+}
+
+type ofMailbox struct {
+	one
+	page
+}
+
+func (a *API) listAppPasswords(ctx context.Context, p account.Principal, in *ofMailbox) (list[appPasswordAnswer], error) {
+	return listOf(ctx, a, p, in, a.Mailboxes.AppPasswords, showAppPassword, func(p mailbox.AppPassword) db.ID { return p.ID })
+}
+
+// listOf answers with a list of what belongs to a mailbox.
+func listOf[S, T any](ctx context.Context, a *API, p account.Principal, in *ofMailbox,
+	read func(ctx context.Context, account, mailbox db.ID, page db.Page) ([]S, bool, error), show func(S) T, id func(S) db.ID) (list[T], error) {
+	at, err := in.db()
+	if err != nil {
+		return list[T]{}, err
+	}
+	box, err := a.mailboxID(ctx, p, &in.one)
+	if err != nil {
+		return list[T]{}, err
+	}
+	found, more, err := read(ctx, p.Account, box, at)
+	if err != nil {
+		return list[T]{}, err
+	}
+	return answer(in.page, found, more, show, func(s S) string { return id(s).String() }), nil
+}
+
+type oneAppPassword struct {
+	one
+	Password string `path:"password" format:"uuid" doc:"The app password's id."`
+}
+
+func (a *API) revokeAppPassword(ctx context.Context, p account.Principal, in *oneAppPassword) (nothing, error) {
+	box, err := a.mailboxID(ctx, p, &in.one)
+	if err != nil {
+		return nothing{}, err
+	}
+	id, err := db.ParseID(in.Password)
+	if err != nil {
+		return nothing{}, err
+	}
+	return nothing{}, a.Mailboxes.RevokeAppPassword(ctx, p.Account, box, id)
+}
+
+type signInAnswer struct {
+	ID          db.ID     `json:"id" doc:"The entry's id."`
+	Protocol    string    `json:"protocol" enum:"imap,smtp,web" doc:"What for: reading (imap), sending (smtp), the owner's page (web)."`
+	IP          string    `json:"ip" doc:"The client's network address; of wrong passwords over IPv6 its network (/64)." example:"192.0.2.7"`
+	Result      string    `json:"result" enum:"ok,wrong_password,suspended,wrong_protocol" doc:"suspended: the password was right. wrong_protocol: an app password that was not made for this."`
+	AppPassword *string   `json:"app_password" doc:"The name of the app password that was used; null for the mailbox's own."`
+	Times       int64     `json:"times" doc:"How often." example:"3"`
+	FirstAt     time.Time `json:"first_at" doc:"When first."`
+	LastAt      time.Time `json:"last_at" doc:"When last; within an hour of the first time."`
+}
+
+func showSignIn(s mailbox.SignIn) signInAnswer {
+	return signInAnswer{
+		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, Result: s.Result, AppPassword: optional(s.AppPassword), Times: s.Times,
+		FirstAt: stamp(s.FirstAt), LastAt: stamp(s.LastAt),
+	}
+}
+
+func (a *API) listSignIns(ctx context.Context, p account.Principal, in *ofMailbox) (list[signInAnswer], error) {
+	return listOf(ctx, a, p, in, a.Mailboxes.SignIns, showSignIn, func(s mailbox.SignIn) db.ID { return s.ID })
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// Protocol is what somebody signs in for.
+type Protocol string
+
+// The protocols.
+const (
+	IMAP Protocol = "imap"
+	SMTP Protocol = "smtp" // submission
+	Web  Protocol = "web"  // the dashboard; app passwords are not for it
+)
+
+// AppPassword is a password of a mailbox for one application. It is random, and
+// kept as a hash alone.
+type AppPassword struct {
+	ID         db.ID
+	Mailbox    db.ID
+	Name       string
+	Protocols  []Protocol // in the order imap, smtp
+	CreatedAt  time.Time
+	LastUsedAt time.Time // give or take an hour; zero for never
+}
+
+const (
+	// MaxAppPasswords is how many a mailbox may have.
+	MaxAppPasswords = 50
+
+	maxAppName = 100 // bytes
+	appRandom  = 12  // bytes: no hash of 96 random bits is guessed
+	appLetters = 26  // that, and a checksum, in base32
+	appGroup   = 5   // letters between hyphens
+)
+
+var (
+	lockBox   = db.SQL(`SELECT id FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0 {for_update}`)
+	insertApp = db.SQL(`INSERT INTO app_password (id, mailbox, name, protocols, hash, created_at, last_used_at)
+		SELECT $1, $2, CAST($3 AS TEXT), CAST($4 AS TEXT), $5, $6, 0
+		WHERE (SELECT COUNT(*) FROM app_password WHERE mailbox = $2) < $7`)
+	listApps  = db.Paged(`SELECT id, mailbox, name, protocols, created_at, last_used_at FROM app_password WHERE mailbox = $1 AND {page}`)
+	removeApp = db.SQL(`DELETE FROM app_password WHERE id = $1 AND mailbox = $2`)
+	noApps    = db.SQL(`DELETE FROM app_password WHERE mailbox = $1`)
+	touchApp  = db.SQL(`UPDATE app_password SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`)
+	appThere  = db.SQL(`SELECT id FROM app_password WHERE id = $1`)
+	byApp     = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
+			u.bytes, u.messages, m.created_at, m.deleted_at, m.generation, p.id, p.name, p.protocols
+		FROM app_password p JOIN mailbox m ON m.id = p.mailbox JOIN mailbox_usage u ON u.mailbox = m.id
+		WHERE p.hash = $1 AND m.address = $2 AND m.deleted_at = 0`)
+)
+
+// CreateAppPassword makes a password for an application of a mailbox's user, and
+// returns it: it can't be had again. More than MaxAppPasswords is a
+// fault.Conflict.
+func (m *Mailboxes) CreateAppPassword(ctx context.Context, account, mailbox db.ID, name string, protocols []string) (AppPassword, string, error) {
+	made := AppPassword{ID: m.db.NewID(), Mailbox: mailbox, Name: strings.TrimSpace(name), CreatedAt: m.now().UTC()}
+	var bad fault.Fields
+	if made.Name == "" || len(made.Name) > maxAppName || !utf8.ValidString(made.Name) || strings.ContainsFunc(made.Name, unicode.IsControl) {
+		bad.Add("name", "invalid_name", "Give a name of 1 to %d bytes in one line, such as that of the device.", maxAppName)
+	}
+	var err error
+	if made.Protocols, err = readProtocols(protocols); err != nil {
+		bad.Add("protocols", "unknown_protocol", "Give imap, smtp or both.")
+	}
+	if err := bad.Err(); err != nil {
+		return AppPassword{}, "", err
+	}
+	token := secret.Token("", appRandom)
+	err = m.db.Tx(ctx, func(tx *db.Tx) error {
+		// So that the count is still true when this is committed.
+		if err := tx.One(ctx, lockBox.With(mailbox, account), new(db.ID)); errors.Is(err, db.ErrNoRow) {
+			return notFound()
+		} else if err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, insertApp.With(made.ID, mailbox, made.Name, joined(made.Protocols), secret.Hash(token), db.Micros(made.CreatedAt), MaxAppPasswords))
+		return some(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
+	})
+	return made, grouped(token), err
+}
+
+// AppPasswords lists those of a mailbox of the account, newest first.
+func (m *Mailboxes) AppPasswords(ctx context.Context, account, mailbox db.ID, page db.Page) ([]AppPassword, bool, error) {
+	if _, err := m.Get(ctx, account, mailbox); err != nil {
+		return nil, false, err
+	}
+	if err := m.Note(ctx); err != nil {
+		return nil, false, err
+	}
+	return db.ReadPage(ctx, m.db, listApps, page, scanApp, mailbox)
+}
+
+// RevokeAppPassword ends an app password, and the sessions that stand on it, on
+// every node.
+func (m *Mailboxes) RevokeAppPassword(ctx context.Context, account, mailbox, id db.ID) error {
+	if _, err := m.Get(ctx, account, mailbox); err != nil {
+		return err
+	}
+	err := m.db.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, removeApp.With(id, mailbox))
+		return some(n, err, fault.New(fault.NotFound, "not_found", "There is no such app password."))
+	})
+	if err == nil {
+		m.revoked(mailbox)
+	}
+	return err
+}
+
+func scanApp(r db.Row) (p AppPassword, err error) {
+	var protocols string
+	var created, used int64
+	err = r.Scan(&p.ID, &p.Mailbox, &p.Name, &protocols, &created, &used)
+	p.Protocols, p.CreatedAt, p.LastUsedAt = split(protocols), db.Time(created), db.Time(used)
+	return p, err
+}
+
+func readProtocols(given []string) (known []Protocol, err error) {
+	for _, p := range []Protocol{IMAP, SMTP} {
+		if slices.Contains(given, string(p)) {
+			known = append(known, p)
+		}
+	}
+	for _, p := range given {
+		if !slices.Contains(known, Protocol(p)) {
+			return nil, errors.New("unknown protocol")
+		}
+	}
+	if len(known) == 0 {
+		return nil, errors.New("no protocol")
+	}
+	return known, nil
+}
+
+func joined(protocols []Protocol) string {
+	var all []string
+	for _, p := range protocols {
+		all = append(all, string(p))
+	}
+	return strings.Join(all, " ")
+}
+
+func split(text string) (protocols []Protocol) {
+	for _, p := range strings.Fields(text) {
+		protocols = append(protocols, Protocol(p))
+	}
+	return protocols
+}
+
+// grouped is how an app password is shown; appToken reads it.
+func grouped(token string) string {
+	var b strings.Builder
+	for i, letter := range token {
+		if i > 0 && i%appGroup == 0 && i < len(token)-1 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(letter)
+	}
+	return b.String()
+}
+
+// appToken reads what may be an app password, as people copy and type it. A
+// mailbox's own password never looks like one: that has a letter in upper case
+// and another character.
+func appToken(password string) (token string, ok bool) {
+	if len(password) > 2*appLetters {
+		return "", false
+	}
+	token = strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(password))
+	return token, len(token) == appLetters && secret.WellFormed("", token)
+}
+
+// verifyApp finds the mailbox with an address and an app password.
+func (m *Mailboxes) verifyApp(ctx context.Context, key, token string) (box Mailbox, protocols []Protocol, err error) {
+	var allowed string
+	found, err := db.All(ctx, m.db, byApp.With(secret.Hash(token), key), func(r db.Row) (Mailbox, error) {
+		var app db.ID
+		var name string
+		box, err := scan(more{more{more{r, &allowed}, &name}, &app})
+		box.app, box.appName = app, name
+		return box, err
+	})
+	if err != nil || len(found) == 0 {
+		return Mailbox{}, nil, err
+	}
+	return found[0], split(allowed), nil
+}
