@@ -187,6 +187,7 @@ func (l *looks) funcs() template.FuncMap {
 		},
 		"field":     newField,
 		"ticked":    ticked,
+		"agent":     agent,
 		"dict":      dict,
 		"ago":       ago,
 		"date":      func(t time.Time) string { return t.UTC().Format("2 Jan 2006") },

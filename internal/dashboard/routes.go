@@ -66,6 +66,7 @@ func (d *Dashboard) routes(r *router) {
 	r.file("/sandbox/{id}/preview", d.capturedPreview)
 	r.file("/sandbox/{id}/raw", d.capturedRaw)
 	r.file("/sandbox/{id}/files/{n}", d.capturedFile)
+	r.act("/sandbox/receive", d.receive, d.sandbox)
 	r.act("/sandbox/clear", d.clearSandbox, d.sandbox)
 
 	r.view("/keys", d.keys)

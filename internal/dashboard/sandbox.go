@@ -6,8 +6,10 @@ import (
 	"cmp"
 
 	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/relay"
 )
@@ -32,7 +34,15 @@ func (d *Dashboard) sandbox(v *visit) (page, error) {
 	data := struct {
 		List  []captured
 		Pager pager
+		First string // a mailbox to write to; "" while there is none
 	}{}
+	boxes, _, err := d.Mailboxes.List(v.ctx, v.in.Account, mailbox.Filter{}, db.Page{Limit: 1})
+	if err != nil {
+		return page{}, err
+	}
+	for _, m := range boxes {
+		data.First = m.Address
+	}
 	for _, c := range list {
 		one, err := d.summary(v, c)
 		if err != nil && !fault.Is(err, fault.NotFound) { // it may be cleared meanwhile
