@@ -66,8 +66,9 @@ type API struct {
 	// Friend reports whom limits per client network don't apply to; may be nil.
 	Friend func(netip.Addr) bool
 
-	streams *streams
-	mux     *http.ServeMux
+	streams  *streams
+	mux      *http.ServeMux
+	document []byte
 }
 
 // Handler returns the handler of /api/v1. It answers whatever else it is asked
@@ -79,15 +80,18 @@ func (a *API) Handler() http.Handler {
 	a.unsubscribeRoutes(r)
 	a.autoconfigRoutes(r)
 	r.doc.webhooks()
-	text := r.doc.text()
+	a.document = r.doc.text()
 	r.mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(text)
+		_, _ = w.Write(a.document)
 	})
 	r.mux.HandleFunc(elsewhere, r.elsewhere)
 	a.mux = r.mux
 	return a.identified(a.recovered(a.plainPath(r.mux)))
 }
+
+// Document is the OpenAPI document that Handler has made.
+func (a *API) Document() []byte { return a.document }
 
 // Takes reports whether a request is for this door, and not for the dashboard:
 // all below /api, and what mail clients and links to unsubscribe ask for.

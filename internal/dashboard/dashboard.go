@@ -62,11 +62,13 @@ type Dashboard struct {
 	Base         string // the URL that the pages are below, without a slash at its end
 	Dev          bool
 	Version      string
+	Reference    []byte // the OpenAPI document, of which the reference is made
 	Log          *slog.Logger
 	Now          func() time.Time
 
-	looks *looks
-	list  []Route
+	looks  *looks
+	manual *manual
+	list   []Route
 }
 
 // Routes lists all routes, once there is a Handler.
@@ -87,6 +89,9 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 		return nil, err
 	}
 	d.looks = looks
+	if d.manual, err = newManual(d.Reference, d.Base, d.Dev); err != nil {
+		return nil, err
+	}
 	r := &router{d: d, mux: http.NewServeMux()}
 	d.routes(r)
 	d.list = r.list

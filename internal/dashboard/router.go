@@ -21,6 +21,7 @@ type page struct {
 	Title    string
 	Section  string // which entry of the navigation it belongs to
 	Owner    string // the mailbox whose owner sees it; "" for pages of the dashboard
+	Open     bool   // for readers who have not signed in: with a frame, too
 	Part     bool   // a part of a page, which a script asked for: no frame around it
 	Status   int    // 0 is 200
 	Data     any

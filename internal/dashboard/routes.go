@@ -83,6 +83,7 @@ func (d *Dashboard) routes(r *router) {
 	r.fileFor(anybody, "/mailbox/profile", d.ownProfile)
 
 	d.mailRoutes(r)
+	d.docRoutes(r)
 
 	r.view("/people", d.people)
 	r.actFor(owning, "/people", d.invite, d.people)
@@ -112,6 +113,14 @@ func (d *Dashboard) routes(r *router) {
 	r.actFor(operator, "/operator/queue/retry", d.retryQueue, d.queue)
 	r.actFor(operator, "/operator/queue/hold", d.holdQueue, d.queue)
 	r.actFor(operator, "/operator/queue/release", d.releaseQueue, d.queue)
+}
+
+// docRoutes are the manual, which anybody may read.
+func (d *Dashboard) docRoutes(r *router) {
+	r.viewFor(anybody, "/docs", d.docs)
+	r.viewFor(anybody, "/docs/search", d.searchDocs)
+	r.viewFor(anybody, "/docs/guides/{guide}", d.guide)
+	r.viewFor(anybody, "/docs/api/{resource}", d.reference)
 }
 
 // mailRoutes are the pages of what is sent and received.

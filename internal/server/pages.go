@@ -33,6 +33,7 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 		Templates: s.Templates, Operator: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, Captured: s.captured,
 		Limits: s.Limits, Setup: door.Setup, Checker: door.Checker, Signer: door.Signer, Key: s.key,
 		Send: s.sendAsService, Health: s.health, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
+		Reference: door.Document(),
 	}
 	pages, err := s.Dashboard.Handler()
 	if err != nil {

@@ -58,3 +58,10 @@ for (const form of document.querySelectorAll("form[data-preview]")) {
   form.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(preview, 400); });
   preview();
 }
+
+// The contents of the manual are open beside it.
+for (const toc of document.querySelectorAll("details.toc")) {
+  const unfold = () => { toc.open = wide.matches; };
+  wide.addEventListener("change", unfold);
+  unfold();
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// openAPI is as much of the document as the reference shows.
+type openAPI struct {
+	Info struct{ Description string }
+	Tags []struct{ Name, Description string }
+
+	Paths      map[string]map[string]*endpoint
+	Components struct {
+		Schemas   map[string]*schema
+		Responses map[string]*response
+	}
+}
+
+type endpoint struct {
+	OperationID, Summary, Description string
+	Tags                              []string
+	Parameters                        []*parameter
+	RequestBody                       *struct {
+		Required bool
+		Content  map[string]media
+	}
+	Responses map[string]*response
+}
+
+type parameter struct {
+	Name, In, Description string
+	Required              bool
+	Schema                *schema
+}
+
+type response struct {
+	Ref         string `json:"$ref"`
+	Description string
+	Content     map[string]media
+}
+
+type media struct{ Schema *schema }
+
+type schema struct {
+	Ref                 string `json:"$ref"`
+	Type                any    // a name, or a list of names
+	Format, Description string
+	Enum, Examples      []any
+	Default             any
+	Items               *schema
+	Properties          map[string]*schema
+	Required            []string
+	AnyOf, OneOf        []*schema
+	Minimum, Maximum    *float64
+	MaxLength, MaxItems *int
+}
+
+// resolve follows a schema's reference.
+func (o *openAPI) resolve(s *schema) *schema {
+	for range 8 { // a reference to a reference; none goes round
+		if s == nil || s.Ref == "" {
+			return s
+		}
+		s = o.Components.Schemas[last(s.Ref)]
+	}
+	return s
+}
+
+func last(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// kind says what a schema allows, in words.
+func (o *openAPI) kind(s *schema) string {
+	r := o.resolve(s)
+	if r == nil {
+		return "anything"
+	}
+	var names []string
+	switch t := r.Type.(type) {
+	case string:
+		names = []string{t}
+	case []any:
+		for _, n := range t {
+			names = append(names, fmt.Sprint(n))
+		}
+	}
+	for i, n := range names {
+		switch {
+		case n == "array":
+			names[i] = "list of " + o.kind(r.Items)
+		case n == "string" && r.Format != "":
+			names[i] = r.Format
+		}
+	}
+	if len(names) == 0 {
+		return "anything"
+	}
+	return strings.Join(names, " or ")
+}
+
+// rowOfFields is a member of a body, or a parameter.
+type rowOfFields struct {
+	Name, Kind, Text, Default, In string
+	Choices                       []string
+	Required                      bool
+}
+
+const maxNesting = 3
+
+// fields lists the members of an object, those within others too.
+func (o *openAPI) fields(s *schema, prefix string, depth int) (rows []rowOfFields) {
+	r := o.resolve(s)
+	for r != nil && r.Items != nil {
+		prefix, r = strings.TrimSuffix(prefix, ".")+"[].", o.resolve(r.Items)
+	}
+	if r == nil || depth == maxNesting {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(r.Properties))
+	slices.SortStableFunc(names, func(a, b string) int { return rank(r.Required, a) - rank(r.Required, b) })
+	for _, name := range names {
+		p := r.Properties[name]
+		rows = append(rows, o.row(strings.TrimPrefix(prefix+name, "[]."), p, slices.Contains(r.Required, name)))
+		rows = append(rows, o.fields(p, prefix+name+".", depth+1)...)
+	}
+	return rows
+}
+
+func rank(required []string, name string) int {
+	if slices.Contains(required, name) {
+		return 0
+	}
+	return 1
+}
+
+func (o *openAPI) row(name string, s *schema, required bool) rowOfFields {
+	r := o.resolve(s)
+	row := rowOfFields{Name: name, Kind: o.kind(s), Required: required, Text: s.Description}
+	if row.Text == "" && r != nil {
+		row.Text = r.Description
+	}
+	if r != nil {
+		for _, e := range r.Enum {
+			row.Choices = append(row.Choices, fmt.Sprint(e))
+		}
+		if r.Default != nil {
+			row.Default = fmt.Sprint(r.Default)
+		}
+	}
+	return row
+}
+
+// example makes a value that a schema allows: of an object what is required,
+// and what anyOf asks for first.
+func (o *openAPI) example(s *schema, depth int) any {
+	r := o.resolve(s)
+	if s != nil && len(s.Examples) > 0 {
+		return s.Examples[0]
+	}
+	if r == nil || depth > 4 {
+		return map[string]any{}
+	}
+	if len(r.Examples) > 0 {
+		return r.Examples[0]
+	}
+	if len(r.Enum) > 0 {
+		return r.Enum[0]
+	}
+	if r.Default != nil {
+		return r.Default
+	}
+	switch kind := o.kind(r); {
+	case strings.HasPrefix(kind, "list of"):
+		return []any{o.example(r.Items, depth+1)}
+	case strings.HasPrefix(kind, "object"):
+		return o.exampleObject(r, depth)
+	case strings.HasPrefix(kind, "uuid"):
+		return exampleID
+	case strings.HasPrefix(kind, "date-time"):
+		return "2026-12-01T09:00:00Z"
+	case strings.HasPrefix(kind, "integer"), strings.HasPrefix(kind, "number"):
+		if r.Minimum != nil {
+			return *r.Minimum
+		}
+		return 1
+	case strings.HasPrefix(kind, "boolean"):
+		return true
+	}
+	return "text"
+}
+
+func (o *openAPI) exampleObject(r *schema, depth int) map[string]any {
+	out := map[string]any{}
+	names := slices.Clone(r.Required)
+	for _, other := range [][]*schema{r.AnyOf, r.OneOf} {
+		if len(other) > 0 {
+			names = append(names, other[0].Required...)
+		}
+	}
+	if len(names) == 0 { // everything is optional: show the first that has an example
+		for _, name := range slices.Sorted(maps.Keys(r.Properties)) {
+			if len(r.Properties[name].Examples) > 0 {
+				names = []string{name}
+				break
+			}
+		}
+	}
+	for _, name := range names {
+		if p := r.Properties[name]; p != nil {
+			out[name] = o.example(p, depth+1)
+		}
+	}
+	return out
+}
+
+const exampleID = "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"
+
+func readOpenAPI(text []byte) (*openAPI, error) {
+	o := &openAPI{}
+	if err := json.Unmarshal(text, o); err != nil {
+		return nil, fmt.Errorf("reading the OpenAPI document: %w", err)
+	}
+	return o, nil
+}

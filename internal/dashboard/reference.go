@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// resource is a page of the reference.
+type resource struct {
+	Slug, Name string
+	Text       template.HTML
+	Operations []*operationDoc
+}
+
+// operationDoc is what the reference says of an operation.
+type operationDoc struct {
+	ID, Method, Path, Summary string
+	Text                      template.HTML
+	Parameters, Body, Answer  []rowOfFields
+	Takes, Gives              string // media types that are not JSON
+	Status                    string // of success
+	Sample                    string // of the answer, as JSON
+	Errors                    []errorDoc
+	Examples                  []sample
+}
+
+type errorDoc struct{ Status, Text string }
+
+// sample is an example in a language.
+type sample struct{ Language, Text string }
+
+// goSamples are the calls of the Go package by operation, which the document
+// does not know. A test makes them of the package itself.
+//
+//go:embed reference/go.json
+var goSamples []byte
+
+// readReference makes the pages of the document.
+func readReference(text []byte, base string) (pages []*resource, about template.HTML, err error) {
+	o, err := readOpenAPI(text)
+	if err != nil {
+		return nil, "", err
+	}
+	inGo := map[string]string{}
+	if err := json.Unmarshal(goSamples, &inGo); err != nil {
+		return nil, "", fmt.Errorf("reading the examples in Go: %w", err)
+	}
+	by := map[string]*resource{}
+	for _, t := range o.Tags {
+		r := &resource{Slug: slug(t.Name), Name: t.Name, Text: markdown(t.Description)}
+		by[t.Name] = r
+		pages = append(pages, r)
+	}
+	for _, path := range slices.Sorted(maps.Keys(o.Paths)) {
+		for method, e := range o.Paths[path] {
+			r := by[strings.Join(e.Tags, "")]
+			if r == nil {
+				return nil, "", fmt.Errorf("operation %s has no tag of the document", e.OperationID)
+			}
+			r.Operations = append(r.Operations, o.operation(strings.ToUpper(method), path, e, base, inGo[e.OperationID]))
+		}
+	}
+	for _, r := range pages {
+		slices.SortStableFunc(r.Operations, func(a, b *operationDoc) int {
+			return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path), cmp.Compare(verbs[a.Method], verbs[b.Method]))
+		})
+	}
+	return pages, markdown(o.Info.Description), nil
+}
+
+// verbs is the order in which a path's operations are told.
+var verbs = map[string]int{http.MethodPost: 1, http.MethodGet: 2, http.MethodPut: 3, http.MethodPatch: 4, http.MethodDelete: 5}
+
+func (o *openAPI) operation(method, path string, e *endpoint, base, inGo string) *operationDoc {
+	d := &operationDoc{ID: e.OperationID, Method: method, Path: path, Summary: e.Summary, Text: markdown(e.Description)}
+	call := request{method: method, url: base + path}
+	for _, p := range e.Parameters {
+		row := o.row(p.Name, p.Schema, p.Required)
+		row.In, row.Text = p.In, cmp.Or(p.Description, row.Text)
+		d.Parameters = append(d.Parameters, row)
+		if p.In == "path" {
+			call.url = strings.ReplaceAll(call.url, "{"+p.Name+"}", pathExample(o.example(p.Schema, 0)))
+		}
+	}
+	if e.RequestBody != nil {
+		for kind, m := range e.RequestBody.Content {
+			if kind == "application/json" {
+				d.Body = o.fields(m.Schema, "", 0)
+				call.body = o.example(m.Schema, 0)
+			} else {
+				d.Takes, call.sends = kind, kind
+			}
+		}
+	}
+	for _, status := range slices.Sorted(maps.Keys(e.Responses)) {
+		r := e.Responses[status]
+		if r.Ref != "" {
+			r = o.Components.Responses[last(r.Ref)]
+		}
+		if code, err := strconv.Atoi(status); err != nil || code >= 400 {
+			d.Errors = append(d.Errors, errorDoc{status, r.Description})
+			continue
+		}
+		d.Status = status + " " + r.Description
+		for kind, m := range r.Content {
+			if kind != "application/json" {
+				d.Gives, call.gets = kind, kind
+				continue
+			}
+			call.answers = true
+			d.Answer = o.fields(m.Schema, "", 0)
+			d.Sample = indented(o.example(o.full(m.Schema, 0), 0), "")
+		}
+	}
+	d.Examples = []sample{{"curl", call.curl()}, {"TypeScript", call.typescript()}, {"Python", call.python()}}
+	if inGo != "" {
+		d.Examples = slices.Insert(d.Examples, 1, sample{"Go", goProgram(base, inGo)})
+	}
+	return d
+}
+
+// full is a schema all of whose members are shown in an example.
+func (o *openAPI) full(s *schema, depth int) *schema {
+	r := o.resolve(s)
+	if r == nil || depth > maxNesting {
+		return r
+	}
+	whole := *r
+	if r.Items != nil {
+		whole.Items = o.full(r.Items, depth+1)
+	}
+	if len(r.Properties) > 0 {
+		whole.Properties, whole.Required = map[string]*schema{}, nil
+		for name, p := range r.Properties {
+			whole.Required = append(whole.Required, name)
+			whole.Properties[name] = o.full(p, depth+1)
+			if len(p.Examples) > 0 {
+				whole.Properties[name] = p
+			}
+		}
+	}
+	return &whole
+}
+
+func pathExample(value any) string {
+	if text := fmt.Sprint(value); text != "text" {
+		return text
+	}
+	return "1"
+}
+
+// slug makes a name fit for a path.
+func slug(name string) string { return strings.ReplaceAll(strings.ToLower(name), " ", "-") }
+
+// indented writes JSON as people read it.
+func indented(value any, prefix string) string {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent(prefix, "  ")
+	if e.Encode(value) != nil {
+		return ""
+	}
+	return strings.TrimSpace(out.String())
+}
