@@ -45,6 +45,10 @@ func (d *Dashboard) routes(r *router) {
 	r.file("/mailboxes/{id}/setup/profile", d.profileFile)
 	r.fileFor(anybody, "/phone/{ticket}", d.phone)
 
+	r.view("/mailboxes/{id}/access", d.access)
+	r.act("/mailboxes/{id}/access", d.addApp, d.access)
+	r.act("/mailboxes/{id}/access/{app}/revoke", d.endApp, d.access)
+
 	r.view("/webhooks", d.webhooks)
 	r.view("/webhooks/new", d.newWebhook)
 	r.act("/webhooks", d.addWebhook, d.newWebhook)
@@ -81,6 +85,9 @@ func (d *Dashboard) routes(r *router) {
 	r.actFor(anybody, "/mailbox/check", d.ownCheck, d.own)
 	r.actFor(anybody, "/mailbox/password", d.ownPassword, d.own)
 	r.fileFor(anybody, "/mailbox/profile", d.ownProfile)
+	r.viewFor(anybody, "/mailbox/access", d.ownAccess)
+	r.actFor(anybody, "/mailbox/access", d.addOwnApp, d.ownAccess)
+	r.actFor(anybody, "/mailbox/access/{app}/revoke", d.endOwnApp, d.ownAccess)
 
 	d.mailRoutes(r)
 	d.docRoutes(r)

@@ -64,6 +64,36 @@ func TestSetupPages(t *testing.T) {
 	if _, err := s.Mailboxes.Authenticate(t.Context(), mailbox.IMAP, alice.Address, "My-new-one-7", here); err != nil {
 		t.Error("the new password:", err)
 	}
+	b.open("/mailbox/access")
+	b.reads("these pages")
+	b.fill("name", "My phone")
+	b.tick("protocols", "imap")
+	b.tick("protocols", "smtp")
+	b.press("/mailbox/access")
+	b.reads("Give imap, smtp or both.")
+	b.accessible()
+	b.tick("protocols", "imap")
+	b.press("/mailbox/access")
+	b.reads("A password for My phone")
+	b.looks("app-password")
+	app := script[string](b, `document.querySelectorAll("main code")[1].textContent`)
+	if _, err := s.Mailboxes.Authenticate(t.Context(), mailbox.IMAP, alice.Address, app, here); err != nil {
+		t.Error("the app password:", err)
+	}
+	b.open("/mailbox/access")
+	b.reads("My phone")
+	b.looks("own-access")
+	b.press(script[string](b, `document.querySelector("tbody form").getAttribute("action")`))
+	b.reads("Revoked an app password")
+	if _, err := s.Mailboxes.Authenticate(t.Context(), mailbox.IMAP, alice.Address, app, here); err == nil {
+		t.Error("a revoked app password is good")
+	}
+	b.open("/mailboxes/" + alice.ID.String() + "/access")
+	b.reads("wrong password")
+	b.fill("name", "The printer")
+	b.press("/mailboxes/" + alice.ID.String() + "/access")
+	b.reads("A password for The printer")
+	b.open("/mailbox")
 	b.press("/mailbox/sign-out")
 	b.open("/mailbox")
 	b.reads("Sign in to your mailbox")
@@ -85,7 +115,7 @@ func TestOwner(t *testing.T) {
 	}
 	shows := func(v *visitor, want int) {
 		t.Helper()
-		for _, path := range []string{"/mailbox", "/mailbox/profile"} {
+		for _, path := range []string{"/mailbox", "/mailbox/profile", "/mailbox/access"} {
 			if status, to, _ := v.ask("GET", path, nil); status != want || want == 303 && to != "/mailbox/sign-in" {
 				t.Errorf("%s: %d %s", path, status, to)
 			}
@@ -93,7 +123,7 @@ func TestOwner(t *testing.T) {
 	}
 	nobody := visit(t, s)
 	shows(nobody, 303)
-	for _, path := range []string{"/mailbox/check", "/mailbox/password"} {
+	for _, path := range []string{"/mailbox/check", "/mailbox/password", "/mailbox/access", "/mailbox/access/" + alice.ID.String() + "/revoke"} {
 		if status, to, _ := nobody.ask("POST", path, nil); status != 303 || to != "/mailbox/sign-in" {
 			t.Errorf("%s: %d %s", path, status, to)
 		}
