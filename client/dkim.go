@@ -39,6 +39,11 @@ type DomainChange struct {
 	// Enforcement is what is done with mail to the domain that fails the DMARC
 	// policy of its author's domain: enforce, junk or off.
 	Enforcement *string `json:"dmarc_enforcement,omitempty"`
+	// Filtering is what is done with mail to the domain that the spam filter
+	// objects to: enforce, junk or off.
+	Filtering *string `json:"spam_filtering,omitempty"`
+	// STS is the mode of the domain's MTA-STS policy: none, testing or enforce.
+	STS *string `json:"mta_sts,omitempty"`
 }
 
 // UpdateDomain changes a domain's settings.

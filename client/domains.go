@@ -20,6 +20,8 @@ type Domain struct {
 	Records         []Record   `json:"records"`
 	RotationDays    int        `json:"dkim_rotation_days"` // after which DKIM keys are replaced; 0 for never
 	Enforcement     string     `json:"dmarc_enforcement"`  // enforce, junk or off
+	Filtering       string     `json:"spam_filtering"`     // likewise, of what the spam filter wants
+	STS             string     `json:"mta_sts"`            // none, testing or enforce
 	CreatedAt       time.Time  `json:"created_at"`
 	VerifiedAt      *time.Time `json:"verified_at"`     // when it last became verified
 	LastCheckedAt   *time.Time `json:"last_checked_at"` // when its records were last looked for

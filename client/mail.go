@@ -43,6 +43,10 @@ type Verdicts struct {
 	DKIM  string `json:"dkim,omitempty"`
 	DMARC string `json:"dmarc,omitempty"`
 	Spam  string `json:"spam,omitempty"`
+	// SpamScore is how many points speak for spam, SpamReasons what counted,
+	// parted by spaces.
+	SpamScore   float64 `json:"spam_score,omitempty"`
+	SpamReasons string  `json:"spam_reasons,omitempty"`
 }
 
 // MessageSummary is what lists show of a message.

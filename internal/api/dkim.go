@@ -55,6 +55,8 @@ func (a *API) dkimRoutes(r *router) {
 type updateDomainRequest struct {
 	DKIMRotationDays *int    `json:"dkim_rotation_days,omitempty" minimum:"0" maximum:"3650" doc:"After how many days in use DKIM keys are replaced by new ones, 7 at least; 0 for never. Watch the domain's records: the new keys must be published." example:"90"`
 	Enforcement      *string `json:"dmarc_enforcement,omitempty" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: enforce does what that asks for, junk refuses nothing but files it in Junk, off does nothing. The operator may have chosen something softer for all." example:"junk"`
+	Filtering        *string `json:"spam_filtering,omitempty" enum:"enforce,junk,off" doc:"What is done with mail to this domain that the spam filter objects to: enforce does what the filter asks for, junk refuses nothing but files it in Junk, off does nothing. Viruses are always refused." example:"junk"`
+	STS              *string `json:"mta_sts,omitempty" enum:"none,testing,enforce" doc:"The mode of the MTA-STS policy that is published for this domain: enforce makes other hosts deliver to it over TLS only, and only to a host with a certificate of our name; testing makes them report what that would have refused; none asks nothing. The id= of the domain's _mta-sts record changes with it: publish the new one, or others will not learn of the change." example:"enforce"`
 }
 
 type updateDomainInput struct {
@@ -66,6 +68,7 @@ func (a *API) updateDomain(ctx context.Context, p account.Principal, in *updateD
 	return a.onDomain(ctx, p, &in.one, func(ctx context.Context, account, id db.ID) (domain.Domain, error) {
 		return a.Domains.Change(ctx, account, id, domain.Change{
 			RotationDays: in.Body.DKIMRotationDays, Enforcement: (*domain.Enforcement)(in.Body.Enforcement),
+			Filtering: (*domain.Enforcement)(in.Body.Filtering), STS: (*domain.STSMode)(in.Body.STS),
 		})
 	})
 }

@@ -35,6 +35,8 @@ type domainAnswer struct {
 	Records         []recordAnswer `json:"records" nullable:"false" doc:"The DNS records to publish."`
 	RotationDays    int            `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`
 	Enforcement     string         `json:"dmarc_enforcement" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: what that asks for, at most Junk, or nothing." example:"enforce"`
+	Filtering       string         `json:"spam_filtering" enum:"enforce,junk,off" doc:"What is done with mail to this domain that the spam filter objects to: what the filter asks for, at most Junk, or nothing." example:"enforce"`
+	STS             string         `json:"mta_sts" enum:"none,testing,enforce" doc:"The mode of the MTA-STS policy that is published for this domain (RFC 8461)." example:"testing"`
 	CreatedAt       time.Time      `json:"created_at" doc:"When it was added."`
 	VerifiedAt      *time.Time     `json:"verified_at" doc:"When it last became verified; null for never."`
 	LastCheckedAt   *time.Time     `json:"last_checked_at" doc:"When its records were last looked for; null for never."`
@@ -51,7 +53,7 @@ func showRecord(r domain.Record) recordAnswer {
 func showDomain(d domain.Domain) domainAnswer {
 	out := domainAnswer{
 		ID: d.ID, Name: d.Name, DisplayName: d.DisplayName, Status: d.Status, OwnershipStatus: d.OwnershipStatus,
-		Records: []recordAnswer{}, RotationDays: d.RotationDays, Enforcement: string(d.Enforcement), CreatedAt: stamp(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
+		Records: []recordAnswer{}, RotationDays: d.RotationDays, Enforcement: string(d.Enforcement), Filtering: string(d.Filtering), STS: string(d.STS), CreatedAt: stamp(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
 		LastCheckedAt: optionalTime(d.CheckedAt), NextCheckAt: optionalTime(d.NextCheckAt),
 	}
 	for _, r := range d.Records {

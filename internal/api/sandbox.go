@@ -54,6 +54,9 @@ type verdictsRequest struct {
 	DKIM  string `json:"dkim,omitempty" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"none when left out." example:"pass"`
 	DMARC string `json:"dmarc,omitempty" enum:"none,pass,fail,temperror,permerror" doc:"none when left out." example:"fail"`
 	Spam  string `json:"spam,omitempty" enum:"none,ham,spam" doc:"none when left out." example:"ham"`
+
+	SpamScore   float64 `json:"spam_score,omitempty" minimum:"-10000" maximum:"10000" doc:"The filter's points; 0 when left out." example:"1.5"`
+	SpamReasons string  `json:"spam_reasons,omitempty" maxLength:"1000" doc:"What the filter counted, parted by spaces." example:"DNSBL=3 BAYES_HAM=-1.5"`
 }
 
 type simulateInput struct{ Body simulateRequest }

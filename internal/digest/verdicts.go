@@ -4,6 +4,7 @@ package digest
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +14,9 @@ type Verdicts struct {
 	DKIM  string `json:"dkim" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"What the message's signatures are worth (RFC 6376)." example:"pass"`
 	DMARC string `json:"dmarc" enum:"none,pass,fail,temperror,permerror" doc:"Whether one of the two speaks for the author's domain (RFC 9989)." example:"pass"`
 	Spam  string `json:"spam" enum:"none,ham,spam" doc:"What the spam filter thinks; none if it was not asked." example:"ham"`
+	// SpamScore and SpamReasons are the filter's, which may be its operator's.
+	SpamScore   float64 `json:"spam_score,omitempty" doc:"How many points speak for spam; left out if there are none, or the filter was not asked." example:"1.5"`
+	SpamReasons string  `json:"spam_reasons,omitempty" doc:"What counted, parted by spaces, each with its points; what counted most comes first." example:"DNSBL=3 BAYES_HAM=-1.5"`
 }
 
 // The words of each verdict, as RFC 8601 has them where it has any.
@@ -65,8 +69,20 @@ func (v Verdicts) String() string {
 			said = append(said, name+"="+*value)
 		}
 	})
+	if v.SpamScore != 0 {
+		said = append(said, scoreWord+number(v.SpamScore))
+	}
+	for reason := range strings.FieldsSeq(v.SpamReasons) {
+		said = append(said, reasonWord+reason)
+	}
 	return strings.Join(said, " ")
 }
+
+// The words that Spam's score and reasons are stored with.
+const (
+	scoreWord  = "score="
+	reasonWord = "by="
+)
 
 // ParseVerdicts reads what String wrote.
 func ParseVerdicts(s string) Verdicts {
@@ -78,5 +94,14 @@ func ParseVerdicts(s string) Verdicts {
 			}
 		}
 	})
+	var reasons []string
+	for _, word := range strings.Fields(s) {
+		if text, ok := strings.CutPrefix(word, scoreWord); ok {
+			v.SpamScore, _ = strconv.ParseFloat(text, 64) // as String wrote it
+		} else if reason, ok := strings.CutPrefix(word, reasonWord); ok {
+			reasons = append(reasons, reason)
+		}
+	}
+	v.SpamReasons = strings.Join(reasons, " ")
 	return v.Whole()
 }

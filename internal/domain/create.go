@@ -37,7 +37,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	now := d.Now().UTC().Truncate(time.Microsecond)
 	c := &claim{
 		id: d.DB.NewID(), account: account, name: name, standing: standing{status: Pending},
-		token: secret.Token("", 20), seen: sightings{}, enforcement: Enforce, createdAt: now, nextCheckAt: now.Add(firstCheck),
+		token: secret.Token("", 20), seen: sightings{}, enforcement: Enforce, filtering: Enforce, sts: STSTesting, createdAt: now, nextCheckAt: now.Add(firstCheck),
 	}
 	keys, err := d.makeKeys(ctx, c.id, []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519})
 	if err != nil {

@@ -45,6 +45,10 @@ type Domain struct {
 	// Enforcement is what is done with mail to it that fails its author's DMARC
 	// policy.
 	Enforcement Enforcement
+	// Filtering is what is done with mail to it that a spam filter objects to.
+	Filtering Enforcement
+	// STS is the mode of the MTA-STS policy that is published for it.
+	STS         STSMode
 	CreatedAt   time.Time
 	VerifiedAt  time.Time // the last entry into verified; zero for never
 	CheckedAt   time.Time // zero for never
@@ -111,7 +115,7 @@ func (d *Domains) shown(c *claim, keys []key) Domain {
 		ID: c.id, Account: c.account, Name: c.name, DisplayName: address.DisplayDomain(c.name),
 		Status: c.status, OwnershipStatus: ownership,
 		Receives: c.held && c.receives, Sends: c.held && c.sends && c.status != Suspended,
-		Records: d.withSeen(d.asked(c, keys), c.seen), RotationDays: int(c.rotation), Enforcement: c.enforcement,
+		Records: d.withSeen(d.asked(c, keys), c.seen), RotationDays: int(c.rotation), Enforcement: c.enforcement, Filtering: c.filtering, STS: c.sts,
 		CreatedAt: c.createdAt, VerifiedAt: c.verifiedAt, CheckedAt: c.checkedAt, NextCheckAt: c.nextCheckAt,
 	}
 }

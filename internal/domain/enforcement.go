@@ -10,12 +10,12 @@ import (
 )
 
 // Enforcement is what is done with mail that fails the DMARC policy of its
-// author's domain.
+// author's domain, or that a spam filter objects to.
 type Enforcement string
 
 // The ways to enforce, from hard to soft.
 const (
-	Enforce Enforcement = "enforce" // what the author's domain asks for
+	Enforce Enforcement = "enforce" // what the author's domain, or the filter, asks for
 	Junk    Enforcement = "junk"    // no refusals: at most it goes to Junk
 	Off     Enforcement = "off"     // nothing
 )
@@ -34,13 +34,25 @@ func Softer(a, b Enforcement) Enforcement {
 var (
 	enforcementOf  = db.SQL(`SELECT dmarc_enforcement FROM domain WHERE id = $1`)
 	setEnforcement = db.SQL(`UPDATE domain SET dmarc_enforcement = $3 WHERE id = $1 AND account = $2`)
+	filteringOf    = db.SQL(`SELECT spam_filtering FROM domain WHERE id = $1`)
+	setFiltering   = db.SQL(`UPDATE domain SET spam_filtering = $3 WHERE id = $1 AND account = $2`)
 )
 
 // Enforcement returns what the holder of a domain chose; Enforce if the domain
 // is gone.
 func (d *Domains) Enforcement(ctx context.Context, id db.ID) (Enforcement, error) {
+	return d.chosen(ctx, enforcementOf.With(id))
+}
+
+// Filtering returns what the holder of a domain wants to be done with mail that
+// a spam filter objects to; Enforce if the domain is gone.
+func (d *Domains) Filtering(ctx context.Context, id db.ID) (Enforcement, error) {
+	return d.chosen(ctx, filteringOf.With(id))
+}
+
+func (d *Domains) chosen(ctx context.Context, s db.Statement) (Enforcement, error) {
 	e := string(Enforce)
-	err := d.DB.One(ctx, enforcementOf.With(id), &e)
+	err := d.DB.One(ctx, s, &e)
 	if errors.Is(err, db.ErrNoRow) {
 		err = nil
 	}

@@ -84,7 +84,6 @@ func quote(text string) string {
 const (
 	ownershipPrefix = "mailstead-verification="
 	dmarcValue      = "v=DMARC1; p=none"
-	mtaSTSValue     = "v=STSv1; id=1"
 	mxPreference    = 10
 )
 
@@ -129,7 +128,7 @@ func (d *Domains) asked(c *claim, keys []key) []Record {
 	srv("_imaps._tcp.", d.Ports.IMAPS)
 	srv("_submissions._tcp.", d.Ports.Submissions)
 	srv("_submission._tcp.", d.Ports.Submission)
-	add(MTASTS, "TXT", "_mta-sts.", mtaSTSValue)
+	add(MTASTS, "TXT", "_mta-sts.", "v=STSv1; id="+d.stsID(c.sts))
 	add(MTASTS, "CNAME", "mta-sts.", d.Host)
 	add(TLSRPT, "TXT", "_smtp._tls.", "v=TLSRPTv1; rua=mailto:postmaster@"+c.name)
 	return all

@@ -23,6 +23,8 @@ const (
 type Change struct {
 	RotationDays *int         // 0, or MinRotationDays to MaxRotationDays
 	Enforcement  *Enforcement // one of the three
+	Filtering    *Enforcement // likewise
+	STS          *STSMode     // one of the three
 }
 
 var setRotation = db.SQL(`UPDATE domain SET dkim_rotation_days = $3,
@@ -39,22 +41,38 @@ func (d *Domains) Change(ctx context.Context, account, id db.ID, c Change) (Doma
 	if c.Enforcement != nil && !slices.Contains([]Enforcement{Enforce, Junk, Off}, *c.Enforcement) {
 		bad.Add("dmarc_enforcement", "unknown_enforcement", "Give enforce, junk or off.")
 	}
+	if c.Filtering != nil && !slices.Contains([]Enforcement{Enforce, Junk, Off}, *c.Filtering) {
+		bad.Add("spam_filtering", "unknown_enforcement", "Give enforce, junk or off.")
+	}
+	if c.STS != nil && !slices.Contains([]STSMode{STSNone, STSTesting, STSEnforce}, *c.STS) {
+		bad.Add("mta_sts", "unknown_mode", "Give none, testing or enforce.")
+	}
 	if err := bad.Err(); err != nil {
 		return Domain{}, err
 	}
-	if c.RotationDays != nil || c.Enforcement != nil {
+	soon := db.Micros(d.Now().Add(firstCheck))
+	var set []db.Statement
+	if c.RotationDays != nil {
+		set = append(set, setRotation.With(id, account, *c.RotationDays, soon))
+	}
+	if c.Enforcement != nil {
+		set = append(set, setEnforcement.With(id, account, string(*c.Enforcement)))
+	}
+	if c.Filtering != nil {
+		set = append(set, setFiltering.With(id, account, string(*c.Filtering)))
+	}
+	if c.STS != nil {
+		set = append(set, setSTS.With(id, account, string(*c.STS), soon))
+	}
+	if len(set) > 0 {
 		err := d.DB.Tx(ctx, func(tx *db.Tx) error {
 			tx.AfterCommit(func() { d.changed(id) })
-			if days := c.RotationDays; days != nil {
-				if _, err := tx.Exec(ctx, setRotation.With(id, account, *days, db.Micros(d.Now().Add(firstCheck)))); err != nil {
+			for _, s := range set {
+				if _, err := tx.Exec(ctx, s); err != nil {
 					return err
 				}
 			}
-			if c.Enforcement == nil {
-				return nil
-			}
-			_, err := tx.Exec(ctx, setEnforcement.With(id, account, string(*c.Enforcement)))
-			return err
+			return nil
 		})
 		if err != nil {
 			return Domain{}, err

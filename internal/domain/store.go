@@ -22,6 +22,8 @@ type claim struct {
 	rotation int64 // days after which DKIM keys are replaced; 0 for never
 
 	enforcement Enforcement
+	filtering   Enforcement
+	sts         STSMode
 
 	checkedAt, nextCheckAt, mismatchSince, verifiedAt, createdAt time.Time
 }
@@ -42,19 +44,19 @@ var (
 		VALUES ($1, $2, $3, 'pending', FALSE, $4, FALSE, FALSE, FALSE, '', 0, $5, 0, 0, 0, 0, $6)`)
 	claimed  = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
 	domainOf = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
 		FROM domain WHERE id = $1 AND account = $2`)
 	domainByID = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
 		FROM domain WHERE id = $1`)
 	claimsOn = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
 		FROM domain WHERE name = $1 ORDER BY id`)
 	lockClaims = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
 		FROM domain WHERE name = $1 ORDER BY id {for_update}`)
 	domainsOf = db.Paged(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
 		FROM domain WHERE account = $1 AND {page}`)
 	keysOfRange = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
 			k.created_at, k.active_at, k.until_at
@@ -69,7 +71,7 @@ func scanClaim(r db.Row) (*claim, error) {
 	var records string
 	var checked, next, mismatch, contested, verified, created int64
 	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.held, &c.token, &c.receives, &c.sends, &c.aligned, &records,
-		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created, &c.rotation, &c.enforcement)
+		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created, &c.rotation, &c.enforcement, &c.filtering, &c.sts)
 	if err != nil {
 		return nil, err
 	}

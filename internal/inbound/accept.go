@@ -121,7 +121,11 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 			s.blob.Discard(ctx)
 			return 0, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
 		}
-		one, err := i.copyFor(ctx, s, to.Recipient, l.from, to.as...)
+		var o *digest.Opinion
+		if s.opinions != nil {
+			o = &s.opinions[n]
+		}
+		one, err := i.copyFor(ctx, s, to.Recipient, o, l.from, to.as...)
 		if err != nil {
 			return 0, err
 		}

@@ -56,10 +56,10 @@ type Envelope struct {
 
 // arrived tells of a recipient's copy; in which message it is filed is yet to
 // be said.
-func (s *spooled) arrived(to mailbox.Recipient, in folder.Incoming, from string, rcpts []string) Arrival {
+func (s *spooled) arrived(to mailbox.Recipient, in folder.Incoming, verdicts digest.Verdicts, from string, rcpts []string) Arrival {
 	return Arrival{
 		ThreadID: in.Place.Thread, Domain: to.Domain, Mailbox: ArrivalMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Tag: to.Tag,
-		Size: in.Blob.Size, Verdicts: s.verdicts.Whole(), Summary: digest.Summarize(s.header),
+		Size: in.Blob.Size, Verdicts: verdicts.Whole(), Summary: digest.Summarize(s.header),
 	}
 }
 

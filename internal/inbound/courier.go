@@ -120,7 +120,7 @@ func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
 func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, route mailbox.Route) error {
 	copies := make([]folder.Incoming, len(route.Mailboxes))
 	for n, to := range route.Mailboxes {
-		in, err := i.copyFor(ctx, s, to, c.From, d.Recipient)
+		in, err := i.copyFor(ctx, s, to, nil, c.From, d.Recipient)
 		if err != nil {
 			return err
 		}

@@ -55,8 +55,11 @@ type Options struct {
 	// Forgiving takes mail in although the policy of its author can't be looked
 	// up, as in a sandbox without a network.
 	Forgiving bool
-	Now       func() time.Time
-	Log       *slog.Logger
+	// Filter finds out, for each recipient, whether a message is spam; its
+	// faults refuse the message. nil: nothing does.
+	Filter func(ctx context.Context, m *Suspect) ([]digest.Opinion, error)
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Inbound takes messages in. It is safe for use by many goroutines.
@@ -81,6 +84,9 @@ type spooled struct {
 	trace   []byte           // fields that all copies have on top of the blob
 	// verdicts are what was found out about the message.
 	verdicts digest.Verdicts
+	// opinions are what the spam filter thinks, for each recipient; nil if it
+	// was not asked.
+	opinions []digest.Opinion
 }
 
 // spool keeps a message: head, then the message without its Return-Path, since
@@ -121,9 +127,13 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 }
 
 // copyFor makes one recipient's copy, to be filed: with the trace fields that
-// are its own on top. rcpts are the addresses by which it came.
-func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient, returnPath string, rcpts ...string) (folder.Incoming, error) {
+// are its own on top. o may be nil; rcpts are the addresses by which it came.
+func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient, o *digest.Opinion, returnPath string, rcpts ...string) (folder.Incoming, error) {
 	top := append(message.AppendDeliveredTo(message.AppendReturnPath(nil, returnPath), rcpts[0]), s.trace...)
+	verdicts := s.verdicts
+	if o != nil {
+		top, verdicts = o.AppendFields(top), o.Into(verdicts)
+	}
 	own := s.index.Parts[0].Header.Len
 	s.index.ResizeHeader(own + int64(len(top)))
 	described, err := folder.Described(s.header, s.index)
@@ -136,12 +146,12 @@ func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient,
 		return folder.Incoming{}, err
 	}
 	in := folder.Incoming{
-		Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Place: place, Verdicts: s.verdicts.String(), Date: i.Now(),
+		Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Place: place, Verdicts: verdicts.String(), Date: i.Now(),
 	}
-	if s.verdicts.Spam == digest.Spam {
+	if verdicts.Spam == digest.Spam {
 		in.Special = folder.Junk
 	}
-	a := s.arrived(to, in, returnPath, rcpts)
+	a := s.arrived(to, in, verdicts, returnPath, rcpts)
 	in.Event = func(f folder.Filed) event.New {
 		a := a
 		a.ID, a.RawURL = f.Message, i.RawURL(to.Mailbox, f.Message)

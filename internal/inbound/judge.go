@@ -51,7 +51,10 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 		if l.Verdicts != nil {
 			s.verdicts = *l.Verdicts
 		}
-		return s, nil, nil
+		if l.Verdicts == nil {
+			err = l.filter(ctx, s, received, "")
+		}
+		return s, nil, err
 	}
 	j := trial.Judge(ctx, mailauth.Client{IP: received.Addr, Helo: received.Helo, From: l.from})
 	received.Name = j.IPRev.Name
@@ -64,7 +67,7 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 	if junk != nil {
 		i.Log.Info("a message is filed in Junk for its author's DMARC policy", "message", id, "author", j.DMARC.From, "policy", j.DMARC.Policy, "reason", j.DMARC.Reason)
 	}
-	return s, junk, nil
+	return s, junk, l.filter(ctx, s, received, j.IPRev.Name)
 }
 
 // obey does what the policy of the author's domain asks for, as far as each

@@ -134,7 +134,7 @@ func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) erro
 	if err != nil {
 		return err
 	}
-	in, err := i.copyFor(ctx, s, to, "", m.Sender)
+	in, err := i.copyFor(ctx, s, to, nil, "", m.Sender)
 	if err != nil {
 		return err
 	}

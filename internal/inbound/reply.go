@@ -55,8 +55,11 @@ func Refusal(err error) (r Reply, ours bool) {
 		}
 		return Reply{550, "5.7.1", f.Message}, false
 	case fault.Unavailable:
-		if f.Code == CodeNoPolicy {
+		switch f.Code {
+		case CodeNoPolicy:
 			return Reply{451, "4.7.0", f.Message}, false
+		case CodeNotNow, CodeFilterDown:
+			return Reply{451, "4.7.1", f.Message}, false
 		}
 		return Reply{451, "4.3.0", f.Message}, true
 	}

@@ -10,9 +10,16 @@ import (
 
 // forged reports whether a field of an arriving message claims to be this
 // host's own judgement: whoever reads such a field trusts it (RFC 8601 §5).
+// Those of spam filters say of no host whose they are.
 func (i *Inbound) forged(f message.Field) bool {
+	if len(f.Name) >= len(spamFields) && strings.EqualFold(string(f.Name[:len(spamFields)]), spamFields) {
+		return true
+	}
 	return f.Is("Authentication-Results") && strings.EqualFold(strings.TrimSuffix(authserv(f.Text()), "."), i.Host)
 }
+
+// spamFields is how the fields begin that spam filters add.
+const spamFields = "X-Spam-"
 
 // authserv returns the authserv-id that the value of an Authentication-Results
 // field begins with, behind comments and within quotes if there are any.

@@ -80,7 +80,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"createAppPassword":  {"name": "walk"},
 		"createDomain":       {"name": "walk.test"},
 		"createMailbox":      {"domain_id": s.Dev.Domain.ID.String(), "local_part": "walk"},
-		"updateDomain":       {"dkim_rotation_days": 90, "dmarc_enforcement": "junk"},
+		"updateDomain":       {"dkim_rotation_days": 90, "dmarc_enforcement": "junk", "spam_filtering": "junk", "mta_sts": "enforce"},
 		"addDKIMKey":         {"selector": "own", "private_key": ownKey},
 		"rotateDKIM":         {"algorithm": "ed25519"},
 		"updateMailbox":      {"display_name": "Walked over"},
@@ -444,6 +444,8 @@ func TestDocument(t *testing.T) {
 	c.call("PATCH", "/domains/"+shop, m{"dkim_rotation_days": 1}, 422)
 	c.call("PATCH", "/domains/"+shop, m{"dmarc_enforcement": "off"}, 200)
 	c.call("PATCH", "/domains/"+shop, m{"dmarc_enforcement": "maybe"}, 422)
+	c.call("PATCH", "/domains/"+shop, m{"spam_filtering": "off", "mta_sts": "none"}, 200)
+	c.call("PATCH", "/domains/"+shop, m{"spam_filtering": "maybe", "mta_sts": "maybe"}, 422)
 	c.call("POST", "/domains/"+shop+"/dkim/rotate", nil, 200)
 	c.call("POST", "/domains/"+shop+"/dkim/rotate", m{"algorithm": "rsa"}, 409)
 	c.call("POST", "/domains/"+shop+"/verify-dns", nil, 200)

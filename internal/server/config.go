@@ -52,6 +52,13 @@ type Config struct {
 	DMARC            string   `name:"dmarc" help:"What is done with mail from outside that fails the DMARC policy of its author's domain: enforce does what that asks for, junk refuses nothing but files it in Junk, off does nothing. A domain can choose something softer for its own mail." default:"enforce" enum:"enforce,junk,off"`
 	TrustedForwarder []string `name:"trusted-forwarder" help:"Domains of forwarders and mailing lists that are believed when they say, by ARC, that a message passed DMARC before they changed it, separated by commas." placeholder:"DOMAIN"`
 
+	Rspamd      string        `name:"rspamd" help:"URL of an rspamd that judges mail from outside, such as http://127.0.0.1:11333; by default a filter of our own does." placeholder:"URL"`
+	Clamav      string        `name:"clamav" help:"HOST:PORT or socket of a clamd that searches mail from outside for viruses; what carries one is refused." placeholder:"ADDRESS"`
+	SpamFail    string        `name:"spam-fail" help:"What becomes of mail that rspamd or clamd does not judge in time: open takes it in without their judgement, closed has it sent again later." default:"open" enum:"open,closed"`
+	SpamTimeout time.Duration `name:"spam-timeout" help:"How long rspamd and clamd may take for a message." default:"20s" placeholder:"TIME"`
+
+	DNSBL []string `name:"dnsbl" help:"DNS block lists that our own filter asks about the hosts that mail comes from, separated by commas: ZONE, or ZONE=POINTS if being on it is not worth 3 of the 5 points that make spam. Mind their terms of use." placeholder:"ZONE"`
+
 	LimitRequests   int64 `name:"limit-requests-per-second" help:"Requests a second that an account may make to the API of each node; 0 for no limit. This limit and the following are those of accounts for which nothing else was set." default:"2000" placeholder:"N"`
 	LimitBurst      int64 `name:"limit-burst" help:"Requests that may come at once; 0 for as many as in a second." default:"20000" placeholder:"N"`
 	LimitHour       int64 `name:"limit-sends-per-hour" help:"Messages that an account may send in an hour of UTC, over all nodes, by the API and by submission; 0 for no limit." default:"1000000" placeholder:"N"`
@@ -143,6 +150,9 @@ func (c *Config) check() error {
 		}
 	}
 	if _, err := c.forwarders(); err != nil {
+		return err
+	}
+	if _, err := c.filter(); err != nil {
 		return err
 	}
 	if c.MaxQuotaMB < 1 || c.MaxQuotaMB > 1<<30 {

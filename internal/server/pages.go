@@ -41,6 +41,10 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 	}
 	return s.certs.Challenge(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _, _ := strings.Cut(r.Host, ":")
+		if len(name) > len(stsPrefix) && strings.EqualFold(name[:len(stsPrefix)], stsPrefix) {
+			s.policies(name[len(stsPrefix):], w, r)
+			return
+		}
 		if door.Takes(r) || !s.Config.Dev && !strings.EqualFold(name, s.Config.Host) {
 			calls.ServeHTTP(w, r)
 			return

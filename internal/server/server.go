@@ -47,6 +47,7 @@ import (
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/spam"
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
@@ -78,6 +79,7 @@ type Server struct {
 	Operator     *queue.Operator
 	Outbox       *outbound.Outbox
 	Inbound      *inbound.Inbound
+	Filter       *spam.Filter
 	Suppressions *suppression.List
 	Limits       *limit.Limits
 	Templates    *template.Templates
@@ -231,10 +233,13 @@ func (s *Server) openRooms(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.Filter, err = s.filter(); err != nil {
+		return err
+	}
 	s.Inbound = inbound.New(inbound.Options{
 		Host: s.Config.Host, Base: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
-		Domains: s.Domains, Judge: judge, Enforcement: domain.Enforcement(s.Config.DMARC), Forgiving: s.offline(),
+		Domains: s.Domains, Judge: judge, Enforcement: domain.Enforcement(s.Config.DMARC), Forgiving: s.offline(), Filter: s.suspect,
 	})
 	s.Events.Content = s.Inbound.Content
 	if err := s.openWebhooks(); err != nil {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// STSMode is what a domain's MTA-STS policy asks of those who send to it (RFC
+// 8461 §5).
+type STSMode string
+
+// The modes.
+const (
+	STSNone    STSMode = "none"    // nothing; also how a policy is withdrawn (§8.3)
+	STSTesting STSMode = "testing" // to report what enforce would have refused
+	STSEnforce STSMode = "enforce" // to send only over TLS, to hosts that prove who they are
+)
+
+var (
+	stsOf  = db.SQL(`SELECT mta_sts FROM domain WHERE name = $1 AND held ORDER BY id LIMIT 1`)
+	setSTS = db.SQL(`UPDATE domain SET mta_sts = $3, next_check_at = CASE WHEN next_check_at > $4 THEN $4 ELSE next_check_at END
+		WHERE id = $1 AND account = $2`)
+)
+
+// STSPolicy returns the MTA-STS policy of a domain that is held here, in its
+// wire form; ok is false if it is not.
+func (d *Domains) STSPolicy(ctx context.Context, name string) (text string, ok bool, err error) {
+	var mode string
+	err = d.DB.One(ctx, stsOf.With(name), &mode)
+	if errors.Is(err, db.ErrNoRow) {
+		return "", false, nil
+	}
+	return d.stsPolicy(STSMode(mode)), err == nil, err
+}
+
+// stsPolicy is the same for all domains in a mode. One that binds is to be kept
+// for a week, long enough to outlast an attack (RFC 8461 §3.2); the others
+// for a day, so that a domain can begin and end.
+func (d *Domains) stsPolicy(mode STSMode) string {
+	age := 24 * 60 * 60
+	if mode == STSEnforce {
+		age *= 7
+	}
+	return fmt.Sprintf("version: STSv1\r\nmode: %s\r\nmx: %s\r\nmax_age: %d\r\n", mode, d.Host, age)
+}
+
+// stsID changes with the policy, and so tells who has an older one to fetch it
+// again (RFC 8461 §3.1).
+func (d *Domains) stsID(mode STSMode) string {
+	sum := sha256.Sum256([]byte(d.stsPolicy(mode)))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spam
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/digest"
+)
+
+// Limits of what rspamd is asked and answers.
+const (
+	maxRspamd = 20 << 20 // octets of a message; spam is small, and rspamd reads it into memory
+	maxAnswer = 1 << 20  // octets
+	maxSymbol = 64       // octets of a symbol's name
+	maxPoints = 10_000   // no score is larger
+)
+
+// Rspamd is an rspamd by its HTTP protocol.
+type Rspamd struct {
+	backend
+	url    string
+	client *http.Client
+}
+
+// NewRspamd returns the rspamd at a URL such as http://127.0.0.1:11333, which
+// has the time limit (20 s if 0) for a message.
+func NewRspamd(base string, limit time.Duration) (*Rspamd, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("the URL of an rspamd looks like http://127.0.0.1:11333")
+	}
+	const concurrent = 16
+	r := &Rspamd{backend: newBackend(concurrent, timeOr(limit, 20*time.Second)), url: strings.TrimSuffix(base, "/") + "/checkv2"}
+	r.client = &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: concurrent, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: r.time},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return r, nil
+}
+
+// Check asks for an opinion on a message.
+func (r *Rspamd) Check(ctx context.Context, m *Mail) (o digest.Opinion, err error) {
+	err = r.ask(ctx, func(ctx context.Context) (ok bool, err error) {
+		body, err := m.Open(ctx)
+		if err != nil {
+			return true, err
+		}
+		defer body.Close() //nolint:errcheck // only read
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, body.All())
+		if err != nil {
+			return true, err
+		}
+		req.ContentLength = body.Size()
+		m.describe(req.Header)
+		resp, err := r.client.Do(req)
+		if err != nil {
+			return false, err
+		}
+		defer resp.Body.Close() //nolint:errcheck // only read
+		text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+		if err != nil {
+			return false, err
+		}
+		if resp.StatusCode != http.StatusOK {
+			// A message that it does not like must not shut it off for others.
+			return resp.StatusCode < 500, fmt.Errorf("it answered %s", resp.Status)
+		}
+		o, err = readRspamd(text)
+		return err == nil, err
+	})
+	return o, err
+}
+
+// describe tells rspamd what is known besides the message.
+func (m *Mail) describe(h http.Header) {
+	add := func(name, value string) {
+		if value = plain(value); value != "" {
+			h.Add(name, value)
+		}
+	}
+	add("Queue-Id", m.ID)
+	add("From", m.From)
+	for _, to := range m.To {
+		add("Rcpt", to)
+	}
+	if m.Client.IsValid() {
+		add("IP", m.Client.String())
+	}
+	add("Helo", m.Helo)
+	add("Hostname", m.Name)
+}
+
+// plain drops what may not stand in a field of HTTP.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// readRspamd reads an answer to /checkv2.
+func readRspamd(text []byte) (digest.Opinion, error) {
+	var a struct {
+		Action   *string `json:"action"`
+		Score    float64 `json:"score"`
+		Required float64 `json:"required_score"`
+		Symbols  map[string]struct {
+			Score float64 `json:"score"`
+		} `json:"symbols"`
+		Messages json.RawMessage `json:"messages"`
+	}
+	if len(text) > maxAnswer {
+		return digest.Opinion{}, errors.New("the answer is too long")
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return digest.Opinion{}, fmt.Errorf("the answer can't be read: %w", err)
+	}
+	if a.Action == nil {
+		return digest.Opinion{}, errors.New("the answer names no action")
+	}
+	o := digest.Opinion{Score: points(a.Score), Threshold: points(a.Required)}
+	switch *a.Action {
+	case "reject":
+		o.Action = digest.Reject
+	case "soft reject":
+		o.Action = digest.Defer
+	case "add header", "rewrite subject", "quarantine", "discard": // nothing is dropped in silence
+		o.Action = digest.Junk
+	}
+	for name, s := range a.Symbols {
+		o.Reasons = append(o.Reasons, digest.Reason{Name: symbol(name), Points: points(s.Score)})
+	}
+	sortReasons(o.Reasons)
+	var said struct {
+		Text string `json:"smtp_message"`
+	}
+	if json.Unmarshal(a.Messages, &said) == nil { // an empty list where there are none
+		o.Text = digest.Clip(said.Text, 200)
+	}
+	return o, nil
+}
+
+// sortReasons puts what counts most first.
+func sortReasons(all []digest.Reason) {
+	slices.SortFunc(all, func(a, b digest.Reason) int {
+		return cmp.Or(cmp.Compare(math.Abs(b.Points), math.Abs(a.Points)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func points(f float64) float64 { return max(-maxPoints, min(f, maxPoints)) }
+
+// symbol is a name that can stand in a header field and among words.
+func symbol(s string) string {
+	s = s[:min(len(s), maxSymbol)]
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("_.-", r) {
+			return r
+		}
+		return '_'
+	}, s)
+}
