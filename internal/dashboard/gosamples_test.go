@@ -102,6 +102,7 @@ const sampleID = "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"
 // filled are the structs that examples fill in.
 var filled = map[string]string{
 	"client.NewMailbox":     `DomainID: "` + sampleID + `", LocalPart: "ann", DisplayName: "Ann Lee"`,
+	"client.NewMigration":   `MailboxID: "` + sampleID + `", Source: client.NewMigrationSource{Host: "imap.old.example", Username: "ann@example.com", Password: os.Getenv("OLD_PASSWORD")}`,
 	"client.NewDKIMKey":     `Selector: "mine", PrivateKey: "-----BEGIN PRIVATE KEY-----…"`,
 	"client.NewWebhook":     `URL: "https://example.com/hook", Events: []string{"all"}`,
 	"client.QueueOrder":     `QueueFilter: client.QueueFilter{Destination: "example.org"}`,
@@ -124,7 +125,7 @@ var arguments = map[string][]string{
 	"addSuppression": {"bob@example.org", "manual"}, "addSuppressions": {"bob@example.org", "manual"}, "importSuppressions": {"bounce"}, "createAccount": {"shop@example.com", "Shop"},
 	"createAlias": {"info@example.com", "ann@example.com"}, "updateAlias": {"ann@example.com"}, "createDomain": {"example.com"}, "duplicateTemplate": {"Order confirmation, in French"},
 	"listAliases": {sampleID}, "listQueueDestinations": {"example.org"}, "rotateDKIM": {"rsa"}, "setMailboxPassword": {""}, "streamEvents": {""}, "testWebhook": {"delivery_status"},
-	"updateAccount": {"suspended"},
+	"updateAccount": {"suspended"}, "createAppPassword": {"Phone", "imap"},
 }
 
 func goStruct(in reflect.Type) string { return in.String() + "{" + filled[in.String()] + "}" }

@@ -71,7 +71,7 @@ func messageFilter(q url.Values) (f outbound.Filter, err error) {
 	text := func(name string) string { return strings.TrimSpace(q.Get(name)) }
 	f = outbound.Filter{
 		Recipient: text("recipient"), From: text("from"), Subject: text("subject"), Status: queue.State(text("status")),
-		Since: day(&bad, q, "since"), Until: day(&bad, q, "until"), Thread: text("thread"),
+		Since: day(&bad, q, "since"), Until: day(&bad, q, "until"),
 	}
 	if !f.Until.IsZero() {
 		f.Until = f.Until.AddDate(0, 0, 1) // that day too

@@ -113,7 +113,13 @@ func TestMessagePages(t *testing.T) {
 			t.Errorf("%s: %d %v", path, status, h)
 		}
 	}
-	owner.findsNothing("GET /messages/"+id+"/files/1", "GET /messages/"+id+"/files/00", "GET "+arrived+"/preview", "GET /threads/none")
+	owner.findsNothing("GET /messages/"+id+"/files/1", "GET /messages/"+id+"/files/00", "GET "+arrived+"/preview", "GET /threads/none", "GET /threads/%00", "GET /threads/%FF")
+	if status, _ := owner.asks("GET", "/received?mailbox="+s.Dev.Mailboxes[0].ID.String()+"&folder=%00%FF&subject=%00%FF"); status >= 500 {
+		t.Errorf("a folder that is none: %d", status)
+	}
+	if status, _ := owner.asks("GET", "/messages?recipient=%00&subject=%00%FF&metadata=%00=%FF&status=x&from=%00"); status >= 500 {
+		t.Errorf("a search for nothing: %d", status)
+	}
 }
 
 // Whatever strangers write into a message runs nowhere.

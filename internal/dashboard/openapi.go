@@ -16,6 +16,7 @@ type openAPI struct {
 	Tags []struct{ Name, Description string }
 
 	Paths      map[string]map[string]*endpoint
+	Webhooks   map[string]map[string]*endpoint
 	Components struct {
 		Schemas   map[string]*schema
 		Responses map[string]*response
@@ -45,7 +46,10 @@ type response struct {
 	Content     map[string]media
 }
 
-type media struct{ Schema *schema }
+type media struct {
+	Schema  *schema
+	Example any
+}
 
 type schema struct {
 	Ref                 string `json:"$ref"`

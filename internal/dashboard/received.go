@@ -104,7 +104,7 @@ func receivedFilter(q url.Values) (folder.KeptFilter, error) {
 	var bad fault.Fields
 	f := folder.KeptFilter{From: strings.TrimSpace(q.Get("sender")), Subject: strings.TrimSpace(q.Get("subject")), Since: day(&bad, q, "since")}
 	if q.Get("mailbox") != "" {
-		f.Folder = q.Get("folder")
+		f.Folder = strings.ToValidUTF8(strings.ReplaceAll(q.Get("folder"), "\x00", ""), "")
 	}
 	if err := bad.Merge(renamed(f.Check(), "from", "sender")); err != nil {
 		return f, err

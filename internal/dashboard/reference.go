@@ -33,6 +33,7 @@ type operationDoc struct {
 	Sample                    string // of the answer, as JSON
 	Errors                    []errorDoc
 	Examples                  []sample
+	Event                     bool // what a webhook is sent, in place of what is asked
 }
 
 type errorDoc struct{ Status, Text string }
@@ -71,12 +72,37 @@ func readReference(text []byte, base string) (pages []*resource, about template.
 			r.Operations = append(r.Operations, o.operation(strings.ToUpper(method), path, e, base, inGo[e.OperationID]))
 		}
 	}
+	pages = append(pages, o.payloads())
 	for _, r := range pages {
 		slices.SortStableFunc(r.Operations, func(a, b *operationDoc) int {
 			return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path), cmp.Compare(verbs[a.Method], verbs[b.Method]))
 		})
 	}
 	return pages, markdown(o.Info.Description), nil
+}
+
+// payloads are the events that webhooks are sent.
+func (o *openAPI) payloads() *resource {
+	r := &resource{Slug: "payloads", Name: "Event payloads", Text: markdown("What webhooks are sent, and what lists and streams of events show.")}
+	for _, kind := range slices.Sorted(maps.Keys(o.Webhooks)) {
+		for method, e := range o.Webhooks[kind] {
+			d := &operationDoc{ID: e.OperationID, Method: strings.ToUpper(method), Path: kind, Summary: e.Summary, Text: markdown(e.Description), Event: true}
+			for _, p := range e.Parameters {
+				row := o.row(p.Name, p.Schema, p.Required)
+				row.In, row.Text = p.In, cmp.Or(p.Description, row.Text)
+				d.Parameters = append(d.Parameters, row)
+			}
+			if e.RequestBody != nil {
+				m := e.RequestBody.Content["application/json"]
+				d.Body = o.fields(m.Schema, "", 0)
+				if m.Example != nil {
+					d.Sample = indented(m.Example, "")
+				}
+			}
+			r.Operations = append(r.Operations, d)
+		}
+	}
+	return r
 }
 
 // verbs is the order in which a path's operations are told.

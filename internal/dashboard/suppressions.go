@@ -43,7 +43,7 @@ func (d *Dashboard) suppressions(v *visit) (page, error) {
 			bad.Add("find", "invalid_address", "Give a whole address, such as bob@example.org.")
 			v.mark(bad.Err())
 			shown.Status, shown.Data = http.StatusUnprocessableEntity, data
-			return shown, nil
+			return shown, nil //nolint:nilerr // it is shown beside the field
 		}
 	}
 	var more bool

@@ -29,7 +29,7 @@ const spareRows = 3
 
 func rowsOf(declared []template.Variable) (rows []variableRow) {
 	for _, x := range declared {
-		rows = append(rows, variableRow{N: len(rows), Key: x.Key, Type: x.Type, Required: x.Required, Fallback: written(x.Fallback)})
+		rows = append(rows, variableRow{N: len(rows), Key: x.Key, Type: x.Type, Required: x.Required, Fallback: entry(x.Type, x.Fallback)})
 	}
 	return spare(rows)
 }
@@ -78,8 +78,21 @@ func written(value any) string {
 	return string(text)
 }
 
+// entry writes a value so that valued reads the same.
+func entry(kind string, value any) string {
+	text, isText := value.(string)
+	if again, err := valued(kind, text); !isText || err == nil && again == value {
+		return written(value)
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return text
+	}
+	return string(quoted)
+}
+
 // valued reads a value of a type as a person wrote it. Without a type, what is
-// a number, true, false, a list or a group is taken as that.
+// a number, true, false, a list, a group or a text in quotes is taken as that.
 func valued(kind, text string) (any, error) {
 	if kind == template.String {
 		return text, nil
@@ -93,9 +106,6 @@ func valued(kind, text string) (any, error) {
 			return text, nil
 		}
 		return nil, fmt.Errorf("no %s", kind)
-	}
-	if _, isText := value.(string); isText && kind == "" {
-		return text, nil
 	}
 	return value, nil
 }

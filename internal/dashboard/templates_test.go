@@ -54,6 +54,7 @@ func TestTemplatePages(t *testing.T) {
 	}
 	b.looks("template")
 
+	b.open(path)
 	b.fill("html", "<h1>Hi {{user.name}}</h1>\n<p>We have your money for {{order}}.</p>\n<p>Bye</p>")
 	b.do(chromedp.Click(`button[name="draft"]`), chromedp.WaitVisible(".told"))
 	b.reads("Saved a draft")

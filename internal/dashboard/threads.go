@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -36,7 +37,7 @@ type turn struct {
 // thread shows a conversation, oldest first.
 func (d *Dashboard) thread(v *visit) (page, error) {
 	name := v.r.PathValue("id")
-	if name == "" || len(name) > 1020 || !utf8.ValidString(name) {
+	if name == "" || utf8.RuneCountInString(name) > 255 || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) || c == utf8.RuneError }) {
 		return page{}, notFound()
 	}
 	after := v.pageOf().After
