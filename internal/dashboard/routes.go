@@ -49,6 +49,12 @@ func (d *Dashboard) routes(r *router) {
 	r.act("/mailboxes/{id}/access", d.addApp, d.access)
 	r.act("/mailboxes/{id}/access/{app}/revoke", d.endApp, d.access)
 
+	r.view("/aliases", d.aliases)
+	r.act("/aliases", d.addAlias, d.aliases)
+	r.view("/aliases/{id}", d.alias)
+	r.act("/aliases/{id}", d.changeAlias, d.alias)
+	r.act("/aliases/{id}/delete", d.deleteAlias, d.alias)
+
 	r.view("/webhooks", d.webhooks)
 	r.view("/webhooks/new", d.newWebhook)
 	r.act("/webhooks", d.addWebhook, d.newWebhook)
