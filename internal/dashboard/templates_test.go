@@ -46,6 +46,7 @@ func TestTemplatePages(t *testing.T) {
 	if got := b.pane(); !strings.Contains(got, "Your order 42") || !strings.Contains(got, "&amp;lt;script&amp;gt;") || strings.Contains(got, "<script>") {
 		t.Error(got)
 	}
+	script[bool](b, `document.querySelectorAll("[name=fallback]")[1].value = "friend"; true`)
 	b.press("/templates")
 	b.reads("Made the template “Order paid”.")
 	path := b.path()

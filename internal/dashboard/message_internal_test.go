@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// What other servers said is shown as they said it, and nothing more: the
+// sandbox has no such conversations.
+func TestConversations(t *testing.T) {
+	l, err := newLooks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+	s := sent{Message: outbound.Message{ID: 1, Status: queue.Deferred, CreatedAt: now}, Cancel: true, Retry: true, Courses: []course{{
+		Record: queue.Record{Recipient: "bob@example.org", State: queue.Deferred, DueAt: now.Add(time.Hour), Code: 451, Enhanced: "4.7.1", Reply: "<b>later</b>", Remote: "mx.example.org"},
+		Tries: []queue.Attempt{{Attempt: 1, StartedAt: now, Took: 48 * time.Millisecond, Outcome: queue.Deferred, Host: "mx.example.org", IP: "192.0.2.25", TLS: "TLS 1.3", Stage: "rcpt",
+			Transcript: "S: 220 <script>hi</script>\nC: EHLO mail.example.net"}},
+	}}}
+	var out strings.Builder
+	if err := l.render(&out, screen{page: page{Template: "message", Title: "x", Data: s}, Now: now}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"S: 220 &lt;script&gt;hi&lt;/script&gt;\nC: EHLO mail.example.net</pre>", "451 4.7.1 &lt;b&gt;later&lt;/b&gt;", "mx.example.org (192.0.2.25), TLS 1.3, decided at rcpt", "Tried again in 1 hour", "in 48ms",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the page lacks %q:\n%s", want, &out)
+		}
+	}
+}
