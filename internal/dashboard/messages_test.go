@@ -5,6 +5,9 @@ package dashboard_test
 import (
 	"encoding/base64"
 	"fmt"
+	"html"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +90,13 @@ func TestMessagePages(t *testing.T) {
 	b.looks("message-scheduled")
 	b.press("/messages/" + later + "/cancel")
 	b.reads("Cancelled “Tomorrow’s news”.")
+
+	waits := called(t, s, "POST", "/outbound/send", letter(object{"to": []string{"deferred@simulator.test"}}))["id"].(string)
+	settles(t, s, waits, "deferred")
+	b.open("/messages/" + waits)
+	b.press("/messages/" + waits + "/retry")
+	b.reads("Tried once more to deliver")
+	b.accessible()
 
 	b.open("/received")
 	b.reads("Bob Baker")
@@ -179,4 +189,71 @@ func TestHostileSearches(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The pages of lists show everything once, in order, forward and back.
+func TestMessageLists(t *testing.T) {
+	s := servertest.Start(t)
+	owner := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	const n = 120
+	var want []string
+	for i := range n {
+		to := "alice@demo.test"
+		if i%7 == 0 || i > 100 {
+			to = "bob@demo.test"
+		}
+		subject := fmt.Sprintf("Number %03d", i)
+		want = append([]string{subject}, want...)
+		called(t, s, "POST", "/sandbox/inbound", object{"from": "ann@outside.test", "to": []string{to}, "subject": subject, "text": "x"})
+	}
+	called(t, s, "POST", "/outbound/batch", object{"messages": func() (all []object) {
+		for i := range 100 {
+			all = append(all, letter(object{"subject": fmt.Sprintf("Number %03d", i), "to": []string{"delivered@simulator.test"}}))
+		}
+		return all
+	}()})
+	titles, links := regexp.MustCompile(`>(Number \d+)</a>`), regexp.MustCompile(`rel="(prev|next)" href="([^"]*)"`)
+	walk := func(path, way string) (seen []string, last string) {
+		for path != "" {
+			status, _, text := owner.gets("GET", path)
+			if status != 200 {
+				t.Fatalf("%s: %d", path, status)
+			}
+			var here []string
+			for _, m := range titles.FindAllStringSubmatch(text, -1) {
+				here = append(here, m[1])
+			}
+			if way == "next" {
+				seen = append(seen, here...)
+			} else {
+				seen = append(here, seen...)
+			}
+			last, path = path, ""
+			for _, m := range links.FindAllStringSubmatch(text, -1) {
+				if m[1] == way {
+					path = html.UnescapeString(m[2])
+				}
+			}
+		}
+		return seen, last
+	}
+	for path, want := range map[string][]string{"/received?subject=number": want, "/messages?recipient=delivered%40simulator.test": nil} {
+		forth, last := walk(path, "next")
+		back, _ := walk(last, "prev")
+		if want == nil {
+			want = slices.Clone(forth)
+			slices.Sort(want)
+			slices.Reverse(want)
+			if len(want) != 100 {
+				t.Errorf("%s shows %d messages", path, len(want))
+			}
+			slices.Sort(forth)
+			slices.Reverse(forth)
+			slices.Sort(back)
+			slices.Reverse(back)
+		}
+		if !slices.Equal(forth, want) || !slices.Equal(back, want) {
+			t.Errorf("%s: forth %q\nback %q", path, forth, back)
+		}
+	}
 }

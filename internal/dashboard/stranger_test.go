@@ -3,6 +3,7 @@
 package dashboard_test
 
 import (
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -61,6 +62,12 @@ func signedIn(t *testing.T, s *servertest.Server, email, password string) *stran
 // asks asks for a page, and returns the answer's status and header.
 func (x *stranger) asks(method, path string) (int, http.Header) {
 	x.t.Helper()
+	status, header, _ := x.gets(method, path)
+	return status, header
+}
+
+func (x *stranger) gets(method, path string) (status int, header http.Header, text string) {
+	x.t.Helper()
 	r, err := http.NewRequestWithContext(x.t.Context(), method, x.base+path, nil)
 	if err != nil {
 		x.t.Fatal(err)
@@ -71,8 +78,12 @@ func (x *stranger) asks(method, path string) (int, http.Header) {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	_ = a.Body.Close() // only read
-	return a.StatusCode, a.Header
+	defer a.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return a.StatusCode, a.Header, string(body)
 }
 
 // findsNothing fails unless each path, "GET /a" or "POST /a", is a 404.
