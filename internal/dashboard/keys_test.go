@@ -80,6 +80,21 @@ func TestKeysAreOwners(t *testing.T) {
 	if status, _, text := worker.ask("GET", "/keys", nil); status != 200 || strings.Contains(text, "/keys/new") {
 		t.Error("a member's list:", status)
 	}
+	token, err = s.Users.NewInvite(t.Context(), demo.ID, "reader@demo.test", user.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := visit(t, s)
+	reader.ask("POST", "/join/"+token, url.Values{"name": {"N"}, "password": {colleague}})
+	box := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String()
+	for path, want := range map[string]int{
+		"/mailboxes": 200, box: 200, box + "/setup": 200, box + "/access": 200, "/aliases": 200, "/webhooks": 200, "/keys": 200, "/limits": 200, "/sandbox": 200,
+		"/mailboxes/new": 403, "/webhooks/new": 403, "/keys/new": 403,
+	} {
+		if status, _, text := reader.ask("GET", path, nil); status != want || strings.Contains(text, `<button class="bad"`) {
+			t.Errorf("a reader at %s: %d", path, status)
+		}
+	}
 	for _, path := range []string{"/keys", "/keys/" + demo.ID.String() + "/delete"} {
 		if status, _, _ := worker.ask("POST", path, url.Values{"name": {"x"}, "scopes": {"*"}}); status != 403 {
 			t.Errorf("a member at %s: %d", path, status)

@@ -69,7 +69,7 @@ func (d *Dashboard) routes(r *router) {
 // mailboxRoutes are the pages of addresses and who has them.
 func (d *Dashboard) mailboxRoutes(r *router) {
 	r.view("/mailboxes", d.mailboxes)
-	r.view("/mailboxes/new", d.newMailbox)
+	r.viewFor(working, "/mailboxes/new", d.newMailbox)
 	r.act("/mailboxes", d.addMailbox, d.newMailbox)
 	r.view("/mailboxes/{id}", d.mailbox)
 	r.act("/mailboxes/{id}", d.changeMailbox, d.mailbox)
@@ -111,10 +111,10 @@ func (d *Dashboard) ownerRoutes(r *router) {
 // programRoutes are what programs are set up with, and tried out.
 func (d *Dashboard) programRoutes(r *router) {
 	r.view("/webhooks", d.webhooks)
-	r.view("/webhooks/new", d.newWebhook)
+	r.viewFor(working, "/webhooks/new", d.newWebhook)
 	r.act("/webhooks", d.addWebhook, d.newWebhook)
 	r.view("/webhooks/{id}", d.webhook)
-	r.view("/webhooks/{id}/edit", d.editWebhook)
+	r.viewFor(working, "/webhooks/{id}/edit", d.editWebhook)
 	r.act("/webhooks/{id}/edit", d.changeWebhook, d.editWebhook)
 	r.act("/webhooks/{id}/enable", d.enableWebhook, d.webhook)
 	r.act("/webhooks/{id}/disable", d.disableWebhook, d.webhook)

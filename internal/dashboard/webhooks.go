@@ -9,7 +9,6 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -135,36 +134,17 @@ func (d *Dashboard) filter(v *visit) (domains, mailboxes []db.ID, err error) {
 			domains = append(domains, id)
 			continue
 		}
-		id, err := d.mailboxOf(v, line)
-		if err != nil {
-			return nil, nil, err
-		}
-		if id == 0 {
+		found, err := d.Mailboxes.ReadTargets(v.ctx, v.in.Account, []string{line})
+		if fault.Is(err, fault.Invalid) || err == nil && found[0].Mailbox == 0 {
 			bad.Add("about", "not_found", "Line %d is no domain or mailbox of yours.", i+1)
 			break
 		}
-		mailboxes = append(mailboxes, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		mailboxes = append(mailboxes, found[0].Mailbox)
 	}
 	return domains, mailboxes, bad.Err()
-}
-
-// mailboxOf finds a mailbox of the account by its address; 0 if there is none.
-func (d *Dashboard) mailboxOf(v *visit, address string) (db.ID, error) {
-	for p := (db.Page{Limit: db.MaxPage}); ; {
-		found, more, err := d.Mailboxes.List(v.ctx, v.in.Account, mailbox.Filter{Search: address}, p)
-		if err != nil {
-			return 0, err
-		}
-		for _, m := range found {
-			if strings.EqualFold(m.Address, address) {
-				return m.ID, nil
-			}
-		}
-		if !more {
-			return 0, nil
-		}
-		p.After = found[len(found)-1].ID
-	}
 }
 
 // aboutFault tells faults of the filter by the name of the form's field.
