@@ -31,7 +31,7 @@ var (
 	// A later migration lets one more room read a table: `-- reads event: webhook`.
 	readsTable = regexp.MustCompile(`^--\s*reads\s+([a-z_]+):\s*(\S+)\s*$`)
 	// A literal that begins like this is SQL, wherever it stands.
-	statement = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE|WITH|REPLACE)\s`)
+	statement = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE|WITH|REPLACE|CREATE)\s`)
 )
 
 // TestTables: a package touches only its own tables. The migrations name the

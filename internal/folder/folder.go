@@ -12,6 +12,7 @@
 package folder
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -56,6 +57,10 @@ type Options struct {
 	// Keep is how many idle messages the views of folders that no session has
 	// open may hold together; 0 is 500,000, of about 17 bytes each.
 	Keep int
+	// Narrow asks the index which messages of a mailbox with ids from lo to hi
+	// may have which of the texts. It may leave messages out, but must never
+	// say of one that it lacks what it has. Without it Search scans.
+	Narrow func(ctx context.Context, mailbox, lo, hi db.ID, sought []Sought) (*Narrowed, error)
 }
 
 // Store keeps the folders of all mailboxes. It is safe for use by many

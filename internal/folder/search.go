@@ -72,6 +72,7 @@ type criterion struct {
 	words  map[uint32]bool // the sets of keywords with the one looked for
 	needle needle
 	place  int // of Header in an ENVELOPE; -1 if it isn't there in full
+	sought int // what of the index tells about it; -1 for nothing
 }
 
 // candidate is a message with what was read of it so far.
@@ -80,11 +81,14 @@ type candidate struct {
 	recent bool
 	row    *Row   // nil as long as only the view was looked at
 	bytes  *texts // nil as long as the bytes were not
+
+	index *Narrowed // nil if none was asked
+	at    int       // in index.Messages; -1 if it isn't there
 }
 
 // Search returns the UIDs of the session's messages for which c holds, rising.
-// It reads no more than it needs: rows only if the view does not decide, bytes
-// only if the rows do not. It ends early with ctx.
+// It reads no more than it needs: rows only if neither the view nor the index
+// decides, bytes only if the rows do not. It ends early with ctx.
 func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 	ready := v.prepare(&c)
 	var hits, open []uint32
@@ -99,14 +103,18 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 	if len(open) == 0 {
 		return hits, nil
 	}
+	index, open, err := v.narrow(ctx, &ready, open, &hits)
+	if err != nil {
+		return nil, err
+	}
 	buf := make([]byte, textBuffer)
 	want := ready.wants()
 	if want == WantBlob|WantStructure {
 		want |= WantBytes // nothing else can tell, so each will be read
 	}
-	err := v.Fetch(ctx, open, want, func(r *Row) error {
+	err = v.Fetch(ctx, open, want, func(r *Row) error {
 		e, _ := v.snap.find(r.UID)
-		m := candidate{entry: e, recent: r.Flags&Recent != 0, row: r}
+		m := candidate{entry: e, recent: r.Flags&Recent != 0, row: r, index: index, at: index.find(r.Message)}
 		found := ready.judge(&m)
 		if found == maybe {
 			var err error
@@ -127,7 +135,7 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 }
 
 func (v *View) prepare(c *Criterion) criterion {
-	ready := criterion{Criterion: c, place: -1}
+	ready := criterion{Criterion: c, place: -1, sought: -1}
 	for i := range c.Of {
 		ready.of = append(ready.of, v.prepare(&c.Of[i]))
 	}
@@ -209,6 +217,9 @@ func (c *criterion) test(m *candidate) truth {
 		return is(uint64(m.size) < c.Num)
 	case ModSeqFrom:
 		return is(m.modseq >= c.Num)
+	}
+	if m.index.lacks(c.sought, m.at) {
+		return no
 	}
 	if m.row == nil {
 		return maybe

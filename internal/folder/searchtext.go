@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"unicode/utf8"
 
@@ -55,12 +56,22 @@ const maxText = 1 << 40
 
 // inReader reports whether the UTF-8 text at r contains the needle. buf is what
 // it reads into; it needs little more memory, however long the text.
-func (n needle) inReader(r io.Reader, buf []byte) (bool, error) {
+func (n needle) inReader(r io.Reader, buf []byte) (found bool, err error) {
 	if len(n) == 0 {
 		return true, nil
 	}
-	var window []byte // folded: the end of what was read before, and the new
-	held := 0         // bytes at the start of buf that begin a rune
+	err = foldedWindows(r, len(n)-1, buf, func(window []byte) (more bool) {
+		found = bytes.Contains(window, n)
+		return !found
+	})
+	return found, err
+}
+
+// foldedWindows calls f with the folded UTF-8 text at r, piece by piece, each
+// begun with the last keep bytes of what was before, until f wants no more.
+func foldedWindows(r io.Reader, keep int, buf []byte, f func(window []byte) (more bool)) error {
+	var window []byte
+	held := 0 // bytes at the start of buf that begin a rune
 	for {
 		m, err := r.Read(buf[held:])
 		read := buf[:held+m]
@@ -69,18 +80,18 @@ func (n needle) inReader(r io.Reader, buf []byte) (bool, error) {
 			whole = wholeRunes(read)
 		}
 		window = appendFolded(window, read[:whole])
-		if bytes.Contains(window, n) {
-			return true, nil
+		if !f(window) {
+			return nil
 		}
-		if keep := len(n) - 1; len(window) > keep {
+		if len(window) > keep {
 			window = append(window[:0], window[len(window)-keep:]...)
 		}
 		held = copy(buf, read[whole:])
 		if errors.Is(err, io.EOF) {
-			return false, nil
+			return nil
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 	}
 }
@@ -124,14 +135,21 @@ func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf [
 		return no, err
 	}
 	defer r.Close() //nolint:errcheck // nothing was written
-	m.bytes = &texts{r: r, buf: buf, ix: &message.Index{}}
-	if m.bytes.ix.UnmarshalBinary(m.row.Structure) != nil {
-		if m.bytes.ix, _, err = message.ScanReader(r.All()); err != nil {
-			return no, fmt.Errorf("scanning message %s: %w", m.row.Message, err)
-		}
+	if m.bytes, err = newTexts(r, m.row.Structure, buf); err != nil {
+		return no, fmt.Errorf("scanning message %s: %w", m.row.Message, err)
 	}
 	found := c.judge(m)
 	return found, m.bytes.err
+}
+
+// newTexts prepares to look through a message. A structure that can't be read
+// is made anew.
+func newTexts(r *blob.Reader, structure, buf []byte) (t *texts, err error) {
+	t = &texts{r: r, buf: buf, ix: &message.Index{}}
+	if t.ix.UnmarshalBinary(structure) != nil {
+		t.ix, _, err = message.ScanReader(r.All())
+	}
+	return t, err
 }
 
 func (t *texts) section(s message.Span) io.Reader { return io.NewSectionReader(t.r, s.Start, s.Len) }
@@ -161,12 +179,23 @@ func (t *texts) header(p *message.Part) message.Header {
 }
 
 func (t *texts) inHeader(p *message.Part, n needle) bool {
-	for f := range t.header(p).Fields() {
-		if n.in(string(f.Name) + ": " + f.Decoded()) {
+	for line := range t.headerTexts(p) {
+		if n.in(line) {
 			return true
 		}
 	}
 	return false
+}
+
+// headerTexts are the fields of a part's header, decoded, as TEXT sees them.
+func (t *texts) headerTexts(p *message.Part) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for f := range t.header(p).Fields() {
+			if !yield(string(f.Name) + ": " + f.Decoded()) {
+				return
+			}
+		}
+	}
 }
 
 // inBody looks through the texts of a message, with their transfer encoding
@@ -175,10 +204,10 @@ func (t *texts) inHeader(p *message.Part, n needle) bool {
 func (t *texts) inBody(n needle) bool {
 	for i := range t.ix.Parts {
 		p := &t.ix.Parts[i]
-		if p.Parent >= 0 && t.ix.Parts[p.Parent].Kind == message.Embedded && t.inHeader(p, n) {
+		if t.isWithin(p) && t.inHeader(p, n) {
 			return true
 		}
-		if typ, _ := p.MediaType(); p.Kind != message.Leaf || typ != "text" && typ != "message" {
+		if !isText(p) {
 			continue
 		}
 		found, err := n.inReader(p.Text(t.section(p.Body), maxText), t.buf)
@@ -188,6 +217,16 @@ func (t *texts) inBody(n needle) bool {
 		}
 	}
 	return false
+}
+
+// isWithin reports whether a part is a message within the message.
+func (t *texts) isWithin(p *message.Part) bool {
+	return p.Parent >= 0 && t.ix.Parts[p.Parent].Kind == message.Embedded
+}
+
+func isText(p *message.Part) bool {
+	typ, _ := p.MediaType()
+	return p.Kind == message.Leaf && (typ == "text" || typ == "message")
 }
 
 func (t *texts) fail(err error) {

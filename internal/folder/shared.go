@@ -26,6 +26,8 @@ type shared struct {
 	look    sync.Mutex
 	checked time.Time
 
+	messages messageIDs // for the searches
+
 	mu     sync.Mutex // guards what follows
 	row    Folder     // as last read
 	loaded bool
@@ -68,6 +70,7 @@ func (s *Store) release(sh *shared) {
 	if sh.refs--; sh.refs > 0 {
 		return
 	}
+	sh.messages.forget()
 	s.idle = append(s.idle, sh)
 	kept := 0
 	for _, sh := range s.idle {

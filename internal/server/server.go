@@ -43,6 +43,7 @@ import (
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/retention"
 	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/search"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -75,6 +76,7 @@ type Server struct {
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
 	Folders      *folder.Store
+	Search       *search.Index
 	Queue        *queue.Queue
 	Operator     *queue.Operator
 	Outbox       *outbound.Outbox
@@ -183,7 +185,7 @@ func (s *Server) openDNS(context.Context) (err error) {
 
 // openRooms makes the rooms from the ground floor up, and sets what a room
 // needs of one above it.
-func (s *Server) openRooms(context.Context) error {
+func (s *Server) openRooms(ctx context.Context) (err error) {
 	s.Keys = idempotency.New(s.DB, time.Now)
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
 	s.Limits = &limit.Limits{DB: s.DB, Events: s.Events, Hub: s.Hub, Defaults: s.Config.limits(), Now: s.Config.clock()}
@@ -203,6 +205,10 @@ func (s *Server) openRooms(context.Context) error {
 	s.Domains.HasMailboxes = s.Mailboxes.Any
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log})
 	s.Mailboxes.Provision, s.Mailboxes.Empty = s.Folders.Provision, s.Folders.Empty
+	if s.Search, err = search.Open(ctx, search.Options{Path: s.data.file("search.db"), Folders: s.Folders, Now: time.Now, Log: s.Log}); err != nil {
+		return err
+	}
+	s.Folders.Narrow = s.Search.Narrow
 
 	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
@@ -364,6 +370,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.RunNotes(ctx, s.report("noting sign-ins")) })
 	s.duties.run(s.Folders.Run)
+	s.duties.run(s.Search.Run)
 	s.carrying.run(s.Queue.Run)
 	s.carrying.run(s.Webhooks.Run)
 	s.carrying.run(s.Migrations.Run)
@@ -482,6 +489,9 @@ func (s *Server) Shutdown() error {
 	}
 	if s.zone != nil {
 		errs = append(errs, s.zone.Close())
+	}
+	if s.Search != nil {
+		errs = append(errs, s.Search.Close())
 	}
 	if s.DB != nil {
 		errs = append(errs, s.DB.Close())

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+// The passes over the messages. The first takes in what is there; as messages
+// may be committed when it has seen later ones, the second looks long after
+// for what it has missed. Until then those are read by each search.
+var passes = [...]struct {
+	lag   time.Duration // only messages that are older are looked at
+	every time.Duration
+}{{2 * time.Second, 2 * time.Second}, {10 * time.Minute, time.Minute}}
+
+const (
+	// fillChunk is how many messages are indexed in one commit, and bounds what
+	// is held in memory.
+	fillChunk = 50
+	// rest is how many times longer it rests than it works, so that it takes a
+	// quarter of a core at most, however much mail there is to index.
+	rest = 3
+	// maxBody is how much text of a body is indexed, in bytes. A message with
+	// more is read by each search of bodies.
+	maxBody = 256 << 10
+)
+
+// Run keeps the index up to date until ctx ends.
+func (x *Index) Run(ctx context.Context) error {
+	tick := time.NewTicker(passes[0].every)
+	defer tick.Stop()
+	var next [len(passes)]time.Time
+	var sweep time.Time
+	for {
+		for pass := range passes {
+			if now := x.Now(); !now.Before(next[pass]) {
+				next[pass] = now.Add(passes[pass].every)
+				x.repeat(ctx, "filling the search index failed", func() (bool, error) {
+					return x.Fill(ctx, pass, x.Now().Add(-passes[pass].lag))
+				})
+			}
+		}
+		if now := x.Now(); !now.Before(sweep) {
+			sweep = now.Add(sweepEvery)
+			x.repeat(ctx, "tidying the search index failed", func() (bool, error) { return x.Sweep(ctx) })
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-x.broken:
+			if err = x.mend(ctx, err); err != nil && ctx.Err() == nil {
+				return err
+			}
+		case <-tick.C:
+		}
+	}
+}
+
+// repeat does a piece of work again while there is more, and rests after each.
+func (x *Index) repeat(ctx context.Context, failure string, f func() (more bool, err error)) {
+	for more := true; more && ctx.Err() == nil; {
+		begin := time.Now()
+		var err error
+		if more, err = f(); err != nil && ctx.Err() == nil {
+			err = x.mend(ctx, err)
+		}
+		if err != nil && ctx.Err() == nil {
+			x.Log.Error(failure, "error", err)
+			return
+		}
+		t := time.NewTimer(rest * time.Since(begin))
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+const (
+	passUpTo   = `SELECT upto FROM search_state WHERE pass = ?`
+	passMove   = `UPDATE search_state SET upto = ? WHERE pass = ?`
+	insertLate = `INSERT OR IGNORE INTO search_late (message) VALUES (?)`
+	readLate   = `SELECT message FROM search_late WHERE message > ? AND message <= ?`
+	deleteLate = `DELETE FROM search_late WHERE message <= ?`
+	insertTail = `INSERT OR REPLACE INTO search_tail (message, mailbox, sig) VALUES (?, ?, ?)`
+)
+
+// Fill lets a pass (0 or 1) take in some of the messages that were made before
+// a time, in one commit, and returns whether there may be more.
+func (x *Index) Fill(ctx context.Context, pass int, before time.Time) (more bool, err error) {
+	from, err := x.upTo(ctx, pass)
+	if err != nil {
+		return false, err
+	}
+	to := db.FirstID(before)
+	if pass > 0 { // never beyond the first
+		first, err := x.upTo(ctx, 0)
+		if err != nil {
+			return false, err
+		}
+		to = min(to, first+1)
+	}
+	if to <= from {
+		return false, nil
+	}
+	seen, err := x.Folders.ToIndex(ctx, from, to, fillChunk)
+	if err != nil {
+		return false, err
+	}
+	if len(seen) == 0 {
+		return false, nil
+	}
+	last := seen[len(seen)-1].ID
+	todo := seen
+	if pass > 0 {
+		if todo, err = x.missed(ctx, seen, from, last); err != nil {
+			return false, err
+		}
+	}
+	docs, err := x.read(ctx, todo)
+	if err != nil {
+		return false, err
+	}
+	return len(seen) == fillChunk, x.write(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, passMove, last, pass); err != nil {
+			return err
+		}
+		if pass > 0 {
+			if _, err := tx.ExecContext(ctx, deleteLate, last); err != nil {
+				return err
+			}
+		}
+		for _, d := range docs {
+			if pass == 0 {
+				if _, err := tx.ExecContext(ctx, insertLate, d.id); err != nil {
+					return err
+				}
+			}
+		}
+		return addDocs(ctx, tx, docs)
+	})
+}
+
+func (x *Index) upTo(ctx context.Context, pass int) (id db.ID, err error) {
+	return id, x.reader.QueryRowContext(ctx, passUpTo, pass).Scan(&id)
+}
+
+// missed returns those that the first pass has not indexed.
+func (x *Index) missed(ctx context.Context, seen []folder.Indexable, from, to db.ID) ([]folder.Indexable, error) {
+	rows, err := x.reader.QueryContext(ctx, readLate, from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	known := map[db.ID]bool{}
+	for rows.Next() {
+		var id db.ID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		known[id] = true
+	}
+	return slices.DeleteFunc(seen, func(m folder.Indexable) bool { return known[m.ID] }), rows.Err()
+}
+
+// read makes the signatures of messages. One that can't be read is left out:
+// the searches that come to it will say so.
+func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, err error) {
+	for _, m := range list {
+		d := doc{m.ID, m.Mailbox, new(signature)}
+		complete, err := x.Folders.Texts(ctx, m, maxBody, d.sig.add)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, folder.ErrGone):
+			continue
+		case err != nil:
+			x.Log.Warn("a message could not be indexed", "message", m.ID, "error", err)
+			continue
+		case !complete:
+			d.sig.fill()
+		}
+		docs = append(docs, d)
+	}
+	return docs, nil
+}
+
+// addDocs puts messages into the tails of their mailboxes, and makes blocks of
+// those that are long enough.
+func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
+	touched := map[db.ID]bool{}
+	for _, d := range docs {
+		if _, err := tx.ExecContext(ctx, insertTail, d.id, d.mailbox, d.sig[:]); err != nil {
+			return err
+		}
+		touched[d.mailbox] = true
+	}
+	for mailbox := range touched {
+		if err := makeBlock(ctx, tx, mailbox); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	countTail   = `SELECT COUNT(*) FROM search_tail WHERE mailbox = ?`
+	firstTail   = `SELECT message, sig FROM search_tail WHERE mailbox = ? ORDER BY message LIMIT ?`
+	deleteTails = `DELETE FROM search_tail WHERE mailbox = ? AND message <= ?`
+	insertBlock = `INSERT INTO search_block (mailbox, lo, hi, ids) VALUES (?, ?, ?, ?)`
+	insertSlice = `INSERT INTO search_slice (id, bits) VALUES (?, ?)`
+)
+
+// makeBlock makes a block of the first messages in a tail, if there are enough.
+func makeBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
+	var n int
+	if err := tx.QueryRowContext(ctx, countTail, mailbox).Scan(&n); err != nil || n < blockDocs {
+		return err
+	}
+	docs, err := tailOf(ctx, tx, mailbox)
+	if err != nil {
+		return err
+	}
+	var ids []byte
+	for _, d := range docs {
+		ids = binary.LittleEndian.AppendUint64(ids, uint64(d.id))
+	}
+	last := docs[len(docs)-1].id
+	res, err := tx.ExecContext(ctx, insertBlock, mailbox, docs[0].id, last, ids)
+	if err != nil {
+		return err
+	}
+	block, err := res.LastInsertId()
+	if err != nil {
+		return err
+	}
+	insert, err := tx.PrepareContext(ctx, insertSlice)
+	if err != nil {
+		return err
+	}
+	defer insert.Close() //nolint:errcheck // what was written is told by each
+	all := sliced(docs)
+	for row := range rowsPerBlock {
+		if _, err := insert.ExecContext(ctx, block*rowsPerBlock+int64(row), all[row*rowBytes:][:rowBytes]); err != nil {
+			return err
+		}
+	}
+	_, err = tx.ExecContext(ctx, deleteTails, mailbox, last)
+	return err
+}
+
+func tailOf(ctx context.Context, tx *sql.Tx, mailbox db.ID) (docs []doc, err error) {
+	rows, err := tx.QueryContext(ctx, firstTail, mailbox, blockDocs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	for rows.Next() {
+		d := doc{mailbox: mailbox}
+		var raw []byte
+		if err := rows.Scan(&d.id, &raw); err != nil {
+			return nil, err
+		}
+		if len(raw) != sigBytes {
+			return nil, damaged("a signature has not the right size")
+		}
+		d.sig = (*signature)(raw)
+		docs = append(docs, d)
+	}
+	return docs, rows.Err()
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+const (
+	readBlocks = `SELECT id, ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ? ORDER BY lo`
+	readSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	readTail   = `SELECT message, sig FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ? ORDER BY message`
+)
+
+// block is one that was read: its messages, and for each text that is sought
+// those that may have it.
+type block struct {
+	id  int64
+	ids []db.ID
+	may []lanes
+}
+
+// Narrow tells which messages of a mailbox, of those with ids from lo to hi,
+// may have which of the texts; see folder.Options. It may tell of others too.
+func (x *Index) Narrow(ctx context.Context, mailbox, lo, hi db.ID, sought []folder.Sought) (*folder.Narrowed, error) {
+	x.anew.RLock()
+	defer x.anew.RUnlock()
+	tx, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and its tail change together
+	if err != nil {
+		return nil, fmt.Errorf("reading the search index: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	var known result
+	if err = known.addBlocks(ctx, tx, mailbox, lo, hi, sought); err == nil {
+		err = known.addTail(ctx, tx, mailbox, lo, hi, sought)
+	}
+	if err != nil {
+		if isDamage(err) {
+			select {
+			case x.broken <- err: // Run mends it
+			default:
+			}
+		}
+		return nil, fmt.Errorf("reading the search index: %w", err)
+	}
+	return known.narrowed(sought), nil
+}
+
+// result is what is known of messages.
+type result struct {
+	ids []db.ID
+	may [][]bool // by message, for each text that is sought
+	of  []*block // the blocks, in whose order the messages are first
+}
+
+func (r *result) addBlocks(ctx context.Context, tx *sql.Tx, mailbox, lo, hi db.ID, sought []folder.Sought) error {
+	rows, err := tx.QueryContext(ctx, readBlocks, mailbox, hi, lo)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	for rows.Next() {
+		b := &block{may: make([]lanes, len(sought))}
+		var raw sql.RawBytes
+		if err := rows.Scan(&b.id, &raw); err != nil {
+			return err
+		}
+		if b.ids = idsOf(raw); len(b.ids) != blockDocs {
+			return damaged("a block has not the right number of messages")
+		}
+		r.of = append(r.of, b)
+	}
+	if err := rows.Err(); err != nil || len(r.of) == 0 {
+		return err
+	}
+	read, err := tx.PrepareContext(ctx, readSlices)
+	if err != nil {
+		return err
+	}
+	defer read.Close() //nolint:errcheck // nothing was written
+	for i, s := range sought {
+		for _, kind := range s.Kinds {
+			want := wanted(kind, s.Text)
+			for _, b := range r.of {
+				found, err := b.find(ctx, read, want)
+				if err != nil {
+					return err
+				}
+				for k := range found {
+					b.may[i][k] |= found[k]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// find returns which messages of a block are in all the buckets.
+func (b *block) find(ctx context.Context, read *sql.Stmt, want []uint32) (found lanes, err error) {
+	args := make([]any, maxWanted)
+	for i := range args {
+		args[i] = b.id*rowsPerBlock + int64(want[min(i, len(want)-1)]/rowBuckets)
+	}
+	for i := range found {
+		found[i] = ^uint64(0)
+	}
+	rows, err := read.QueryContext(ctx, args...)
+	if err != nil {
+		return found, err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	left := len(want)
+	for rows.Next() {
+		var id int64
+		var bits sql.RawBytes
+		if err := rows.Scan(&id, &bits); err != nil {
+			return found, err
+		}
+		for _, w := range want {
+			if b.id*rowsPerBlock+int64(w/rowBuckets) == id && len(bits) == rowBytes {
+				found.and(bits[w%rowBuckets*sliceBytes:])
+				left--
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return found, err
+	}
+	if left != 0 {
+		return found, damaged("a block lacks a row")
+	}
+	return found, nil
+}
+
+// addTail adds the messages that are in no block yet.
+func (r *result) addTail(ctx context.Context, tx *sql.Tx, mailbox, lo, hi db.ID, sought []folder.Sought) error {
+	rows, err := tx.QueryContext(ctx, readTail, mailbox, lo, hi)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	want := make([][][]uint32, len(sought))
+	for i, s := range sought {
+		for _, kind := range s.Kinds {
+			want[i] = append(want[i], wanted(kind, s.Text))
+		}
+	}
+	for rows.Next() {
+		var id db.ID
+		var raw sql.RawBytes
+		if err := rows.Scan(&id, &raw); err != nil {
+			return err
+		}
+		if len(raw) != sigBytes {
+			return damaged("a signature has not the right size")
+		}
+		sig := (*signature)(raw)
+		may := make([]bool, len(sought))
+		for i := range want {
+			may[i] = slices.ContainsFunc(want[i], sig.has)
+		}
+		r.ids, r.may = append(r.ids, id), append(r.may, may)
+	}
+	return rows.Err()
+}
+
+// narrowed puts what is known in the order of the ids.
+func (r *result) narrowed(sought []folder.Sought) *folder.Narrowed {
+	type place struct {
+		id    db.ID
+		block int // -1 for the tail
+		n     int
+	}
+	all := make([]place, 0, len(r.of)*blockDocs+len(r.ids))
+	for at, b := range r.of {
+		for n, id := range b.ids {
+			all = append(all, place{id, at, n})
+		}
+	}
+	for n, id := range r.ids {
+		all = append(all, place{id, -1, n})
+	}
+	byID := func(a, b place) int { return cmp.Compare(a.id, b.id) }
+	if !slices.IsSortedFunc(all, byID) {
+		slices.SortFunc(all, byID)
+	}
+	result := &folder.Narrowed{Messages: make([]db.ID, len(all)), May: make([][]uint64, len(sought))}
+	for i := range result.May {
+		result.May[i] = make([]uint64, (len(all)+63)/64)
+	}
+	for at, p := range all {
+		result.Messages[at] = p.id
+		for i := range sought {
+			var may bool
+			if p.block < 0 {
+				may = r.may[p.n][i]
+			} else {
+				may = r.of[p.block].may[i][p.n/64]&(1<<(p.n%64)) != 0
+			}
+			if may {
+				result.May[i][at/64] |= 1 << (at % 64)
+			}
+		}
+	}
+	return result
+}
+
+func idsOf(raw []byte) []db.ID {
+	ids := make([]db.ID, len(raw)/8)
+	for i := range ids {
+		ids[i] = db.ID(binary.LittleEndian.Uint64(raw[i*8:]))
+	}
+	return ids
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package search is the index behind SEARCH. It only narrows: it tells which
+// messages surely lack a text, and the folders look at the others, so an
+// answer never depends on how far the index has come, or on whether there is
+// one.
+//
+// Of each message it keeps a signature of the three-byte sequences in its
+// texts, in a file of its own (SQLite, whatever engine the mail is kept in):
+// each node has one, fills it in the background, and the database's writer
+// never waits for it. The file is derived: deleted, it is made anew.
+package search
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+// version is that of the file; one of another version is made anew. It changes
+// with the tables, with how texts are folded and decoded, and with bucketOf.
+const version = 1
+
+// schema is what the file holds. Messages wait as rows of search_tail until
+// there are enough of a mailbox for a block.
+const schema = `
+CREATE TABLE search_state (
+  pass INTEGER PRIMARY KEY,
+  upto INTEGER NOT NULL               -- the last message that the pass has seen
+);
+INSERT INTO search_state (pass, upto) VALUES (0, 0), (1, 0), (2, 0);
+-- Messages that the first pass has indexed and the second has not yet seen.
+CREATE TABLE search_late (message INTEGER PRIMARY KEY);
+CREATE TABLE search_tail (
+  message INTEGER PRIMARY KEY,
+  mailbox INTEGER NOT NULL,
+  sig     BLOB NOT NULL
+);
+CREATE INDEX search_tail_mailbox ON search_tail (mailbox, message);
+CREATE TABLE search_block (
+  id      INTEGER PRIMARY KEY,
+  mailbox INTEGER NOT NULL,
+  lo      INTEGER NOT NULL,           -- the lowest and highest id in it
+  hi      INTEGER NOT NULL,
+  ids     BLOB NOT NULL
+);
+CREATE INDEX search_block_mailbox ON search_block (mailbox, lo);
+CREATE TABLE search_slice (
+  id   INTEGER PRIMARY KEY,           -- the block, times rows per block, plus the row
+  bits BLOB NOT NULL
+);
+`
+
+// Options are what an Index works with.
+type Options struct {
+	Path    string // of the file
+	Folders *folder.Store
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Index narrows searches. It is safe for use by many goroutines; Fill and
+// Sweep are for one.
+type Index struct {
+	Options
+	anew           sync.RWMutex // held while the file is begun anew
+	reader, writer *sql.DB
+	broken         chan error // a search found damage
+}
+
+// Open opens the file, or begins it anew if it is missing, damaged or of
+// another version.
+func Open(ctx context.Context, o Options) (*Index, error) {
+	x := &Index{Options: o, broken: make(chan error, 1)}
+	err := x.open(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = x.begin(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// begin begins an empty file.
+func (x *Index) begin(ctx context.Context) error {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(x.Path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("beginning the search index anew: %w", err)
+		}
+	}
+	return x.open(ctx)
+}
+
+// errDamaged is of a file that does not hold what was written.
+var errDamaged = errors.New("the search index is damaged")
+
+func damaged(what string) error { return fmt.Errorf("%w: %s", errDamaged, what) }
+
+func isDamage(err error) bool {
+	var s *sqlite.Error
+	if errors.As(err, &s) {
+		code := s.Code() & 0xff
+		return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+	}
+	return errors.Is(err, errDamaged)
+}
+
+// mend begins the file anew if that is the remedy for an error.
+func (x *Index) mend(ctx context.Context, err error) error {
+	if !isDamage(err) {
+		return err
+	}
+	x.Log.Warn("the search index is damaged and made anew", "error", err)
+	x.anew.Lock()
+	defer x.anew.Unlock()
+	_ = x.reader.Close() // what it held is given up
+	_ = x.writer.Close()
+	return x.begin(ctx)
+}
+
+var errVersion = errors.New("the search index is of another version")
+
+func (x *Index) open(ctx context.Context) (err error) {
+	dsn := func(extra string) string {
+		v := url.Values{"_pragma": {"page_size(8192)", "busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(2)", extra}}
+		return "file:" + (&url.URL{Path: x.Path}).EscapedPath() + "?" + v.Encode()
+	}
+	if x.writer, err = sql.Open("sqlite", dsn("cache_size(-4000)")); err != nil {
+		return fmt.Errorf("opening the search index: %w", err)
+	}
+	x.writer.SetMaxOpenConns(1)
+	if x.reader, err = sql.Open("sqlite", dsn("query_only(1)")); err != nil {
+		return errors.Join(err, x.writer.Close())
+	}
+	x.reader.SetMaxOpenConns(4)
+	x.reader.SetMaxIdleConns(2)
+	if err := x.prepare(ctx); err != nil {
+		return errors.Join(err, x.Close())
+	}
+	return nil
+}
+
+// prepare makes the tables in an empty file, and declines one of another
+// version.
+func (x *Index) prepare(ctx context.Context) error {
+	var found int
+	if err := x.writer.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found); err != nil {
+		return fmt.Errorf("opening the search index: %w", err)
+	}
+	if found == version {
+		return nil
+	}
+	return x.write(ctx, func(tx *sql.Tx) error {
+		if found != 0 {
+			return errVersion
+		}
+		if _, err := tx.ExecContext(ctx, schema); err != nil {
+			return err // of no version, and not empty
+		}
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+		return err
+	})
+}
+
+// Close closes the file.
+func (x *Index) Close() error { return errors.Join(x.reader.Close(), x.writer.Close()) }
+
+func (x *Index) write(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := x.writer.BeginTx(ctx, nil)
+	if err == nil {
+		if err = f(tx); err == nil {
+			err = tx.Commit()
+		} else {
+			err = errors.Join(err, tx.Rollback())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("writing the search index: %w", err)
+	}
+	return nil
+}
+
+// doc is a message that is indexed.
+type doc struct {
+	id, mailbox db.ID
+	sig         *signature
+}

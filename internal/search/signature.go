@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"encoding/binary"
+
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+// A signature is a set of buckets, by which a message shows which sequences of
+// three bytes its texts have: each sequence, with the kind of the text, falls
+// into one bucket. What falls into a bucket that the message is not in, the
+// message doesn't have. The fields of the envelope have buckets of their own,
+// so that a long body does not fill them.
+type signature [sigBytes]byte
+
+// The buckets. A mail of 8 KiB is in an eighth of those of the texts, one of
+// 75 KB in a quarter or so; of six sequences that are not there, one in 4,000
+// times all are taken for there.
+const (
+	fieldBuckets = 2_048
+	textBuckets  = 30_720
+	buckets      = fieldBuckets + textBuckets
+	sigBytes     = buckets / 8
+)
+
+// bucketOf returns where a sequence of three bytes falls.
+func bucketOf(kind folder.TextKind, a, b, c byte) uint32 {
+	h := uint32(kind)<<24 | uint32(a)<<16 | uint32(b)<<8 | uint32(c)
+	h ^= h >> 16
+	h *= 0x7feb352d
+	h ^= h >> 15
+	h *= 0x846ca68b
+	h ^= h >> 16
+	if kind < folder.InHeaders {
+		return h % fieldBuckets
+	}
+	return fieldBuckets + h%textBuckets
+}
+
+func (s *signature) add(kind folder.TextKind, text []byte) {
+	for i := 2; i < len(text); i++ {
+		b := bucketOf(kind, text[i-2], text[i-1], text[i])
+		s[b/8] |= 1 << (b % 8)
+	}
+}
+
+// fill makes the message one that may have any text.
+func (s *signature) fill() {
+	for i := fieldBuckets / 8; i < sigBytes; i++ {
+		s[i] = 0xff
+	}
+}
+
+func (s *signature) has(wanted []uint32) bool {
+	for _, b := range wanted {
+		if s[b/8]&(1<<(b%8)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// maxWanted bounds how many buckets are looked at for a text; so many leave
+// nothing to chance.
+const maxWanted = 32
+
+// wanted are buckets that a message must be in to have the text in that kind;
+// of a long text, some from all over it.
+func wanted(kind folder.TextKind, text []byte) []uint32 {
+	n := len(text) - 2
+	list := make([]uint32, min(n, maxWanted))
+	for i := range list {
+		at := i
+		if n > maxWanted {
+			at = i * (n - 1) / (maxWanted - 1)
+		}
+		list[i] = bucketOf(kind, text[at], text[at+1], text[at+2])
+	}
+	return list
+}
+
+// A block is blockDocs messages of a mailbox whose signatures are stored the
+// other way round, by bucket: so a search reads of each bucket that it wants
+// one bit per message, and nothing else. Neighbouring buckets share a row.
+const (
+	blockDocs    = 512
+	sliceBytes   = blockDocs / 8
+	rowBuckets   = 16
+	rowBytes     = rowBuckets * sliceBytes
+	rowsPerBlock = buckets / rowBuckets
+)
+
+// sliced turns the signatures of a full block round.
+func sliced(docs []doc) []byte {
+	all := make([]byte, buckets*sliceBytes)
+	for n := range docs {
+		at, bit := n/8, byte(1)<<(n%8)
+		for i, b := range docs[n].sig {
+			for ; b != 0; b &= b - 1 {
+				low := 0
+				for b>>low&1 == 0 {
+					low++
+				}
+				all[(i*8+low)*sliceBytes+at] |= bit
+			}
+		}
+	}
+	return all
+}
+
+// unsliced is the way back, for the messages in keep, a set of places.
+func unsliced(all []byte, keep map[int]bool) map[int]*signature {
+	sigs := map[int]*signature{}
+	for n := range keep {
+		s := new(signature)
+		at, bit := n/8, byte(1)<<(n%8)
+		for b := range buckets {
+			if all[b*sliceBytes+at]&bit != 0 {
+				s[b/8] |= 1 << (b % 8)
+			}
+		}
+		sigs[n] = s
+	}
+	return sigs
+}
+
+// lanes are a bit for each message of a block.
+type lanes [blockDocs / 64]uint64
+
+func (l *lanes) and(slice []byte) {
+	for i := range l {
+		l[i] &= binary.LittleEndian.Uint64(slice[i*8:])
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+const (
+	// sweepEvery is how often all blocks are looked through, and sweepTail how
+	// many messages of the tails at once.
+	sweepEvery = 6 * time.Hour
+	sweepTail  = 500
+	// sweepPass is the row of search_state that says how far it has come: after
+	// the tails, which are below 0, come the blocks.
+	sweepPass = 2
+)
+
+const (
+	nextTail    = `SELECT message FROM search_tail WHERE message > ? ORDER BY message LIMIT ?`
+	deleteTail  = `DELETE FROM search_tail WHERE message = ?`
+	nextBlock   = `SELECT id, mailbox, ids FROM search_block WHERE id > ? ORDER BY id LIMIT 1`
+	blockSlices = `SELECT bits FROM search_slice WHERE id >= ? AND id < ? ORDER BY id`
+	deleteBlock = `DELETE FROM search_block WHERE id = ?`
+	deleteSlice = `DELETE FROM search_slice WHERE id >= ? AND id < ?`
+)
+
+// Sweep looks at some messages of the index, takes out those that are deleted,
+// and returns whether there are more to look at. A block goes once half of its
+// messages are gone; the others join the tail.
+func (x *Index) Sweep(ctx context.Context) (more bool, err error) {
+	at, err := x.upTo(ctx, sweepPass)
+	if err != nil {
+		return false, err
+	}
+	if at >= 0 {
+		return x.sweepBlock(ctx, at)
+	}
+	return true, x.sweepTail(ctx, -at)
+}
+
+// sweepTail looks at messages after one; the last ones lead to the blocks.
+func (x *Index) sweepTail(ctx context.Context, after db.ID) error {
+	ids, err := x.idsIn(ctx, nextTail, after, sweepTail)
+	if err != nil {
+		return err
+	}
+	there, err := x.Folders.There(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var next db.ID // the first block
+	if len(ids) > 0 {
+		next = -ids[len(ids)-1]
+	}
+	return x.write(ctx, func(tx *sql.Tx) error {
+		for _, id := range ids {
+			if !there[id] {
+				if _, err := tx.ExecContext(ctx, deleteTail, id); err != nil {
+					return err
+				}
+			}
+		}
+		_, err := tx.ExecContext(ctx, passMove, next, sweepPass)
+		return err
+	})
+}
+
+func (x *Index) idsIn(ctx context.Context, query string, args ...any) (ids []db.ID, err error) {
+	rows, err := x.reader.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	for rows.Next() {
+		var id db.ID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// firstOfTails is below every message, and less than 0 so that the tails come.
+const firstOfTails = -1
+
+// sweepBlock looks at the block after one; after the last it begins anew.
+func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err error) {
+	var id int64
+	var mailbox db.ID
+	var raw []byte
+	err = x.reader.QueryRowContext(ctx, nextBlock, after).Scan(&id, &mailbox, &raw)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, x.write(ctx, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, passMove, firstOfTails, sweepPass)
+			return err
+		})
+	}
+	if err != nil {
+		return false, err
+	}
+	ids := idsOf(raw)
+	there, err := x.Folders.There(ctx, ids)
+	if err != nil {
+		return false, err
+	}
+	keep := map[int]bool{}
+	for n, id := range ids {
+		if there[id] {
+			keep[n] = true
+		}
+	}
+	return true, x.write(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, passMove, id, sweepPass); err != nil || len(keep) > blockDocs/2 {
+			return err
+		}
+		return dissolve(ctx, tx, id, mailbox, ids, keep)
+	})
+}
+
+// dissolve puts the messages of a block that are in keep into the tail.
+func dissolve(ctx context.Context, tx *sql.Tx, id int64, mailbox db.ID, ids []db.ID, keep map[int]bool) error {
+	from, to := id*rowsPerBlock, (id+1)*rowsPerBlock
+	all := make([]byte, 0, buckets*sliceBytes)
+	rows, err := tx.QueryContext(ctx, blockSlices, from, to)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	for rows.Next() {
+		var bits sql.RawBytes
+		if err := rows.Scan(&bits); err != nil {
+			return err
+		}
+		all = append(all, bits...)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if len(all) != buckets*sliceBytes || len(ids) != blockDocs {
+		return damaged("a block is not whole")
+	}
+	if _, err := tx.ExecContext(ctx, deleteBlock, id); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, deleteSlice, from, to); err != nil {
+		return err
+	}
+	var docs []doc
+	for n, sig := range unsliced(all, keep) {
+		docs = append(docs, doc{ids[n], mailbox, sig})
+	}
+	slices.SortFunc(docs, func(a, b doc) int { return int(a.id - b.id) })
+	return addDocs(ctx, tx, docs)
+}
