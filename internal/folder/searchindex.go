@@ -228,12 +228,15 @@ func (s *Store) There(ctx context.Context, ids []db.ID) (map[db.ID]bool, error) 
 	return there, nil
 }
 
+// overlap is by how many bytes the pieces of a text overlap.
+const overlap = 3
+
 // ErrGone is returned of a message whose bytes are deleted.
 var ErrGone = errors.New("the message is gone")
 
 // Texts calls f with the texts of a message in which Search would look, folded
-// as it compares them. A long one comes in pieces that overlap by 2 bytes, so
-// that each sequence of 3 bytes is in one piece. complete is false if there
+// as it compares them. A long one comes in pieces that overlap by 3 bytes, so
+// that each sequence of 4 bytes is in one piece. complete is false if there
 // was more of InBodies than limit bytes.
 func (s *Store) Texts(ctx context.Context, m Indexable, limit int, f func(kind TextKind, text []byte)) (complete bool, err error) {
 	b, err := s.Blobs.Load(ctx, m.blob)
@@ -280,7 +283,7 @@ func (t *texts) bodies(limit int, f func(kind TextKind, text []byte)) (complete 
 			}
 		}
 		if isText(p) {
-			t.fail(foldedWindows(p.Text(t.section(p.Body), maxText), minSought-1, t.buf, give))
+			t.fail(foldedWindows(p.Text(t.section(p.Body), maxText), overlap, t.buf, give))
 			if limit < 0 {
 				return false
 			}

@@ -18,7 +18,7 @@ const (
 	readBlocks = `SELECT id, ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ? ORDER BY lo`
 	readSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	readTail   = `SELECT message, sig FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ? ORDER BY message`
+	readTail = `SELECT message, sig FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ? ORDER BY message`
 )
 
 // block is one that was read: its messages, and for each text that is sought
