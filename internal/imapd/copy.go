@@ -15,7 +15,7 @@ func (s *session) copy(cmd *wire.Copy) (wire.Code, error) {
 	}
 	copied, err := s.view.Copy(s.ctx(), uids, cmd.Mailbox)
 	if err == nil {
-		s.junked(&copied)
+		s.sorted(&copied)
 	}
 	return copyUID(&copied), orTryCreate(err)
 }

@@ -4,8 +4,19 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/folder"
 
+// sorted tells where a person put messages. What they did is done, so trouble
+// here is none of theirs.
+func (s *session) sorted(c *folder.Copied) {
+	if s.Sorted != nil {
+		if err := s.Sorted(s.ctx(), s.box, c); err != nil {
+			s.Log.Error("where messages were put could not be learned from", "mailbox", s.box, "error", err)
+		}
+	}
+	s.junked(c)
+}
+
 // junked tells that a person calls messages junk by putting them into the
-// folder for it. What they did is done, so trouble here is none of theirs.
+// folder for it.
 func (s *session) junked(c *folder.Copied) {
 	if s.Junked == nil || c.To.Special != folder.Junk || c.From.Special == folder.Junk || len(c.Dst) == 0 {
 		return

@@ -15,7 +15,7 @@ func (s *session) move(cmd *wire.Move) (wire.Code, error) {
 	if err != nil {
 		return "", orTryCreate(err)
 	}
-	s.junked(&moved)
+	s.sorted(&moved)
 	if code := copyUID(&moved); code != "" {
 		s.w.Untagged(wire.OK, code, "Moved.")
 		return s.expunged()

@@ -49,6 +49,9 @@ type Options struct {
 	// Junked, if set, is told which messages that were sent from here a person
 	// has just put into the folder for junk of a mailbox.
 	Junked func(ctx context.Context, mailbox db.ID, sent []db.ID) error
+	// Sorted, if set, is told which messages a person has just copied or moved
+	// to another folder of a mailbox.
+	Sorted func(ctx context.Context, mailbox db.ID, c *folder.Copied) error
 }
 
 // Timeouts say how long a client may take.

@@ -338,7 +338,7 @@ func (s *Server) openDoors(context.Context) error {
 	}
 	s.imap = imapd.New(imapd.Options{
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: conns(),
-		Log: s.Log, Now: time.Now, KeepLogin: s.Config.IMAPKeepLogin, Junked: s.Inbound.Junked,
+		Log: s.Log, Now: time.Now, KeepLogin: s.Config.IMAPKeepLogin, Junked: s.Inbound.Junked, Sorted: s.Filter.Own.Bayes.Sorted,
 	})
 	s.Mailboxes.Revoked = s.imap.Revoked
 	door := &api.API{
@@ -378,6 +378,7 @@ func (s *Server) startDuties(context.Context) error {
 		s.duties.run(s.sts.Run)
 	}
 	s.duties.run(s.Inbound.RunNotices)
+	s.duties.run(s.Filter.Own.Bayes.Run)
 	s.duties.run(func(ctx context.Context) error { return s.Outbox.RunIndex(ctx, s.Log) })
 	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
 	s.duties.run(func(ctx context.Context) error { return s.Limits.Run(ctx, s.Log) })

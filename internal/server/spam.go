@@ -54,7 +54,7 @@ func (s *Server) filter() (*spam.Filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Log, f.Own = s.Log, &spam.Own{Log: s.Log}
+	f.Log, f.Own = s.Log, &spam.Own{Log: s.Log, Bayes: spam.NewBayes(spam.Bayes{DB: s.DB, Node: s.node, Folders: s.Folders, Now: time.Now, Log: s.Log})}
 	lists, err := s.Config.lists()
 	if len(lists) > 0 {
 		f.Own.Lists = &spam.Lists{DNS: s.resolver, All: lists}

@@ -16,6 +16,7 @@ const ownThreshold = 5
 
 // Own is our own filter.
 type Own struct {
+	Bayes *Bayes // nil: nothing learns
 	Lists *Lists // of bad hosts; nil for none
 	Log   *slog.Logger
 }
@@ -27,12 +28,26 @@ func (w *Own) Judge(ctx context.Context, m *Mail) []digest.Opinion {
 	if w.Lists != nil {
 		common = append(common, w.Lists.Look(ctx, m.Client)...)
 	}
+	var words []uint64
+	if w.Bayes != nil {
+		var err error
+		if words, err = Tokens(ctx, m); err != nil {
+			w.Log.Warn("a message could not be read by the spam filter", "message", m.ID, "error", err)
+		}
+	}
 	known := map[db.ID]digest.Opinion{}
 	all := make([]digest.Opinion, len(m.To))
 	for n, account := range m.Accounts {
 		o, ok := known[account]
 		if !ok {
 			o = digest.Opinion{Threshold: ownThreshold, Reasons: append([]digest.Reason(nil), common...)}
+			if len(words) > 0 {
+				r, err := w.Bayes.Judge(ctx, account, words)
+				if err != nil {
+					w.Log.Warn("what an account taught the spam filter could not be read", "account", account, "error", err)
+				}
+				o.Reasons = append(o.Reasons, r...)
+			}
 			for _, r := range o.Reasons {
 				o.Score += r.Points
 			}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"fmt"
+	"io"
+	"net/smtp"
+	"strings"
+	"testing"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+var taught = db.SQL(`SELECT spam, ham FROM spam_taught WHERE account = $1`)
+
+var accountOfMailbox = db.SQL(`SELECT account FROM mailbox WHERE id = $1`)
+
+// bring brings a message to the MX door.
+func bring(t *testing.T, s *servertest.Server, to, text string) {
+	t.Helper()
+	c, err := smtp.Dial(s.Addr("smtp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // after Quit
+	step := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	step(c.Mail("eve@elsewhere.example"))
+	step(c.Rcpt(to))
+	w, err := c.Data()
+	step(err)
+	_, err = io.WriteString(w, text)
+	step(err)
+	step(w.Close())
+	step(c.Quit())
+}
+
+// offer is a message of a kind, each with words of its own too.
+func offer(kind string, n int) string {
+	about := map[string]string{
+		"spam": "Cheap replica watches, luxury at ninety percent discount, order today and win",
+		"ham":  "The minutes of the meeting about the bridge, with the engineers' drawings attached",
+	}[kind]
+	return fmt.Sprintf("From: someone@elsewhere.example\r\nMessage-ID: <%s%d@elsewhere.example>\r\nSubject: %s number%d\r\n\r\n%s word%dword\r\n", kind, n, about[:20], n, about, n)
+}
+
+// An account teaches the filter by sorting its mail over IMAP; nothing counts
+// twice, and what is taken back is taken back.
+func TestBayesLearnsByMoves(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		ctx := t.Context()
+		var account db.ID
+		if err := s.DB.One(ctx, accountOfMailbox.With(s.Dev.Mailboxes[0].ID), &account); err != nil {
+			t.Fatal(err)
+		}
+		const many = 10
+		alice := s.Dev.Mailboxes[0].Address
+		for n := range many {
+			bring(t, s, alice, offer("spam", n))
+		}
+		c := open(t, s, 0)
+		move := func(from, to string, messages imap.NumSet, copying bool) {
+			t.Helper()
+			if _, err := c.Select(from, nil).Wait(); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if copying {
+				_, err = c.Copy(messages, to).Wait()
+			} else {
+				_, err = c.Move(messages, to).Wait()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		knows := func(spam, ham int) {
+			t.Helper()
+			for more := true; more; { // beside the duty that does the same
+				var err error
+				if more, err = s.Filter.Own.Bayes.LearnOne(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			servertest.Eventually(t, func() string {
+				var gotSpam, gotHam int
+				if err := s.DB.One(ctx, taught.With(account), &gotSpam, &gotHam); err != nil {
+					return err.Error()
+				}
+				if gotSpam != spam || gotHam != ham {
+					return fmt.Sprintf("it knows %d of spam and %d of ham, want %d and %d", gotSpam, gotHam, spam, ham)
+				}
+				return ""
+			})
+		}
+		all := imap.SeqSet{{Start: 1, Stop: 0}}
+		move("INBOX", "Junk", all, false)
+		knows(many, 0)
+		for n := range many {
+			bring(t, s, alice, offer("ham", n))
+		}
+		move("INBOX", "Archive", all, false)
+		knows(many, many)
+
+		// What is alike goes where it belongs.
+		bring(t, s, alice, offer("ham", 100))
+		bring(t, s, alice, offer("spam", 100))
+		bring(t, s, s.Dev.Mailboxes[1].Address, offer("spam", 101)) // bob is of the same account
+		count := func(folder string) uint32 {
+			t.Helper()
+			st, err := c.Status(folder, &imap.StatusOptions{NumMessages: true}).Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return *st.NumMessages
+		}
+		if inbox, junk := count("INBOX"), count("Junk"); inbox != 1 || junk != many+1 {
+			t.Errorf("%d in the inbox, %d in Junk", inbox, junk)
+		}
+		var list struct {
+			Data []struct {
+				Verdicts struct {
+					Spam    string
+					Reasons string `json:"spam_reasons"`
+				}
+			}
+		}
+		s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String()+"/messages", nil).Into(t, &list)
+		if len(list.Data) != 1 || list.Data[0].Verdicts.Spam != "spam" || !strings.HasPrefix(list.Data[0].Verdicts.Reasons, "BAYES_99=5.5 ") {
+			t.Errorf("bob's: %+v", list.Data)
+		}
+
+		// Copies and repeated moves count once; moving out takes back.
+		move("Junk", "INBOX", imap.SeqSetNum(1), false)
+		knows(many-1, many+1)
+		move("INBOX", "Archive", imap.SeqSetNum(2), true)
+		move("INBOX", "Archive", imap.SeqSetNum(2), true)
+		knows(many-1, many+1)
+		move("INBOX", "Junk", imap.SeqSetNum(2), true)
+		move("INBOX", "Junk", imap.SeqSetNum(2), false)
+		knows(many, many)
+		move("Junk", "Trash", imap.SeqSetNum(1), false)
+		knows(many, many)
+	})
+}

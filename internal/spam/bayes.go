@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spam
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+const (
+	// minTaught is how many messages of each kind an account must have taught
+	// before the filter has a mind.
+	minTaught = 10
+	// maxEvidence is how many words speak, those that say the most.
+	maxEvidence = 150
+	// lookRows is how many words are looked up at a time.
+	lookRows = 100
+)
+
+// Bayes is what people taught: each account has its own idea of spam.
+type Bayes struct {
+	DB      *db.DB
+	Node    *db.Node
+	Folders *folder.Store
+	Now     func() time.Time
+	Log     *slog.Logger
+	kick    chan struct{} // set by NewBayes
+}
+
+// NewBayes returns b, ready for use.
+func NewBayes(b Bayes) *Bayes {
+	b.kick = make(chan struct{}, 1)
+	return &b
+}
+
+var (
+	taughtBy = db.SQL(`SELECT spam, ham FROM spam_taught WHERE account = $1`)
+	counts   = db.SQL(`SELECT spam, ham FROM spam_token WHERE account = $1 AND token IN (
+			$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64, $65, $66, $67, $68, $69, $70, $71, $72, $73, $74, $75, $76, $77, $78, $79, $80, $81, $82, $83, $84, $85, $86, $87, $88, $89, $90, $91, $92, $93, $94, $95, $96, $97, $98, $99, $100, $101)`)
+)
+
+// Judge returns what an account's teaching says of a message with these words,
+// each once; nothing as long as it taught too little.
+func (b *Bayes) Judge(ctx context.Context, account db.ID, words []uint64) ([]digest.Reason, error) {
+	var spam, ham float64
+	err := b.DB.One(ctx, taughtBy.With(account), &spam, &ham)
+	if errors.Is(err, db.ErrNoRow) || err == nil && (spam < minTaught || ham < minTaught) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var known []float64
+	for some := range slices.Chunk(words, lookRows) {
+		args := []any{account}
+		for n := range lookRows {
+			args = append(args, int64(some[min(n, len(some)-1)]))
+		}
+		err := b.DB.Each(ctx, counts.With(args...), func(r db.Row) error {
+			var inSpam, inHam float64
+			err := r.Scan(&inSpam, &inHam)
+			known = append(known, believe(max(inSpam, 0)/spam, max(inHam, 0)/ham, max(inSpam, 0)+max(inHam, 0)))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return opinion(combine(known)), nil
+}
+
+// believe is how likely a message with a word is spam, by the shares of spam
+// and ham that have it: Robinson's f(w), which trusts a word the more, the more
+// messages it was seen in.
+func believe(inSpam, inHam, seen float64) float64 {
+	const strength, unknown = 0.45, 0.5
+	if inSpam+inHam == 0 {
+		return unknown
+	}
+	return (strength*unknown + seen*inSpam/(inSpam+inHam)) / (strength + seen)
+}
+
+// combine is Fisher's way to make one probability of many: how unlikely it is
+// that words speak as much for ham by chance, weighed against the same for spam.
+func combine(known []float64) float64 {
+	known = slices.DeleteFunc(known, func(p float64) bool { return math.Abs(p-0.5) < 0.1 })
+	slices.SortFunc(known, func(p, q float64) int { return cmp.Compare(math.Abs(q-0.5), math.Abs(p-0.5)) })
+	known = known[:min(len(known), maxEvidence)]
+	if len(known) == 0 {
+		return 0.5
+	}
+	var forSpam, forHam float64
+	for _, p := range known {
+		forSpam += math.Log(1 - p)
+		forHam += math.Log(p)
+	}
+	return (1 + chi2(-2*forHam, 2*len(known)) - chi2(-2*forSpam, 2*len(known))) / 2
+}
+
+// chi2 is the probability that a chi-square of an even number of degrees of
+// freedom is at least x.
+func chi2(x float64, degrees int) float64 {
+	m := x / 2
+	term := math.Exp(-m)
+	sum := term
+	for i := 1; i < degrees/2; i++ {
+		term *= m / float64(i)
+		sum += term
+	}
+	return min(sum, 1)
+}
+
+// opinion gives a probability its points. What is nearly certain is spam by
+// that alone.
+func opinion(p float64) []digest.Reason {
+	for _, step := range []struct {
+		from   float64
+		name   string
+		points float64
+	}{{0.99, "BAYES_99", 5.5}, {0.95, "BAYES_95", 4}, {0.8, "BAYES_80", 2}} {
+		if p >= step.from {
+			return []digest.Reason{{Name: step.name, Points: step.points}}
+		}
+	}
+	switch {
+	case p <= 0.01:
+		return []digest.Reason{{Name: "BAYES_01", Points: -2.5}}
+	case p <= 0.2:
+		return []digest.Reason{{Name: "BAYES_20", Points: -1}}
+	}
+	return []digest.Reason{{Name: "BAYES_50"}}
+}
