@@ -57,10 +57,11 @@ type Options struct {
 	// Keep is how many idle messages the views of folders that no session has
 	// open may hold together; 0 is 500,000, of about 17 bytes each.
 	Keep int
-	// Narrow asks the index which messages of a mailbox with ids from lo to hi
-	// may have which of the texts. It may leave messages out, but must never
-	// say of one that it lacks what it has. Without it Search scans.
-	Narrow func(ctx context.Context, mailbox, lo, hi db.ID, sought []Sought) (*Narrowed, error)
+	// Narrow asks the index which of some messages of a mailbox, in the order
+	// of their ids, may have which of the texts. It may leave messages out, and
+	// tell of others, but must never say of one that it lacks what it has.
+	// Without it, or if it returns nil, Search scans.
+	Narrow func(ctx context.Context, mailbox db.ID, among []db.ID, sought []Sought) (*Narrowed, error)
 }
 
 // Store keeps the folders of all mailboxes. It is safe for use by many

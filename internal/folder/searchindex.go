@@ -94,13 +94,9 @@ func (v *View) narrow(ctx context.Context, c *criterion, open []uint32, hits *[]
 	if err != nil {
 		return nil, nil, err
 	}
-	lo, hi := ids[0], ids[0]
-	for _, id := range ids {
-		if id != 0 {
-			lo, hi = min(lo, id), max(hi, id)
-		}
-	}
-	index, err := v.store.Narrow(ctx, v.row.Mailbox, lo, hi, sought)
+	among := slices.DeleteFunc(slices.Clone(ids), func(id db.ID) bool { return id == 0 })
+	slices.Sort(among)
+	index, err := v.store.Narrow(ctx, v.row.Mailbox, among, sought)
 	if err != nil {
 		if ctx.Err() == nil { // without the index the answer is the same
 			v.store.Log.Error("the search index could not be read", "mailbox", v.row.Mailbox, "error", err)

@@ -29,6 +29,8 @@ const (
 	// rest is how many times longer it rests than it works, so that it takes a
 	// quarter of a core at most, however much mail there is to index.
 	rest = 3
+	// afterFailure is how long it leaves the matter alone.
+	afterFailure = time.Minute
 	// maxBody is how much text of a body is indexed, in bytes. A message with
 	// more is read by each search of bodies.
 	maxBody = 256 << 10
@@ -39,43 +41,48 @@ func (x *Index) Run(ctx context.Context) error {
 	tick := time.NewTicker(passes[0].every)
 	defer tick.Stop()
 	var next [len(passes)]time.Time
-	var sweep time.Time
+	sweep := x.Now().Add(firstSweep)
+	failed := func(err error) bool {
+		if err != nil && ctx.Err() == nil {
+			err = x.mend(ctx, err)
+		}
+		if err == nil || ctx.Err() != nil {
+			return false
+		}
+		x.Log.Error("tending the search index failed", "error", err)
+		return true
+	}
 	for {
 		for pass := range passes {
 			if now := x.Now(); !now.Before(next[pass]) {
 				next[pass] = now.Add(passes[pass].every)
-				x.repeat(ctx, "filling the search index failed", func() (bool, error) {
-					return x.Fill(ctx, pass, x.Now().Add(-passes[pass].lag))
-				})
+				if failed(x.fillAll(ctx, pass)) {
+					next[pass] = now.Add(afterFailure)
+				}
 			}
 		}
-		if now := x.Now(); !now.Before(sweep) {
-			sweep = now.Add(sweepEvery)
-			x.repeat(ctx, "tidying the search index failed", func() (bool, error) { return x.Sweep(ctx) })
+		if now := x.Now(); !now.Before(sweep) { // a piece at a time, so that filling goes on
+			if more, err := x.Sweep(ctx); failed(err) || !more {
+				sweep = now.Add(sweepEvery)
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-x.broken:
-			if err = x.mend(ctx, err); err != nil && ctx.Err() == nil {
-				return err
-			}
+			failed(err)
 		case <-tick.C:
 		}
 	}
 }
 
-// repeat does a piece of work again while there is more, and rests after each.
-func (x *Index) repeat(ctx context.Context, failure string, f func() (more bool, err error)) {
+// fillAll fills while there is more, and rests after each piece.
+func (x *Index) fillAll(ctx context.Context, pass int) error {
 	for more := true; more && ctx.Err() == nil; {
 		begin := time.Now()
 		var err error
-		if more, err = f(); err != nil && ctx.Err() == nil {
-			err = x.mend(ctx, err)
-		}
-		if err != nil && ctx.Err() == nil {
-			x.Log.Error(failure, "error", err)
-			return
+		if more, err = x.Fill(ctx, pass, x.Now().Add(-passes[pass].lag)); err != nil {
+			return err
 		}
 		t := time.NewTimer(rest * time.Since(begin))
 		select {
@@ -84,6 +91,7 @@ func (x *Index) repeat(ctx context.Context, failure string, f func() (more bool,
 		}
 		t.Stop()
 	}
+	return nil
 }
 
 const (

@@ -29,19 +29,22 @@ type block struct {
 	may []lanes
 }
 
-// Narrow tells which messages of a mailbox, of those with ids from lo to hi,
-// may have which of the texts; see folder.Options. It may tell of others too.
-func (x *Index) Narrow(ctx context.Context, mailbox, lo, hi db.ID, sought []folder.Sought) (*folder.Narrowed, error) {
+// Narrow tells which of some messages of a mailbox, whose ids must be rising,
+// may have which of the texts; see folder.Options. It tells of others too.
+func (x *Index) Narrow(ctx context.Context, mailbox db.ID, among []db.ID, sought []folder.Sought) (*folder.Narrowed, error) {
 	x.anew.RLock()
 	defer x.anew.RUnlock()
+	if x.lost || len(among) == 0 {
+		return nil, nil
+	}
 	tx, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and its tail change together
 	if err != nil {
 		return nil, fmt.Errorf("reading the search index: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
 	var known result
-	if err = known.addBlocks(ctx, tx, mailbox, lo, hi, sought); err == nil {
-		err = known.addTail(ctx, tx, mailbox, lo, hi, sought)
+	if err = known.addBlocks(ctx, tx, mailbox, among, sought); err == nil {
+		err = known.addTail(ctx, tx, mailbox, among, sought)
 	}
 	if err != nil {
 		if isDamage(err) {
@@ -62,8 +65,9 @@ type result struct {
 	of  []*block // the blocks, in whose order the messages are first
 }
 
-func (r *result) addBlocks(ctx context.Context, tx *sql.Tx, mailbox, lo, hi db.ID, sought []folder.Sought) error {
-	rows, err := tx.QueryContext(ctx, readBlocks, mailbox, hi, lo)
+// addBlocks adds the messages of the blocks that have some of among.
+func (r *result) addBlocks(ctx context.Context, tx *sql.Tx, mailbox db.ID, among []db.ID, sought []folder.Sought) error {
+	rows, err := tx.QueryContext(ctx, readBlocks, mailbox, among[len(among)-1], among[0])
 	if err != nil {
 		return err
 	}
@@ -77,7 +81,9 @@ func (r *result) addBlocks(ctx context.Context, tx *sql.Tx, mailbox, lo, hi db.I
 		if b.ids = idsOf(raw); len(b.ids) != blockDocs {
 			return damaged("a block has not the right number of messages")
 		}
-		r.of = append(r.of, b)
+		if meet(b.ids, among) {
+			r.of = append(r.of, b)
+		}
 	}
 	if err := rows.Err(); err != nil || len(r.of) == 0 {
 		return err
@@ -102,6 +108,18 @@ func (r *result) addBlocks(ctx context.Context, tx *sql.Tx, mailbox, lo, hi db.I
 		}
 	}
 	return nil
+}
+
+// meet reports whether two rising lists have an id in common.
+func meet(ids, among []db.ID) bool {
+	from, _ := slices.BinarySearch(among, ids[0])
+	for _, id := range among[from:] {
+		at, found := slices.BinarySearch(ids, id)
+		if found || at == len(ids) {
+			return found
+		}
+	}
+	return false
 }
 
 // find returns which messages of a block are in all the buckets.
@@ -142,8 +160,8 @@ func (b *block) find(ctx context.Context, read *sql.Stmt, want []uint32) (found 
 }
 
 // addTail adds the messages that are in no block yet.
-func (r *result) addTail(ctx context.Context, tx *sql.Tx, mailbox, lo, hi db.ID, sought []folder.Sought) error {
-	rows, err := tx.QueryContext(ctx, readTail, mailbox, lo, hi)
+func (r *result) addTail(ctx context.Context, tx *sql.Tx, mailbox db.ID, among []db.ID, sought []folder.Sought) error {
+	rows, err := tx.QueryContext(ctx, readTail, mailbox, among[0], among[len(among)-1])
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,8 @@ type Options struct {
 // Sweep are for one.
 type Index struct {
 	Options
-	anew           sync.RWMutex // held while the file is begun anew
+	anew           sync.RWMutex // held while the file is begun anew; guards lost
+	lost           bool         // there is no file that could be read
 	reader, writer *sql.DB
 	broken         chan error // a search found damage
 }
@@ -119,9 +120,10 @@ func isDamage(err error) bool {
 	return errors.Is(err, errDamaged)
 }
 
-// mend begins the file anew if that is the remedy for an error.
+// mend begins the file anew if that is the remedy for an error. If it can't,
+// searches do without until the next try.
 func (x *Index) mend(ctx context.Context, err error) error {
-	if !isDamage(err) {
+	if !isDamage(err) && !x.lost {
 		return err
 	}
 	x.Log.Warn("the search index is damaged and made anew", "error", err)
@@ -129,7 +131,9 @@ func (x *Index) mend(ctx context.Context, err error) error {
 	defer x.anew.Unlock()
 	_ = x.reader.Close() // what it held is given up
 	_ = x.writer.Close()
-	return x.begin(ctx)
+	err = x.begin(ctx)
+	x.lost = err != nil
+	return err
 }
 
 var errVersion = errors.New("the search index is of another version")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -186,12 +187,26 @@ func numbered(n int) (texts []string) {
 	return texts
 }
 
+var allMessages = db.SQL(`SELECT id FROM message WHERE mailbox = $1 ORDER BY id`)
+
 var bodySays7 = folder.Criterion{Test: folder.InBody, Text: "SAYS <7>"}
+
+// all are the ids of all messages of a mailbox.
+func (h *house) all(box db.ID) (ids []db.ID) {
+	h.Helper()
+	h.must(h.db.Each(h.ctx(), allMessages.With(box), func(r db.Row) error {
+		var id db.ID
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}))
+	return ids
+}
 
 // narrowed tells how many messages the index knows, and how many it leaves.
 func (h *house) narrowed(kind folder.TextKind, text string) (known, left int) {
 	h.Helper()
-	n, err := h.index.Narrow(h.ctx(), h.box, 0, 1<<62, []folder.Sought{{Kinds: []folder.TextKind{kind}, Text: []byte(text)}})
+	n, err := h.index.Narrow(h.ctx(), h.box, h.all(h.box), []folder.Sought{{Kinds: []folder.TextKind{kind}, Text: []byte(text)}})
 	h.must(err)
 	for at := range n.Messages {
 		if n.May[0][at/64]>>(at%64)&1 == 1 {
@@ -288,12 +303,25 @@ func TestAnew(t *testing.T) {
 		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("damaged: found %v", got)
 		}
-		_, err = h.index.Narrow(h.ctx(), h.box, 0, 1<<62, []folder.Sought{{Kinds: []folder.TextKind{1}, Text: []byte("abc")}})
+		_, err = h.index.Narrow(h.ctx(), h.box, h.all(h.box), []folder.Sought{{Kinds: []folder.TextKind{1}, Text: []byte("abc")}})
 		if !isDamage(err) {
 			t.Errorf("the damage is not seen: %v", err)
 		}
 		h.must(h.index.mend(h.ctx(), err))
 		check("mended", 0)
+		// Where no file can be made, searches do without until one can.
+		h.index.Path = filepath.Join(path, "no folder")
+		if err := h.index.mend(h.ctx(), errDamaged); err == nil {
+			t.Error("a file in a file was opened")
+		}
+		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+			t.Errorf("lost: found %v", got)
+		}
+		h.index.Path = path
+		_, err = h.index.Fill(h.ctx(), 0, h.index.Now())
+		h.must(h.index.mend(h.ctx(), err))
+		h.fill()
+		check("found again", blockDocs+100)
 	})
 }
 

@@ -13,9 +13,11 @@ import (
 )
 
 const (
-	// sweepEvery is how often all blocks are looked through, and sweepTail how
-	// many messages of the tails at once.
+	// sweepEvery is how long it rests when all was looked through, firstSweep
+	// how long after a start, and sweepTail how many messages of the tails are
+	// looked at at once.
 	sweepEvery = 6 * time.Hour
+	firstSweep = 5 * time.Minute
 	sweepTail  = 500
 	// sweepPass is the row of search_state that says how far it has come: after
 	// the tails, which are below 0, come the blocks.
