@@ -15,13 +15,13 @@ type Alias struct {
 	ID        string    `json:"id"`
 	DomainID  string    `json:"domain_id"`
 	Address   string    `json:"address"` // *@example.com is a catch-all
-	Targets   []string  `json:"targets"` // ids of mailboxes
+	Targets   []string  `json:"targets"` // ids of mailboxes, and addresses elsewhere
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // CreateAlias makes an alias for an address on a domain of yours. Its targets
-// are ids or addresses of mailboxes, 100 at most. An address that is in use is
+// are ids or addresses of mailboxes, or addresses elsewhere, 100 at most. An address that is in use is
 // ErrConflict.
 func (c *Client) CreateAlias(ctx context.Context, address string, targets ...string) (*Alias, error) {
 	return post[Alias](ctx, c, "/aliases", "", struct {

@@ -17,8 +17,10 @@ import (
 // aliasRoutes are addresses whose mail goes to others.
 func (a *API) aliasRoutes(r *router) {
 	handle(r, operation{method: "POST", path: "/aliases", id: "createAlias", scope: "mailboxes.write", status: 201, conflicts: true,
-		summary: "Make an alias", description: "An address without a password, whose mail goes to one or several mailboxes, each of which may also send as it. " +
-			"*@example.com is the domain's catch-all: it takes what no mailbox and no other alias does. Plus-tags work as for mailboxes."}, a.createAlias)
+		summary: "Make an alias", description: "An address without a password, whose mail goes to one or several mailboxes, each of which may also send as it, and to addresses elsewhere. " +
+			"*@example.com is the domain's catch-all: it takes what no mailbox and no other alias does. Plus-tags work as for mailboxes. " +
+			"What goes elsewhere is sent on as it came, with a return path that leads its reports back to the original sender, and counts for your limits. " +
+			"Spam, and mail that the domain of its author disowns (DMARC), is not sent on."}, a.createAlias)
 	handle(r, operation{method: "GET", path: "/aliases", id: "listAliases", scope: "mailboxes.read",
 		summary: "List aliases", description: "Newest first."}, a.listAliases)
 	handle(r, operation{method: "GET", path: "/aliases/{id}", id: "getAlias", scope: "mailboxes.read",
@@ -33,7 +35,7 @@ type aliasAnswer struct {
 	ID        db.ID     `json:"id" doc:"The alias's id."`
 	DomainID  db.ID     `json:"domain_id" doc:"The domain it lives under."`
 	Address   string    `json:"address" doc:"Its address; * before the @ for the domain's catch-all." example:"info@example.com"`
-	Targets   []string  `json:"targets" nullable:"false" doc:"Where its mail goes: ids of mailboxes. Empty when all of them were deleted for good." example:"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
+	Targets   []string  `json:"targets" nullable:"false" doc:"Where its mail goes: ids of mailboxes, and addresses elsewhere. Empty when all of them were deleted for good." example:"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
 	CreatedAt time.Time `json:"created_at" doc:"When it was made."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its targets were last changed."`
 }
@@ -48,7 +50,7 @@ func showAlias(a mailbox.Alias) aliasAnswer {
 
 type createAliasRequest struct {
 	Address string   `json:"address" doc:"On a domain whose ownership is verified; * before the @ for all addresses that nothing else takes." example:"info@example.com"`
-	Targets []string `json:"targets" nullable:"false" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes." example:"ann@example.com"`
+	Targets []string `json:"targets" nullable:"false" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes, and addresses elsewhere. postmaster and abuse need a mailbox." example:"ann@example.com"`
 }
 
 type createAliasInput struct{ Body createAliasRequest }
@@ -149,7 +151,7 @@ func (a *API) getAlias(ctx context.Context, p account.Principal, in *one) (alias
 }
 
 type updateAliasRequest struct {
-	Targets []string `json:"targets" nullable:"false" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes." example:"ann@example.com"`
+	Targets []string `json:"targets" nullable:"false" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes, and addresses elsewhere. postmaster and abuse need a mailbox." example:"ann@example.com"`
 }
 
 type updateAliasInput struct {

@@ -29,7 +29,8 @@ type Letter struct {
 	size    int64
 	rcpts   []rcpt
 	reports []report
-	loop    bool           // a recipient is for feedback loops
+	loop    bool // a recipient is for feedback loops
+	onward  []onward
 	filed   []folder.Filed // by Message, in the order of rcpts
 }
 
@@ -68,6 +69,9 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 			l.reports = append(l.reports, r)
 		}
 		return err
+	}
+	if secret.IsSRS(to.Local) {
+		return l.goesBack(ctx, to)
 	}
 	if strings.EqualFold(to.Local, feedback) && to.Domain == l.in.Host {
 		l.loop = true
@@ -144,8 +148,14 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 			return 0, err
 		}
 	}
+	forwarded, err := l.forward(ctx, s)
+	if err != nil {
+		return 0, err
+	}
 	if len(copies) == 0 {
-		s.blob.Discard(ctx)
+		if !forwarded {
+			s.blob.Discard(ctx)
+		}
 		return id, nil
 	}
 	// After an error the bytes are left to the sweep: the commit may have

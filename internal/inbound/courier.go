@@ -90,6 +90,15 @@ func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, erro
 			return i.reported(ctx, r, s)
 		}, err
 	}
+	if secret.IsSRS(a.Local) {
+		back, err := i.original(ctx, a)
+		return func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error {
+			if c.From != "" {
+				return notReport()
+			}
+			return i.deliver(ctx, s, c, d, back)
+		}, err
+	}
 	route, err := i.Mailboxes.Route(ctx, a)
 	if err == nil {
 		route, err = i.withRoom(ctx, route, size)
@@ -127,7 +136,25 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 		in.Outbound = d.Message
 		copies[n] = in
 	}
-	copies[0].Also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
+	note := filed.With(d.Message, d.N, db.Micros(i.Now()))
+	if len(route.Elsewhere) > 0 {
+		on := onward{Route: route, as: d.Recipient, sender: c.From, own: true}
+		if len(copies) == 0 {
+			on.also = []db.Statement{note}
+		} else if i.wasFiled(ctx, d) {
+			return nil
+		}
+		if err := i.passOn(ctx, s, on); err != nil {
+			if i.db.IsConflict(err) && i.wasFiled(ctx, d) {
+				return nil
+			}
+			return err
+		}
+	}
+	if len(copies) == 0 {
+		return nil
+	}
+	copies[0].Also = []db.Statement{note}
 	_, err := i.Folders.DeliverAll(ctx, copies)
 	if i.db.IsConflict(err) && i.wasFiled(ctx, d) {
 		return nil

@@ -43,7 +43,7 @@ const (
 // recipient's domain lets it: a message is refused only if that is so for all
 // recipients, else it goes to Junk. Reports to us are not its business.
 func (l *Letter) filter(ctx context.Context, s *spooled, received message.Received, name string) (err error) {
-	if l.in.Filter == nil || len(l.rcpts) == 0 {
+	if l.in.Filter == nil || len(l.rcpts)+len(l.onward) == 0 {
 		return nil
 	}
 	defer func() {
@@ -58,9 +58,16 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 	for _, to := range l.rcpts {
 		m.To, m.Accounts = append(m.To, to.as[0]), append(m.Accounts, to.Account)
 	}
+	for _, o := range l.onward {
+		m.To, m.Accounts = append(m.To, o.as), append(m.Accounts, o.Account)
+	}
 	if s.opinions, err = l.in.Filter(ctx, m); err != nil || s.opinions == nil {
 		return err
 	}
+	for n, o := range s.opinions[len(l.rcpts):] {
+		l.onward[n].spam = !l.onward[n].back && (o.Action != digest.Accept || o.Threshold > 0 && o.Score >= o.Threshold)
+	}
+	s.opinions = s.opinions[:len(l.rcpts)]
 	reject, later := 0, 0
 	for n, to := range l.rcpts {
 		o := &s.opinions[n]
@@ -77,7 +84,7 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 			later++
 		}
 	}
-	if reject+later == len(l.rcpts) && len(l.reports) == 0 && !l.loop {
+	if reject+later > 0 && reject+later == len(l.rcpts) && len(l.reports) == 0 && !l.loop {
 		said := s.opinions[0].Text
 		if later > 0 {
 			return fault.New(fault.Unavailable, CodeNotNow, "%s", cmp.Or(said, "This host wants to see the message again; try later"))

@@ -87,6 +87,8 @@ type spooled struct {
 	// opinions are what the spam filter thinks, for each recipient; nil if it
 	// was not asked.
 	opinions []digest.Opinion
+	// unwanted mail is to be in Junk, or nowhere, says the domain of its author.
+	unwanted bool
 }
 
 // spool keeps a message: head, then the message without its Return-Path, since

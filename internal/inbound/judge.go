@@ -50,6 +50,7 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 		s.trace = received.Append(nil)
 		if l.Verdicts != nil {
 			s.verdicts = *l.Verdicts
+			s.unwanted = s.verdicts.DMARC == string(mailauth.Fail)
 		}
 		if l.Verdicts == nil {
 			err = l.filter(ctx, s, received, "")
@@ -60,6 +61,7 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 	received.Name = j.IPRev.Name
 	s.trace = j.AppendResults(received.Append(nil), i.Host)
 	s.verdicts = digest.Verdicts{SPF: string(j.SPF.Result), DKIM: string(j.Signed()), DMARC: string(j.DMARC.Result)}
+	s.unwanted = j.DMARC.Retry || j.DMARC.Policy == mailauth.PolicyQuarantine || j.DMARC.Policy == mailauth.PolicyReject
 	if junk, err = l.obey(ctx, j); err != nil {
 		s.blob.Discard(ctx)
 		return nil, nil, err

@@ -119,6 +119,9 @@ func (i *Inbound) tell(ctx context.Context, id db.ID) (told bool, again time.Dur
 // report files the report, or drops it if there is nobody to tell.
 func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) error {
 	m, err := i.Outbox.Submitted(ctx, id)
+	if err == nil && isSRS(m.Sender) {
+		return i.reportBack(ctx, m, all)
+	}
 	var to mailbox.Recipient
 	if err == nil {
 		to, err = i.senderOf(ctx, m)
@@ -163,7 +166,7 @@ func (i *Inbound) senderOf(ctx context.Context, m outbound.Submitted) (mailbox.R
 	}
 	// Of all that an alias leads to, whoever sent as it is told.
 	for _, to := range route.Mailboxes {
-		if to.Mailbox == m.Mailbox || len(route.Mailboxes) == 1 && to.Account == m.Account {
+		if to.Mailbox == m.Mailbox || (len(route.Mailboxes) == 1 || m.Mailbox == 0) && to.Account == m.Account {
 			return to, nil
 		}
 	}

@@ -18,7 +18,7 @@ const maxCopies = 500
 // once; open as rcpt has it. A mailbox that is reached already takes no further
 // room.
 func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open bool) error {
-	var fresh mailbox.Route
+	fresh := mailbox.Route{}
 	reached := []int{}
 	for _, to := range route.Mailboxes {
 		if at := slices.IndexFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == to.Mailbox }); at >= 0 {
@@ -31,8 +31,11 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 		return fault.New(fault.Limited, "too_many_recipients", "Too many mailboxes for one transaction; send it to this recipient in another.")
 	}
 	fresh, err := l.in.withRoom(ctx, fresh, l.size)
-	if err != nil && len(reached) == 0 {
+	if err != nil && len(reached)+len(route.Elsewhere) == 0 {
 		return err
+	}
+	if len(route.Elsewhere) > 0 {
+		l.onward = append(l.onward, onward{Route: route, as: as, sender: l.from})
 	}
 	for _, at := range reached {
 		l.rcpts[at].as = append(l.rcpts[at].as, as)
@@ -49,7 +52,8 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 // keeps it from nobody else; if all of them are, it is what mailbox.Room says of
 // the first.
 func (i *Inbound) withRoom(ctx context.Context, route mailbox.Route, size int64) (mailbox.Route, error) {
-	var fit mailbox.Route
+	fit := route
+	fit.Mailboxes = nil
 	var full error
 	for _, to := range route.Mailboxes {
 		err := i.Mailboxes.Room(ctx, to.Mailbox, size)
@@ -61,11 +65,11 @@ func (i *Inbound) withRoom(ctx context.Context, route mailbox.Route, size int64)
 		case full == nil:
 			full = err
 		}
-		if err != nil && len(route.Mailboxes) > 1 {
+		if err != nil && len(route.Mailboxes)+len(route.Elsewhere) > 1 {
 			i.Log.Info("a mailbox behind an alias has no room", "mailbox", to.Mailbox)
 		}
 	}
-	if len(fit.Mailboxes) == 0 {
+	if len(fit.Mailboxes)+len(fit.Elsewhere) == 0 {
 		return mailbox.Route{}, full
 	}
 	return fit, nil

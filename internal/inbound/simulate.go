@@ -90,11 +90,12 @@ func (i *Inbound) Simulate(ctx context.Context, m Simulated) (Outcome, error) {
 // reachable returns what a recipient whom the sender may not know of is
 // answered with. A signed return path is known to whom it was sent.
 func (i *Inbound) reachable(ctx context.Context, to address.Address, may func(mailbox.Recipient) bool) error {
-	if secret.IsReturnPath(to.Local) {
+	if secret.IsReturnPath(to.Local) || secret.IsSRS(to.Local) {
 		return nil
 	}
 	route, err := i.Mailboxes.Route(ctx, to)
-	if err == nil && slices.ContainsFunc(route.Mailboxes, func(r mailbox.Recipient) bool { return !may(r) }) {
+	if err == nil && (slices.ContainsFunc(route.Mailboxes, func(r mailbox.Recipient) bool { return !may(r) }) ||
+		len(route.Elsewhere) > 0 && !may(mailbox.Recipient{Account: route.Account, Domain: route.Domain, Address: to.String()})) {
 		err = fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
 	}
 	return err

@@ -83,7 +83,7 @@ func scanAlias(r db.Row) (a Alias, err error) {
 
 // CreateAlias makes an alias for an address on a domain that the account
 // holds; "*" before the @ makes it the domain's catch-all. A target is the id of
-// a mailbox of the account, or its address. An address that a mailbox or another alias
+// a mailbox of the account, its address, or an address elsewhere. An address that a mailbox or another alias
 // has is a fault.Conflict; a target that may not be is a fault of its field.
 func (m *Mailboxes) CreateAlias(ctx context.Context, account db.ID, addr string, targets []string) (Alias, error) {
 	var bad fault.Fields
@@ -93,7 +93,7 @@ func (m *Mailboxes) CreateAlias(ctx context.Context, account db.ID, addr string,
 	}
 	now := m.now().UTC()
 	made := Alias{ID: m.db.NewID(), Account: account, Domain: domain, Address: a.String(), CreatedAt: now, UpdatedAt: now}
-	if made.Targets, err = m.targets(ctx, &bad, account, targets); err != nil {
+	if made.Targets, err = m.targets(ctx, &bad, account, a, targets); err != nil {
 		return Alias{}, err
 	}
 	if err := bad.Err(); err != nil {
@@ -152,10 +152,14 @@ func (m *Mailboxes) aliasAt(ctx context.Context, bad *fault.Fields, account db.I
 }
 
 // targets is ReadTargets for an alias: each once, and none that is not there.
-func (m *Mailboxes) targets(ctx context.Context, bad *fault.Fields, account db.ID, given []string) ([]Target, error) {
+func (m *Mailboxes) targets(ctx context.Context, bad *fault.Fields, account db.ID, of address.Address, given []string) ([]Target, error) {
 	read, err := m.ReadTargets(ctx, account, given)
 	if err := bad.Merge(err); err != nil {
 		return nil, err
+	}
+	if role(of) && err == nil && !slices.ContainsFunc(read, func(t Target) bool { return t.Mailbox != 0 }) {
+		// It takes everything, and what is not forwarded must go somewhere.
+		bad.Add("targets", "mailbox_needed", "postmaster and abuse must lead to a mailbox here, whatever else they lead to.")
 	}
 	var all []Target
 	for _, t := range read {
@@ -205,7 +209,7 @@ func (m *Mailboxes) target(ctx context.Context, bad *fault.Fields, i int, accoun
 	}
 	domain, holder, ok, err := m.Hosted(ctx, a.Domain)
 	if err == nil && (!ok || holder != account) {
-		err = db.ErrNoRow
+		return Target{Address: a.String()}, nil
 	}
 	if err == nil {
 		err = m.db.One(ctx, boxAt.With(domain, a.Key()), &t.Mailbox)
@@ -270,7 +274,11 @@ func (m *Mailboxes) UpdateAlias(ctx context.Context, account, id db.ID, targets 
 		return Alias{}, err
 	}
 	var bad fault.Fields
-	if a.Targets, err = m.targets(ctx, &bad, account, targets); err != nil {
+	of, err := address.Parse(a.Address)
+	if err != nil {
+		return Alias{}, err
+	}
+	if a.Targets, err = m.targets(ctx, &bad, account, of, targets); err != nil {
 		return Alias{}, err
 	}
 	if err := bad.Err(); err != nil {

@@ -14,13 +14,17 @@ import (
 
 // Route is where mail to an address goes: to one place at least.
 type Route struct {
-	Mailboxes []Recipient // active ones, each once
+	Mailboxes []Recipient       // active ones, each once
+	Elsewhere []address.Address // to be forwarded to, each once
+	Alias     db.ID             // that leads elsewhere, of the account and domain below
+	Account   db.ID
+	Domain    db.ID
 }
 
 // aliasTargets has a row for each target of the alias of an address. Of a
 // mailbox that is deleted all is empty.
 var aliasTargets = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
-		COALESCE(m.address, ''), COALESCE(m.status, ''), t.address
+		COALESCE(m.address, ''), COALESCE(m.status, ''), t.address, a.id, a.account
 	FROM alias a JOIN alias_target t ON t.alias = a.id LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
 	WHERE a.domain = $1 AND a.address = $2 ORDER BY t.n`)
 
@@ -44,7 +48,8 @@ func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error
 		entry = known{route, now.Add(knownFor)}
 		m.remember(key, entry, changes)
 	}
-	route := Route{Mailboxes: slices.Clone(entry.route.Mailboxes)}
+	route := entry.route
+	route.Mailboxes = slices.Clone(route.Mailboxes)
 	for i := range route.Mailboxes {
 		route.Mailboxes[i].Tag = tag
 	}
@@ -80,12 +85,12 @@ func (m *Mailboxes) lookUp(ctx context.Context, base address.Address, key string
 
 // aliased finds where the alias of an address leads.
 func (m *Mailboxes) aliased(ctx context.Context, domain db.ID, key string) (Route, error) {
-	var route Route
+	route := Route{Domain: domain}
 	suspended := false
 	_, err := db.All(ctx, m.db, aliasTargets.With(domain, key), func(r db.Row) (none struct{}, err error) {
 		var to Recipient
 		var local, own, status, elsewhere string
-		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &elsewhere); err != nil {
+		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &elsewhere, &route.Alias, &route.Account); err != nil {
 			return none, err
 		}
 		switch status {
@@ -95,12 +100,15 @@ func (m *Mailboxes) aliased(ctx context.Context, domain db.ID, key string) (Rout
 		case Suspended:
 			suspended = true
 		}
+		if a, err := address.Parse(elsewhere); err == nil {
+			route.Elsewhere = append(route.Elsewhere, a)
+		}
 		return none, nil
 	})
 	switch {
 	case err != nil:
 		return Route{}, err
-	case len(route.Mailboxes) > 0:
+	case len(route.Mailboxes)+len(route.Elsewhere) > 0:
 		return route, nil
 	case suspended:
 		return Route{}, suspendedBox()

@@ -176,6 +176,9 @@ func (pc *parcel) accepted() Accepted {
 
 func (r *row) about() queue.About {
 	return queue.About{
-		Account: r.account, Domain: r.domain, API: r.mailbox == 0, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
+		Account: r.account, Domain: r.domain, API: r.api(), MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
 	}
 }
+
+// api reports whether the API sent it, or the SMTP user of the API.
+func (r *row) api() bool { return r.mailbox == 0 && r.forwarded == 0 }

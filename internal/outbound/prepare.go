@@ -68,16 +68,18 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, err := o.sign(ctx, sender.Signer, b)
-	if err != nil {
-		return nil, err
+	var head []byte
+	if r.forwarded == 0 { // else its author has signed it, or nobody
+		if head, err = o.sign(ctx, sender.Signer, b); err != nil {
+			return nil, err
+		}
 	}
 	m := &queue.Mail{
 		About: r.about(), ID: r.id, Domain: sender.Name, ReturnDomain: r.returnsTo, Sender: r.sender,
 		Head: head, Body: opener(b), Size: int64(len(head)) + r.size, UTF8: r.utf8, EightBit: r.eightBit,
 		RequireTLS: r.requireTLS == tlsRequired, OptionalTLS: r.requireTLS == tlsOptional,
 	}
-	if r.mailbox == 0 {
+	if r.api() {
 		// Bounces of API mail become events: the header is all they need.
 		m.Notify, m.Ret = smtpclient.NotifyFailure, "HDRS"
 	} else {

@@ -13,7 +13,7 @@ import (
 
 // tells reports whether the sender is told by mail what becomes of the message:
 // API mail has events for that, and nobody answers the null sender.
-func (r *row) tells() bool { return r.mailbox != 0 && r.sender != "" }
+func (r *row) tells() bool { return !r.api() && r.sender != "" }
 
 // Submitted is what a report to the sender says of a submission.
 type Submitted struct {

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+const (
+	// CodeUnwanted is the code of the fault.Denied for mail that is not to be
+	// forwarded: it is spam, or its author's domain disowns it.
+	CodeUnwanted = "not_forwarded"
+
+	// maxHops is how often a message may have been delivered somewhere before it
+	// is forwarded once more.
+	maxHops = 10
+	// loopField names, in what is forwarded, the address that it was for.
+	loopField = "X-Loop"
+	// postmaster gets the reports that no sender is to be bothered with.
+	postmaster = "postmaster"
+)
+
+// onward is a message that goes on to addresses elsewhere.
+type onward struct {
+	mailbox.Route
+	as     string // the address that it was for
+	sender string // its MAIL FROM
+	own    bool   // it was sent from here: nothing of it is in doubt
+	spam   bool   // thinks the filter of its account
+	back   bool   // it is a report on its way back to who is told of it
+	also   []db.Statement
+}
+
+// forward sends the message on, and reports whether there was any need to. What
+// is not wanted goes nowhere, and is refused if it is for nobody else.
+func (l *Letter) forward(ctx context.Context, s *spooled) (bool, error) {
+	if len(l.onward) == 0 {
+		return false, nil
+	}
+	wanted := slices.DeleteFunc(slices.Clone(l.onward), func(o onward) bool {
+		return o.spam || s.unwanted || s.verdicts.Spam == digest.Spam
+	})
+	if len(wanted) < len(l.onward) {
+		l.in.Log.Info("a message is not forwarded: it is not wanted", "arrival", s.arrival, "addresses", len(l.onward)-len(wanted))
+	}
+	if len(wanted) == 0 && len(l.rcpts) > 0 {
+		return false, nil
+	}
+	if len(wanted) == 0 {
+		s.blob.Discard(ctx)
+		return false, fault.New(fault.Denied, CodeUnwanted, "The message is not forwarded: it can't be shown to come from its author, or it looks like spam.")
+	}
+	for _, o := range wanted {
+		if err := l.in.passOn(ctx, s, o); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// passOn queues the message for the addresses elsewhere. One that was here
+// before, or at too many places, is a fault.Denied with CodeLoop.
+func (i *Inbound) passOn(ctx context.Context, s *spooled, o onward) error {
+	loops := slices.ContainsFunc(s.header.All(loopField), func(f message.Field) bool { return address.KeyOf(f.Text()) == address.KeyOf(o.as) })
+	if !o.back && (loops || looped(s.header, o.as)) || s.header.Count("Delivered-To") >= maxHops {
+		return fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
+	}
+	top := message.AppendDeliveredTo(nil, o.as)
+	top = append(top, loopField+": "+o.as+"\r\n"...)
+	top = append(top, s.trace...)
+	id, err := i.Outbox.Forward(ctx, outbound.Forwarded{
+		Account: o.Account, Domain: o.Domain, By: o.Alias, Sender: i.sendsAs(s, o), To: o.Elsewhere,
+		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, Also: o.also,
+		EightBit: slices.ContainsFunc(s.index.Parts, func(p message.Part) bool { return p.Traits&message.EightBit != 0 }),
+	})
+	if err == nil {
+		i.Log.Info("a message is forwarded", "message", id, "alias", o.Alias, "addresses", len(o.Elsewhere))
+	}
+	return err
+}
+
+// sendsAs is the MAIL FROM of a message that goes on: one that leads back to its
+// sender by way of us, since no other domain's SPF record lets us use its name.
+// Who was not shown to have sent it is not told what becomes of it; the
+// postmaster is.
+func (i *Inbound) sendsAs(s *spooled, o onward) string {
+	if o.sender == "" || o.own {
+		return o.sender
+	}
+	at, err := address.Parse(o.as)
+	if err != nil {
+		return ""
+	}
+	if from, err := address.Parse(o.sender); err == nil && s.passed() {
+		if path, ok := i.Key.SRS(from.Local, from.Domain, i.Now()); ok {
+			return path + "@" + at.Domain
+		}
+	}
+	return postmaster + "@" + at.Domain
+}
+
+// passed reports whether the sender of a message is who it says it is, as far as
+// his domain can tell (SPF, DMARC).
+func (s *spooled) passed() bool { return s.verdicts.SPF == "pass" || s.verdicts.DMARC == "pass" }
+
+func isSRS(sender string) bool {
+	a, err := address.Parse(sender)
+	return err == nil && secret.IsSRS(a.Local)
+}
+
+// original is the way back to the sender of a message that was forwarded by a
+// domain here.
+func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Route, error) {
+	domain, account, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
+	if err != nil {
+		return mailbox.Route{}, err
+	}
+	if !hosted {
+		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
+	}
+	local, name, ok := i.Key.ParseSRS(to.Local, i.Now())
+	from, err := address.Parse(local + "@" + name)
+	if !ok || err != nil {
+		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
+	}
+	return mailbox.Route{Elsewhere: []address.Address{from}, Alias: domain, Account: account, Domain: domain}, nil
+}
+
+// goesBack accepts a report about what was forwarded, for its original sender.
+func (l *Letter) goesBack(ctx context.Context, to address.Address) error {
+	if l.from != "" {
+		return notReport()
+	}
+	route, err := l.in.original(ctx, to)
+	if err == nil {
+		l.onward = append(l.onward, onward{Route: route, as: to.String(), back: true})
+	}
+	return err
+}
+
+func notReport() error {
+	return fault.New(fault.Denied, "reports_only", "This address takes reports about forwarded messages only, from the null sender.")
+}
+
+// reportBack sends the report about a forwarded message to whoever sent that.
+func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []queue.Notice) error {
+	path, err := address.Parse(m.Sender)
+	if err != nil {
+		return err
+	}
+	route, err := i.original(ctx, path)
+	if fault.Is(err, fault.NotFound) {
+		i.Log.Warn("nobody is there to be told what became of a message", "message", m.ID, "notices", len(all), "reason", err)
+		return i.Queue.Drop(ctx, all)
+	}
+	if err != nil {
+		return err
+	}
+	m.Sender = route.Elsewhere[0].String()
+	s, err := i.writeReport(ctx, &m, all)
+	if err != nil {
+		return err
+	}
+	also := i.Queue.Told(all)
+	for _, n := range all {
+		also = append(also, filed.With(n.ID, noticeN, db.Micros(i.Now())))
+	}
+	return i.passOn(ctx, s, onward{Route: route, as: path.String(), back: true, also: also})
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package secret
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"strings"
+	"time"
+)
+
+// A forwarded message's return path is SRS0=MAC=DAY=DOMAIN=LOCAL: the original
+// sender's address, the day, and an HMAC-SHA256 over them cut to 50 bits, so that
+// nobody can have us send on what was not forwarded by us.
+const (
+	srsPrefix = "SRS0="
+	srsMAC    = 10 // letters
+	srsDays   = 32 * 32
+	srsLife   = 21 // days for which a report may come back
+	maxLocal  = 64 // octets (RFC 5321 §4.5.3.1.1)
+)
+
+// srsDigits write a day with two letters.
+const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"
+
+// SRS returns the local part of the return path of a message from local@domain
+// that is forwarded; ok is false if there is none that other hosts would take,
+// since the address is too long, or no plain one.
+func (k *Key) SRS(local, domain string, now time.Time) (path string, ok bool) {
+	for _, c := range []byte(local) {
+		if c <= ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '@' {
+			return "", false
+		}
+	}
+	day := srsDay(now)
+	stamp := string([]byte{srsDigits[day>>5], srsDigits[day&31]})
+	path = srsPrefix + k.signSRS(stamp, domain, local) + "=" + stamp + "=" + domain + "=" + local
+	return path, len(path) <= maxLocal
+}
+
+// ParseSRS returns the original sender of the message that was forwarded with a
+// return path; ok is false for what SRS did not make within three weeks. Case is
+// ignored, since other servers do not always keep it.
+func (k *Key) ParseSRS(path string, now time.Time) (local, domain string, ok bool) {
+	if !IsSRS(path) || len(path) > maxLocal {
+		return "", "", false
+	}
+	parts := strings.SplitN(path[len(srsPrefix):], "=", 4)
+	if len(parts) != 4 || len(parts[1]) != 2 {
+		return "", "", false
+	}
+	want := k.signSRS(parts[1], parts[2], parts[3])
+	if !hmac.Equal([]byte(strings.ToLower(parts[0])), []byte(want)) {
+		return "", "", false
+	}
+	stamp := strings.ToLower(parts[1])
+	day := strings.IndexByte(srsDigits, stamp[0])<<5 | strings.IndexByte(srsDigits, stamp[1])
+	if age := (srsDay(now) - day + srsDays) % srsDays; age > srsLife {
+		return "", "", false
+	}
+	return parts[3], strings.ToLower(parts[2]), true
+}
+
+// IsSRS reports whether a local part has the prefix of the return paths of
+// forwarded messages.
+func IsSRS(local string) bool {
+	return len(local) >= len(srsPrefix) && strings.EqualFold(local[:len(srsPrefix)], srsPrefix)
+}
+
+func srsDay(t time.Time) int { return int(t.Unix()/(24*60*60)) % srsDays }
+
+func (k *Key) signSRS(stamp, domain, local string) string {
+	mac := hmac.New(sha256.New, k.Sub("srs"))
+	mac.Write([]byte(strings.ToLower(stamp + "=" + domain + "=" + local)))
+	return lower.EncodeToString(mac.Sum(nil))[:srsMAC]
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package secret
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSRS(t *testing.T) {
+	k, other := srsKey(t, "1"), srsKey(t, "2")
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, local := range []string{"ann", "Ann.Lee", "a=b+c", "SRS0=x=y=z=w"} {
+		path, ok := k.SRS(local, "example.com", now)
+		if !ok || !IsSRS(path) || len(path) > 64 {
+			t.Fatalf("%s: %q, %v", local, path, ok)
+		}
+		for days, want := range map[int]bool{0: true, 21: true, 22: false, -1: false, srsDays - 1: false} {
+			at := now.AddDate(0, 0, days)
+			got, domain, ok := k.ParseSRS(path, at)
+			if ok != want || ok && (got != local || domain != "example.com") {
+				t.Errorf("%s after %d days: %s@%s, %v", path, days, got, domain, ok)
+			}
+		}
+		if got, _, ok := k.ParseSRS(strings.ToLower(path), now); !ok || got != strings.ToLower(local) {
+			t.Errorf("in lower case: %q, %v", got, ok)
+		}
+		if _, _, ok := other.ParseSRS(path, now); ok {
+			t.Error("another key takes it")
+		}
+		for i := range path {
+			forged := path[:i] + "q" + path[i+1:]
+			if _, _, ok := k.ParseSRS(forged, now); ok && !strings.EqualFold(forged, path) {
+				t.Errorf("forged: %q", forged)
+			}
+		}
+	}
+	for _, local := range []string{`"a b"`, "ä", "a@b", strings.Repeat("l", 40), ""} {
+		if path, ok := k.SRS(local, "example.com", now); ok && local != "" {
+			t.Errorf("%s: %q", local, path)
+		}
+	}
+	for _, bad := range []string{"", "SRS0=", "SRS0====", "SRS0=aaaaaaaaaa=aa=d", "SRS0=aaaaaaaaaa=é=d=l", "ann"} {
+		if _, _, ok := k.ParseSRS(bad, now); ok {
+			t.Errorf("took %q", bad)
+		}
+	}
+}
+
+func FuzzParseSRS(f *testing.F) {
+	k, now := srsKey(f, "1"), time.Unix(1_790_000_000, 0)
+	path, _ := k.SRS("ann", "example.com", now)
+	f.Add(path)
+	f.Add("SRS0=aaaaaaaaaa=aa=example.com=ann")
+	f.Fuzz(func(t *testing.T, text string) {
+		local, domain, ok := k.ParseSRS(text, now)
+		if again, _ := k.SRS(local, domain, now); ok && len(again) != len(text) {
+			t.Errorf("%q is %s@%s", text, local, domain)
+		}
+	})
+}
+
+func srsKey(t testing.TB, digit string) *Key {
+	t.Helper()
+	k, err := Parse(strings.Repeat(digit, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
