@@ -3,9 +3,11 @@
 package migration
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -24,10 +26,46 @@ type line struct {
 	patience time.Duration
 
 	mu     sync.Mutex
-	budget int64 // bytes that may still come
-	asked  bool  // an answer is waited for
-	first  []byte
-	cause  error // why it broke
+	budget int64  // bytes that may still come
+	asked  bool   // an answer is waited for
+	first  []byte // what is read before the connection
+	cause  error  // why it broke
+
+	// The client library writes names of folders in UTF-8 to a server that
+	// offers IMAP4rev2, although that holds only once it is enabled, and then
+	// with "&" as it was in IMAP4rev1. So it is not to know of IMAP4rev2: while
+	// hiding is set, whole lines are read, and the word taken out of them.
+	hiding bool
+	rev2   bool   // there was something to hide
+	part   []byte // of a line
+}
+
+var (
+	revision = regexp.MustCompile(`(?i)\bIMAP4rev2\b`)
+	hidden   = []byte("XMAP4REV2")
+)
+
+// hide reads on to the end of a line.
+func (l *line) hide(chunk []byte) {
+	l.part = append(l.part, chunk...)
+	end := bytes.LastIndexByte(l.part, '\n') + 1
+	if !l.hiding {
+		end = len(l.part)
+	}
+	l.rev2 = l.rev2 || l.hiding && revision.Match(l.part[:end])
+	l.first = l.part[:end]
+	if l.hiding {
+		l.first = revision.ReplaceAll(l.first, hidden)
+	}
+	l.part = bytes.Clone(l.part[end:])
+}
+
+// show ends the hiding, and reports whether IMAP4rev2 was there.
+func (l *line) show() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hiding = false
+	return l.rev2
 }
 
 // ask says that a command is sent now, for which so many bytes may come.
@@ -83,6 +121,11 @@ func (l *line) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	l.mu.Lock()
 	l.budget -= int64(n)
+	if n > 0 && (l.hiding || len(l.part) > 0) {
+		l.hide(p[:n])
+		l.mu.Unlock()
+		return l.Read(p)
+	}
 	l.mu.Unlock()
 	if err != nil {
 		// An end within a message must not pass for the message's end.

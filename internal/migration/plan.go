@@ -142,7 +142,7 @@ func (j *job) readTasks(ctx context.Context) ([]*task, error) {
 // folders lists what there is, and whose.
 func (s *source) folders() (all []listed, spaces namespaces, err error) {
 	defer s.line.rest()
-	if s.caps.Has(imap.CapNamespace) || s.caps.Has(imap.CapIMAP4rev2) {
+	if s.offers(imap.CapNamespace) {
 		s.line.ask(small)
 		data, err := s.Namespace().Wait()
 		if err := s.did(err); err != nil {
@@ -159,9 +159,9 @@ func (s *source) folders() (all []listed, spaces namespaces, err error) {
 		}
 	}
 	var options *imap.ListOptions
-	extended := s.caps.Has(imap.CapListExtended) || s.caps.Has(imap.CapIMAP4rev2)
+	extended := s.offers(imap.CapListExtended)
 	if extended {
-		options = &imap.ListOptions{ReturnSubscribed: true, ReturnSpecialUse: s.caps.Has(imap.CapSpecialUse) || s.caps.Has(imap.CapIMAP4rev2)}
+		options = &imap.ListOptions{ReturnSubscribed: true, ReturnSpecialUse: s.offers(imap.CapSpecialUse)}
 	}
 	s.line.ask(listing)
 	cmd := s.List("", "*", options)
@@ -184,7 +184,7 @@ func (s *source) folders() (all []listed, spaces namespaces, err error) {
 // measure finds out how much is in each folder.
 func (s *source) measure(tasks []*task) error {
 	defer s.line.rest()
-	sizes := s.caps.Has(imap.CapStatusSize) || s.caps.Has(imap.CapIMAP4rev2)
+	sizes := s.offers(imap.CapStatusSize)
 	for some := range slices.Chunk(tasks, together) {
 		s.line.ask(small)
 		var asked []*imapclient.StatusCommand

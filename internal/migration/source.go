@@ -49,6 +49,7 @@ type source struct {
 	*imapclient.Client
 	line *line
 	caps imap.CapSet
+	rev2 bool // IMAP4rev2 is offered
 	stop func() bool
 }
 
@@ -63,7 +64,7 @@ func (m *Migrations) connect(ctx context.Context, from *Source) (*source, error)
 		}
 		return nil, explainDial(err)
 	}
-	l := &line{Conn: conn, patience: m.o.Patience}
+	l := &line{Conn: conn, patience: m.o.Patience, hiding: true}
 	if from.TLS == StartTLS {
 		l.first = []byte("* OK\r\n") // the true greeting was read before TLS
 	}
@@ -182,8 +183,7 @@ func (s *source) begin(from *Source) error {
 		return err
 	}
 	if s.State() == imap.ConnStateAuthenticated {
-		s.caps = s.Caps()
-		s.line.rest()
+		s.signedIn()
 		return nil
 	}
 	s.line.ask(small)
@@ -200,14 +200,24 @@ func (s *source) begin(from *Source) error {
 	if err := s.did(err); err != nil {
 		return explainLogin(err)
 	}
-	s.line.ask(small)
-	s.caps = s.Caps()
-	s.line.rest()
+	s.signedIn()
 	if s.caps == nil {
 		return s.did(garbled{errors.New("no capabilities")})
 	}
 	return nil
 }
+
+// signedIn learns what the source offers.
+func (s *source) signedIn() {
+	s.line.ask(small)
+	s.caps = s.Caps()
+	s.rev2 = s.line.show()
+	s.line.rest()
+}
+
+// offers reports whether a source has an extension, which may be a part of
+// IMAP4rev2.
+func (s *source) offers(c imap.Cap) bool { return s.rev2 || s.caps.Has(c) }
 
 func ascii(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
