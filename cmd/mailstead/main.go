@@ -27,6 +27,7 @@ type commands struct {
 	User    userCommand    `cmd:"" help:"People who sign in to the dashboard."`
 	Queue   queueCommand   `cmd:"" help:"Mail that waits: look, try again, hold, release, drop."`
 	Listen  listenCommand  `cmd:"" help:"Forward events to a URL of this machine, signed like webhooks."`
+	Migrate migrateCommand `cmd:"" help:"Copy a mailbox from another IMAP server."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

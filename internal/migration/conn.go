@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -31,33 +32,66 @@ type line struct {
 	first  []byte // what is read before the connection
 	cause  error  // why it broke
 
-	// The client library writes names of folders in UTF-8 to a server that
-	// offers IMAP4rev2, although that holds only once it is enabled, and then
-	// with "&" as it was in IMAP4rev1. So it is not to know of IMAP4rev2: while
-	// hiding is set, whole lines are read, and the word taken out of them.
-	hiding bool
+	// What comes is screened by lines, but for the texts of messages.
+	hiding bool   // see screen
 	rev2   bool   // there was something to hide
 	part   []byte // of a line
+	text   int64  // so much of a message is still to come
+	inside bool   // the line goes on with what follows a message
 }
 
 var (
 	revision = regexp.MustCompile(`(?i)\bIMAP4rev2\b`)
 	hidden   = []byte("XMAP4REV2")
+	// endless makes the client library look at the parenthesis for ever.
+	endless = regexp.MustCompile(`(?i)^\* (CAPABILITY|ENABLED)\b.*\(|\[CAPABILITY[^\]]*\(`)
+	// literal announces the text of a message. Where there is a quoted string
+	// before it, the library might see something else in it.
+	literal = regexp.MustCompile(`^[^"]*\{([0-9]{1,18})\}\r?\n$`)
+	fetch   = regexp.MustCompile(`(?i)^\* [0-9]+ FETCH \(`)
 )
 
-// hide reads on to the end of a line.
-func (l *line) hide(chunk []byte) {
+// screen passes on whole lines, and the texts of messages as they come. It keeps
+// two things from the client library, which can't bear them: parentheses among
+// capabilities, and, while hiding is set, IMAP4rev2. The library writes names of
+// folders in UTF-8 to a server that offers this, although that holds only once it
+// is enabled, and then with "&" as it was in IMAP4rev1.
+func (l *line) screen(chunk []byte) error {
+	if l.text > 0 {
+		n := min(l.text, int64(len(chunk)))
+		l.first = append(l.first, chunk[:n]...)
+		l.text -= n
+		chunk = chunk[n:]
+	}
 	l.part = append(l.part, chunk...)
-	end := bytes.LastIndexByte(l.part, '\n') + 1
-	if !l.hiding {
-		end = len(l.part)
+	for l.text == 0 {
+		end := bytes.IndexByte(l.part, '\n') + 1
+		if end == 0 {
+			return nil
+		}
+		line := l.part[:end]
+		l.part = l.part[end:]
+		if endless.Match(line) {
+			return errTooMuch
+		}
+		if l.hiding && revision.Match(line) {
+			l.rev2 = true
+			line = revision.ReplaceAll(line, hidden)
+		}
+		l.first = append(l.first, line...)
+		m := literal.FindSubmatch(line)
+		if l.inside = m != nil && (l.inside || fetch.Match(line)); !l.inside {
+			continue
+		}
+		size, err := strconv.ParseInt(string(m[1]), 10, 64)
+		if err != nil {
+			return err
+		}
+		n := min(size, int64(len(l.part)))
+		l.first = append(l.first, l.part[:n]...)
+		l.part, l.text = l.part[n:], size-n
 	}
-	l.rev2 = l.rev2 || l.hiding && revision.Match(l.part[:end])
-	l.first = l.part[:end]
-	if l.hiding {
-		l.first = revision.ReplaceAll(l.first, hidden)
-	}
-	l.part = bytes.Clone(l.part[end:])
+	return nil
 }
 
 // show ends the hiding, and reports whether IMAP4rev2 was there.
@@ -103,7 +137,9 @@ func (l *line) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	if len(l.first) > 0 {
 		n := copy(p, l.first)
-		l.first = l.first[n:]
+		if l.first = l.first[n:]; len(l.first) == 0 {
+			l.first = nil
+		}
 		l.mu.Unlock()
 		return n, nil
 	}
@@ -121,9 +157,12 @@ func (l *line) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	l.mu.Lock()
 	l.budget -= int64(n)
-	if n > 0 && (l.hiding || len(l.part) > 0) {
-		l.hide(p[:n])
+	if n > 0 {
+		err := l.screen(p[:n])
 		l.mu.Unlock()
+		if err != nil {
+			return 0, l.broken(err)
+		}
 		return l.Read(p)
 	}
 	l.mu.Unlock()

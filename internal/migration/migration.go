@@ -76,7 +76,7 @@ type Options struct {
 	Connections int           // to one source at most; 0: 3
 	Patience    time.Duration // how long a source may say nothing; 0: 2 min
 	FirstWait   time.Duration // before a source is tried again; doubled each time; 0: 5 s
-	LongestWait time.Duration // 0: 10 min
+	LongestWait time.Duration // 0: 120 times that
 }
 
 // Migrations keeps migrations and carries them out. It is safe for concurrent
@@ -105,7 +105,7 @@ func New(o Options) *Migrations {
 	}
 	def(&o.Patience, 2*time.Minute)
 	def(&o.FirstWait, 5*time.Second)
-	def(&o.LongestWait, 10*time.Minute)
+	def(&o.LongestWait, 120*o.FirstWait)
 	return &Migrations{o: o, jobs: map[db.ID]*job{}}
 }
 

@@ -144,10 +144,16 @@ func (c *chart) below(l *listed, levels []string) string {
 		}
 		return own
 	}
-	if strings.Count(above, string(folder.Separator)) >= folder.MaxDepth-1 {
-		return above + "_" + own
-	}
-	return above + string(folder.Separator) + own
+	return shallow(above + string(folder.Separator) + own)
+}
+
+// shallow makes one level of those that are too many.
+func shallow(name string) string {
+	sep := string(folder.Separator)
+	levels := strings.SplitN(name, sep, folder.MaxDepth)
+	last := len(levels) - 1
+	levels[last] = strings.ReplaceAll(levels[last], sep, "_")
+	return strings.Join(levels, sep)
 }
 
 // fit makes of a level's name one that is possible here.

@@ -183,12 +183,12 @@ func (s *source) begin(from *Source) error {
 		return err
 	}
 	if s.State() == imap.ConnStateAuthenticated {
-		s.signedIn()
-		return nil
+		return s.signedIn()
 	}
-	s.line.ask(small)
-	caps := s.Caps()
-	var err error
+	caps, err := s.ability()
+	if err != nil {
+		return err
+	}
 	if caps.Has(imap.CapLoginDisabled) || len(from.Username) > 0 && !ascii(from.Username+from.Password) && caps.Has("AUTH=PLAIN") {
 		if !caps.Has("AUTH=PLAIN") {
 			return final{"The source allows no sign-in on this connection. It may want TLS."}
@@ -200,19 +200,26 @@ func (s *source) begin(from *Source) error {
 	if err := s.did(err); err != nil {
 		return explainLogin(err)
 	}
-	s.signedIn()
-	if s.caps == nil {
-		return s.did(garbled{errors.New("no capabilities")})
+	return s.signedIn()
+}
+
+// ability asks what the source offers. The client library's own way waits half
+// a minute for some that don't say.
+func (s *source) ability() (imap.CapSet, error) {
+	s.line.ask(small)
+	caps, err := s.Capability().Wait()
+	if err == nil && caps == nil {
+		err = garbled{errors.New("no capabilities")}
 	}
-	return nil
+	return caps, s.did(err)
 }
 
 // signedIn learns what the source offers.
-func (s *source) signedIn() {
-	s.line.ask(small)
-	s.caps = s.Caps()
+func (s *source) signedIn() (err error) {
+	s.caps, err = s.ability()
 	s.rev2 = s.line.show()
 	s.line.rest()
+	return err
 }
 
 // offers reports whether a source has an extension, which may be a part of
@@ -273,7 +280,8 @@ func (s *source) did(err error) error {
 		return err
 	}
 	if cause := s.line.why(); cause != nil {
-		if errors.Is(cause, errTooMuch) {
+		// The client library hangs up when it understands nothing any more.
+		if errors.Is(cause, errTooMuch) || errors.Is(cause, net.ErrClosed) {
 			return garbled{cause}
 		}
 		return cause

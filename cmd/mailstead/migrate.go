@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/mailstead/mailstead/client"
+)
+
+type migrateCommand struct {
+	Mailbox string `required:"" help:"The mailbox here that is copied to." placeholder:"ADDRESS"`
+
+	SourceHost         string   `required:"" help:"Host name of the IMAP server to copy from." placeholder:"HOST"`
+	SourcePort         int      `help:"Its port; 993 by default, 143 unless --source-tls is implicit." placeholder:"PORT"`
+	SourceTLS          string   `name:"source-tls" help:"TLS from the start (implicit), after STARTTLS (starttls), or none." default:"implicit" enum:"implicit,starttls,none"`
+	SourceUser         string   `required:"" help:"User name there." placeholder:"USER"`
+	SourcePasswordFile string   `help:"File whose first line is the password there; else it is $$MAILSTEAD_SOURCE_PASSWORD, or asked for." type:"existingfile" placeholder:"FILE"`
+	Insecure           bool     `name:"source-insecure" help:"Accept any certificate of the source."`
+	Folders            []string `help:"The only folders to copy, by their names there, separated by commas." placeholder:"FOLDER"`
+
+	URL  string `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
+	Key  string `env:"MAILSTEAD_API_KEY" help:"An API key with the scopes migrations.write and mailboxes.read; that of mailstead dev by default." placeholder:"KEY"`
+	Data string `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
+}
+
+// Run has a mailbox copied, and shows how far that is.
+func (c *migrateCommand) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := c.migrate(ctx)
+	if err != nil { // the client's own name for itself says nothing here
+		return errors.New(strings.TrimPrefix(err.Error(), "mailstead: "))
+	}
+	return nil
+}
+
+func (c *migrateCommand) migrate(ctx context.Context) error {
+	at := listenCommand{URL: c.URL, Key: c.Key, Data: c.Data}
+	if err := at.service(); err != nil {
+		return err
+	}
+	api, err := client.New(at.URL, at.Key)
+	if err != nil {
+		return err
+	}
+	box, err := mailboxOf(ctx, api, c.Mailbox)
+	if err != nil {
+		return err
+	}
+	password, err := c.password()
+	if err != nil {
+		return err
+	}
+	m, err := api.CreateMigration(ctx, client.NewMigration{MailboxID: box, Source: client.NewMigrationSource{
+		Host: c.SourceHost, Port: c.SourcePort, TLS: c.SourceTLS, Username: c.SourceUser, Password: password, InsecureSkipVerify: c.Insecure, Folders: c.Folders,
+	}})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Migration %s\n", m.ID)
+	return follow(ctx, api, m.ID)
+}
+
+// mailboxOf finds a mailbox by its address.
+func mailboxOf(ctx context.Context, api *client.Client, address string) (id string, err error) {
+	for m, err := range api.Mailboxes(ctx, client.MailboxFilter{}) {
+		if err != nil {
+			return "", err
+		}
+		if strings.EqualFold(m.Address, address) {
+			return m.ID, nil
+		}
+	}
+	return "", errors.New("--mailbox: there is no mailbox with this address")
+}
+
+// password takes the source's password from where it is.
+func (c *migrateCommand) password() (string, error) {
+	if c.SourcePasswordFile != "" {
+		text, err := os.ReadFile(c.SourcePasswordFile)
+		if err != nil {
+			return "", fmt.Errorf("--source-password-file: %w", err)
+		}
+		line, _, _ := bytes.Cut(text, []byte("\n"))
+		return strings.TrimSuffix(string(line), "\r"), nil
+	}
+	if given := os.Getenv("MAILSTEAD_SOURCE_PASSWORD"); given != "" {
+		return given, nil
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return "", errors.New("the source's password is missing: give --source-password-file, or $MAILSTEAD_SOURCE_PASSWORD")
+	}
+	fmt.Fprintf(os.Stderr, "Password of %s at %s: ", c.SourceUser, c.SourceHost)
+	text, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(os.Stderr)
+	return string(text), err
+}
+
+// follow shows a migration until it has ended. An interruption leaves it
+// running.
+func follow(ctx context.Context, api *client.Client, id string) error {
+	var last client.Migration
+	show := newDisplay(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+	for m, err := range api.FollowMigration(ctx, id) {
+		if ctx.Err() != nil {
+			fmt.Printf("\nThe migration goes on without this command. See it at GET /api/v1/migrations/%[1]s, cancel it with POST /api/v1/migrations/%[1]s/cancel.\n", id)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		last = m
+		show.update(&m)
+	}
+	show.end()
+	d, err := api.GetMigration(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, f := range d.Failures {
+		what := f.Folder
+		if f.UID != 0 {
+			what = fmt.Sprintf("%s, message %d", f.Folder, f.UID)
+		}
+		fmt.Printf("not copied: %s: %s\n", what, f.Reason)
+	}
+	p := last.Progress
+	fmt.Printf("%s: %d copied (%s), %d were there already, %d could not be copied\n", last.Status, p.Copied, size(p.BytesCopied), p.Skipped, p.Failed)
+	if last.Status != "completed" {
+		return fmt.Errorf("the migration was not completed: %s", last.Error)
+	}
+	return nil
+}
+
+// display is a bar on a terminal, and lines elsewhere.
+type display struct {
+	to   io.Writer
+	bar  *progressbar.ProgressBar // nil for lines
+	said time.Time
+	word string // the last trouble
+}
+
+func newDisplay(to io.Writer, terminal bool) *display {
+	d := &display{to: to}
+	if terminal {
+		d.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(to), progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth(), progressbar.OptionShowCount())
+	}
+	return d
+}
+
+// linesEvery is how often a line is written while nothing but numbers changes.
+const linesEvery = 10 * time.Second
+
+func (d *display) update(m *client.Migration) {
+	p := m.Progress
+	text := fmt.Sprintf("%d of %d messages, %d of %d folders, %s", p.MessagesDone, p.Messages, p.FoldersDone, p.Folders, size(p.BytesCopied))
+	if p.BytesPerSecond > 0 {
+		text += fmt.Sprintf(", %s/s", size(int64(p.BytesPerSecond)))
+	}
+	if p.SecondsLeft != nil {
+		text += fmt.Sprintf(", %v left", time.Duration(*p.SecondsLeft)*time.Second)
+	}
+	trouble := m.Error != d.word
+	if d.word = m.Error; m.Error != "" {
+		text += ": " + m.Error
+	}
+	if d.bar != nil {
+		d.bar.ChangeMax64(max(1, p.Messages))
+		d.bar.Describe(text)
+		_ = d.bar.Set64(min(p.MessagesDone, p.Messages))
+		return
+	}
+	if trouble || m.Ended() || time.Since(d.said) >= linesEvery {
+		d.said = time.Now()
+		_, _ = fmt.Fprintln(d.to, text)
+	}
+}
+
+func (d *display) end() {
+	if d.bar != nil {
+		_ = d.bar.Exit()
+		_, _ = fmt.Fprintln(d.to)
+	}
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d KB", (n+1023)>>10)
+}
