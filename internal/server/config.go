@@ -59,6 +59,10 @@ type Config struct {
 
 	DNSBL []string `name:"dnsbl" help:"DNS block lists that our own filter asks about the hosts that mail comes from, separated by commas: ZONE, or ZONE=POINTS if being on it is not worth 3 of the 5 points that make spam. Mind their terms of use." placeholder:"ZONE"`
 
+	MXMessages int      `name:"mx-messages-per-hour" help:"Messages that the MX door takes in an hour from one network (an IPv4 address, or a /64 of IPv6), on each node; 0 for no limit." default:"10000" placeholder:"N"`
+	MXUnknown  int      `name:"mx-unknown-per-hour" help:"Recipients that don't exist which one network may try in an hour before it is told to come later; 0 for no limit." default:"100" placeholder:"N"`
+	ProxyFrom  []string `name:"proxy-from" help:"Networks of balancers in front, separated by commas: their connections to the SMTP, IMAP and HTTP doors must begin with the PROXY protocol (version 1 or 2), which says who the client is. Nobody else is believed." placeholder:"PREFIX"`
+
 	LimitRequests   int64 `name:"limit-requests-per-second" help:"Requests a second that an account may make to the API of each node; 0 for no limit. This limit and the following are those of accounts for which nothing else was set." default:"2000" placeholder:"N"`
 	LimitBurst      int64 `name:"limit-burst" help:"Requests that may come at once; 0 for as many as in a second." default:"20000" placeholder:"N"`
 	LimitHour       int64 `name:"limit-sends-per-hour" help:"Messages that an account may send in an hour of UTC, over all nodes, by the API and by submission; 0 for no limit." default:"1000000" placeholder:"N"`
@@ -154,6 +158,12 @@ func (c *Config) check() error {
 	}
 	if _, err := c.filter(); err != nil {
 		return err
+	}
+	if _, err := prefixes("--proxy-from", c.ProxyFrom); err != nil {
+		return err
+	}
+	if c.MXMessages < 0 || c.MXUnknown < 0 {
+		return errors.New("--mx-messages-per-hour and --mx-unknown-per-hour must not be negative")
 	}
 	if c.MaxQuotaMB < 1 || c.MaxQuotaMB > 1<<30 {
 		return fmt.Errorf("--max-quota-mb must be from 1 to %d", 1<<30)

@@ -329,6 +329,8 @@ func (s *Server) openDoors(context.Context) error {
 		return &throttle.Conns{Total: 20_000, PerNetwork: 100, Friend: s.friend}
 	}
 	mx := smtpd.Server{Mode: smtpd.MX, Receiver: &smtpd.Incoming{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, Friend: s.friend}
+	mx.Strangers = throttle.NewStrangers(s.Config.MXMessages, s.Config.MXUnknown)
+	mx.Strangers.Friend = s.friend
 	submission := smtpd.Server{Mode: smtpd.Submission, Receiver: &smtpd.Outgoing{Outbox: s.Outbox}, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submissions := smtpd.Server{Mode: smtpd.Submissions, Receiver: submission.Receiver, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
@@ -391,6 +393,10 @@ func (s *Server) startDuties(context.Context) error {
 
 // serve opens the doors, and in dev furnishes the house.
 func (s *Server) serve(ctx context.Context) error {
+	proxies, err := prefixes("--proxy-from", s.Config.ProxyFrom)
+	if err != nil {
+		return err
+	}
 	for name, serve := range map[string]func(net.Listener) error{
 		"http": s.http[0].Serve,
 		"https": func(l net.Listener) error {
@@ -399,7 +405,7 @@ func (s *Server) serve(ctx context.Context) error {
 		"smtp": s.smtp[0].Serve, "submission": s.smtp[1].Serve, "submissions": s.smtp[2].Serve,
 		"imap": s.imap.Serve, "imaps": s.imap.ServeTLS,
 	} {
-		l := s.doors.open[name]
+		l := behind(s.doors.open[name], proxies)
 		s.doors.serving.Go(func() {
 			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				s.fail(fmt.Errorf("the %s door: %w", name, err))

@@ -43,6 +43,7 @@ type conn struct {
 	body     *bufio.Reader // of the message being read
 
 	bad, dull, refused, failed int       // what the limits count
+	strange                    int       // recipients refused because they don't exist
 	until                      time.Time // when a message must be there; zero outside of one
 	closing                    bool      // after the reply to this command
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // metered is a whole service whose limits are counted by a clock that stands
@@ -190,4 +192,36 @@ func TestSubmissionKeyLimits(t *testing.T) {
 		tooMuch(t, "MAIL", step, err)
 		m.submits(other, "delivered")
 	})
+}
+
+// Who tries out names is slowed down and then sent away, as is a network that
+// sends too much.
+func TestStrangers(t *testing.T) {
+	d := open(t, func(s *smtpd.Server) {
+		s.Strangers = throttle.NewStrangers(3, 5)
+		s.Strangers.Slow = time.Millisecond
+	})
+	begin := func() *client {
+		c := d.dial()
+		c.want("220 ")
+		c.say("EHLO a.example", "250 ")
+		c.say("MAIL FROM:<a@b.example>", "250 ")
+		return c
+	}
+	c := begin()
+	c.send(strings.Repeat("RCPT TO:<nobody@demo.test>\r\n", 5) + "RCPT TO:<bob@demo.test>\r\nRCPT TO:<nobody@demo.test>\r\n")
+	for range 5 {
+		c.want("550 5.1.1 ")
+	}
+	c.want("250 ")
+	c.want("421 4.7.0 Too many recipients that do not exist")
+	c.wantEOF()
+	c = begin()
+	c.say("RCPT TO:<full@demo.test>", "452 ") // exists
+	c.say("RCPT TO:<nobody@demo.test>", "421 ")
+	c.wantEOF()
+	c = begin()
+	c.say("RSET", "250 ")
+	c.say("MAIL FROM:<a@b.example>", "450 4.7.1 Too many messages")
+	c.say("QUIT", "221 ")
 }

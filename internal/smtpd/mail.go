@@ -42,6 +42,10 @@ func (c *conn) mail(ctx context.Context, arg string) reply {
 		}
 		l.envelope.Mailbox, l.envelope.Key = c.user.mailbox, c.user.key
 	}
+	if !c.srv.Strangers.Message(c.ip) {
+		c.log.Info("too many messages from a network")
+		return reply{450, "4.7.1", "Too many messages from your network; try again later"}
+	}
 	var err error
 	if l.Transaction, err = c.srv.Receiver.Begin(ctx, l.envelope); err != nil {
 		return c.translate(err)

@@ -5,8 +5,10 @@ package smtpd
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // rcpt is RCPT TO (RFC 5321 §4.1.1.3).
@@ -36,9 +38,34 @@ func (c *conn) rcpt(ctx context.Context, arg string) reply {
 	if err := l.Recipient(ctx, to, wants); err != nil {
 		r := c.translate(err)
 		c.refused++
+		if fault.Is(err, fault.NotFound) {
+			r = c.unknown(ctx, r)
+		}
 		c.log.Info("recipient refused", "to", to.String(), "code", r.code, "enhanced", r.enhanced)
 		return r
 	}
 	l.rcpts = append(l.rcpts, path)
 	return reply{250, "2.1.5", "Recipient OK"}
+}
+
+// unknown is what is said of a recipient that does not exist, which who tries
+// out names learns ever more slowly, and in the end not at all.
+func (c *conn) unknown(ctx context.Context, r reply) reply {
+	c.strange++
+	wait := c.srv.Strangers.Tarpit(c.ip, c.strange)
+	if !c.srv.Strangers.Unknown(c.ip) {
+		c.closing = true
+		wait = c.srv.Strangers.Tarpit(c.ip, maxRefused)
+		r = reply{421, "4.7.0", "Too many recipients that do not exist; try again later"}
+	}
+	if wait > 0 {
+		_ = c.flush() // what was said before waits for nothing; an error stays
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	return r
 }

@@ -93,6 +93,8 @@ type Server struct {
 	// GreetDelay is how long a client of MX must keep silent before our
 	// greeting: who talks first is not a mail server. 0: no wait.
 	GreetDelay time.Duration
+	// Strangers limits what each network may do on MX; nil: nothing does.
+	Strangers *throttle.Strangers
 	// Friend says who need not wait for the greeting; may be nil.
 	Friend func(netip.Addr) bool
 
