@@ -41,7 +41,8 @@ const (
 
 // filter asks the spam filter, and does what it wants as far as each
 // recipient's domain lets it: a message is refused only if that is so for all
-// recipients, else it goes to Junk. Reports to us are not its business.
+// recipients, else it goes to Junk, and is not forwarded. Reports to us, or on
+// their way back, are not its business.
 func (l *Letter) filter(ctx context.Context, s *spooled, received message.Received, name string) (err error) {
 	if l.in.Filter == nil || len(l.rcpts)+len(l.onward) == 0 {
 		return nil
@@ -58,43 +59,60 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 	for _, to := range l.rcpts {
 		m.To, m.Accounts = append(m.To, to.as[0]), append(m.Accounts, to.Account)
 	}
-	for _, o := range l.onward {
-		m.To, m.Accounts = append(m.To, o.as), append(m.Accounts, o.Account)
+	for _, to := range l.onward {
+		m.To, m.Accounts = append(m.To, to.as), append(m.Accounts, to.Account)
 	}
-	if s.opinions, err = l.in.Filter(ctx, m); err != nil || s.opinions == nil {
+	all, err := l.in.Filter(ctx, m)
+	if err != nil || all == nil {
 		return err
 	}
-	for n, o := range s.opinions[len(l.rcpts):] {
-		l.onward[n].spam = !l.onward[n].back && (o.Action != digest.Accept || o.Threshold > 0 && o.Score >= o.Threshold)
-	}
-	s.opinions = s.opinions[:len(l.rcpts)]
 	reject, later := 0, 0
-	for n, to := range l.rcpts {
-		o := &s.opinions[n]
-		own, err := l.in.Domains.Filtering(ctx, to.Domain)
+	for n := range all {
+		domain, open := db.ID(0), false
+		if n < len(l.rcpts) {
+			domain, open = l.rcpts[n].Domain, l.rcpts[n].open
+		} else {
+			to := l.onward[n-len(l.rcpts)]
+			domain, open = to.Domain, to.back
+		}
+		o := &all[n]
+		hard, err := l.soften(ctx, o, domain, open)
 		if err != nil {
 			return err
 		}
 		switch {
-		case own == domain.Off:
-			o.Action = digest.Accept
-		case o.Action == digest.Reject && own == domain.Enforce && !to.open:
+		case hard && o.Action == digest.Reject:
 			reject++
-		case o.Action == digest.Defer && own == domain.Enforce && !to.open:
+		case hard && o.Action == digest.Defer:
 			later++
 		}
 	}
-	if reject+later > 0 && reject+later == len(l.rcpts) && len(l.reports) == 0 && !l.loop {
-		said := s.opinions[0].Text
+	if reject+later == len(all) && len(l.reports) == 0 && !l.loop {
+		said := all[0].Text
 		if later > 0 {
 			return fault.New(fault.Unavailable, CodeNotNow, "%s", cmp.Or(said, "This host wants to see the message again; try later"))
 		}
 		return fault.New(fault.Denied, CodeSpam, "%s", cmp.Or(said, "The message looks like spam"))
 	}
-	for n := range s.opinions {
-		if o := &s.opinions[n]; o.Action == digest.Reject {
+	for n := range all {
+		if o := &all[n]; o.Action == digest.Reject {
 			o.Action = digest.Junk
 		}
 	}
+	s.opinions = all[:len(l.rcpts)]
+	for n := range l.onward {
+		to := &l.onward[n]
+		to.spam = to.spam || !to.back && all[len(l.rcpts)+n].Spam()
+	}
 	return nil
+}
+
+// soften does what the holder of a recipient's domain chose, and reports whether
+// the recipient's mail may be refused. Who is open takes all mail.
+func (l *Letter) soften(ctx context.Context, o *digest.Opinion, of db.ID, open bool) (hard bool, err error) {
+	own, err := l.in.Domains.Filtering(ctx, of)
+	if own == domain.Off {
+		o.Action = digest.Accept
+	}
+	return own == domain.Enforce && !open, err
 }
