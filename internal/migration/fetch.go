@@ -135,7 +135,9 @@ func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
 				l.size = max(0, item.Size)
 			case imapclient.FetchItemDataBodySection:
 				if item.Literal != nil {
-					l.id = messageID(item.Literal)
+					text := &counted{LiteralReader: item.Literal, line: s.line}
+					l.id = messageID(text)
+					s.left(text)
 				}
 			}
 		}
@@ -190,8 +192,10 @@ func (s *source) texts(uids []uint32, at func(uint32), keep func(uid uint32, tex
 					continue
 				}
 				at(uid)
-				if failed = keep(uid, &counted{item.Literal, s.line}); failed != nil {
+				text := &counted{LiteralReader: item.Literal, line: s.line}
+				if failed = keep(uid, text); failed != nil {
 					_ = s.line.Close() // what is left need not come
+					s.left(text)
 				}
 			}
 		}
@@ -211,13 +215,24 @@ func whole(s *imap.FetchItemBodySection) bool {
 // any length.
 type counted struct {
 	imap.LiteralReader
-	line *line
+	line   *line
+	broken bool
+}
+
+// left waits for the client library to notice that the line broke within a text:
+// it would read that once more, beside its own reading.
+func (s *source) left(text *counted) {
+	if text.broken {
+		_ = s.line.Close()
+		<-s.Closed()
+	}
 }
 
 // Read reads a piece.
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.LiteralReader.Read(p)
 	c.line.allow(int64(n))
+	c.broken = c.broken || err != nil && !errors.Is(err, io.EOF)
 	return n, err
 }
 
