@@ -99,8 +99,7 @@ func (a *API) Takes(r *http.Request) bool {
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		return true
 	}
-	_, pattern := a.mux.Handler(r)
-	return pattern != elsewhere && pattern != ""
+	return len(allowed(a.mux, r)) > 0
 }
 
 type requestKey struct{}

@@ -132,17 +132,22 @@ var errNoEndpoint = fault.New(fault.NotFound, "no_such_endpoint", "There is no s
 // elsewhere answers for paths that are not there, and for methods that a path
 // does not have.
 func (r *router) elsewhere(w http.ResponseWriter, req *http.Request) {
-	var allowed []string
-	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
-		probe := &http.Request{Method: method, URL: req.URL, Host: req.Host}
-		if _, pattern := r.mux.Handler(probe); pattern != elsewhere && pattern != "" {
-			allowed = append(allowed, method)
-		}
-	}
-	if len(allowed) == 0 || slices.Contains(allowed, req.Method) {
+	methods := allowed(r.mux, req)
+	if len(methods) == 0 || slices.Contains(methods, req.Method) {
 		r.api.fail(w, req, errNoEndpoint)
 		return
 	}
-	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	r.api.fail(w, req, newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "This endpoint takes "+strings.Join(allowed, ", ")+"."))
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	r.api.fail(w, req, newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "This endpoint takes "+strings.Join(methods, ", ")+"."))
+}
+
+// allowed lists the methods that a request's path has.
+func allowed(mux *http.ServeMux, req *http.Request) (methods []string) {
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+		probe := &http.Request{Method: method, URL: req.URL, Host: req.Host}
+		if _, pattern := mux.Handler(probe); pattern != elsewhere && pattern != "" {
+			methods = append(methods, method)
+		}
+	}
+	return methods
 }
