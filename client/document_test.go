@@ -103,6 +103,8 @@ var types = map[string]reflect.Type{
 	"DkimKeyList":              reflect.TypeFor[client.Page[client.DKIMKey]](),
 	"Domain":                   reflect.TypeFor[client.Domain](),
 	"DomainList":               reflect.TypeFor[client.Page[client.Domain]](),
+	"Door":                     reflect.TypeFor[client.DoorCheck](),
+	"Step":                     reflect.TypeFor[client.SetupStep](),
 	"Endpoint":                 reflect.TypeFor[client.Endpoint](),
 	"Event":                    reflect.TypeFor[client.Event](),
 	"EventList":                reflect.TypeFor[client.Page[client.Event]](),

@@ -96,7 +96,7 @@ func (a *API) Document() []byte { return a.document }
 // Takes reports whether a request is for this door, and not for the dashboard:
 // all below /api, and what mail clients and links to unsubscribe ask for.
 func (a *API) Takes(r *http.Request) bool {
-	if strings.HasPrefix(r.URL.Path, "/api/") {
+	if r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") {
 		return true
 	}
 	return len(allowed(a.mux, r)) > 0

@@ -47,8 +47,10 @@ type setupCheckAnswer struct {
 }
 
 type doorAnswer struct {
-	Protocol string `json:"protocol" enum:"imap,smtp" doc:"What is spoken there."`
-	endpointAnswer
+	Protocol   string       `json:"protocol" enum:"imap,smtp" doc:"What is spoken there."`
+	Host       string       `json:"host" doc:"The server's name." example:"mail.example.com"`
+	Port       int          `json:"port" doc:"Its port." example:"993"`
+	Security   string       `json:"security" enum:"tls,starttls" doc:"TLS from the first byte, or STARTTLS before signing in."`
 	OK         bool         `json:"ok" doc:"Whether a mail client could go on to sign in."`
 	DurationMS float64      `json:"duration_ms" doc:"How long it took, in milliseconds." example:"12.5"`
 	Steps      []stepAnswer `json:"steps" nullable:"false" doc:"How far it came; the last one alone may have failed."`
@@ -68,7 +70,7 @@ func (a *API) checkSetup(ctx context.Context, p account.Principal, in *one) (set
 	out := setupCheckAnswer{OK: err == nil, Doors: []doorAnswer{}}
 	for _, t := range trials {
 		one := doorAnswer{
-			Protocol: strings.ToLower(t.Protocol), endpointAnswer: endpointAnswer{t.Host, int(t.Port), t.Security},
+			Protocol: strings.ToLower(t.Protocol), Host: t.Host, Port: int(t.Port), Security: t.Security,
 			OK: t.OK(), DurationMS: float64(t.Took.Microseconds()) / 1000, Steps: []stepAnswer{},
 		}
 		for _, s := range t.Steps {

@@ -45,7 +45,7 @@ func daemon(t *testing.T, ready func() error, name string, args ...string) {
 	go func() { ended <- c.Wait() }()
 	t.Cleanup(func() {
 		_ = c.Process.Signal(os.Interrupt)
-		<-ended
+		_ = <-ended // that it was interrupted
 	})
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

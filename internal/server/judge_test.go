@@ -84,9 +84,9 @@ func (o *outsider) shown() map[string]string {
 	box := o.s.Dev.Mailboxes[0].ID.String()
 	var list struct {
 		Data []struct {
-			ID       string            `json:"id"`
-			Subject  string            `json:"subject"`
-			Verdicts map[string]string `json:"verdicts"`
+			ID       string         `json:"id"`
+			Subject  string         `json:"subject"`
+			Verdicts map[string]any `json:"verdicts"`
 			Folders  []struct {
 				Folder string `json:"folder"`
 			} `json:"folders"`

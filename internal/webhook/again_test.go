@@ -186,3 +186,35 @@ func TestPrune(t *testing.T) {
 		}
 	})
 }
+
+// What is replayed in the moment between the commit of its outcome and the
+// node's letting go of it is delivered again all the same.
+func TestReplayOfWhatIsInHand(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		r := listen(t, nil)
+		h.create(r.URL)
+		again := make(chan struct{}, 1)
+		again <- struct{}{}
+		h.hooks.Told(func(hook, id db.ID, _ string, _ error) {
+			select {
+			case <-again:
+			default:
+				return
+			}
+			did, err := h.hooks.Replay(t.Context(), h.account, hook, time.Now().Add(-time.Hour), false)
+			if err != nil || did.Deliveries != 1 {
+				t.Errorf("%+v %v", did, err)
+			}
+			for range 300 { // while the node looks
+				if _, _, err := h.hooks.Delivery(t.Context(), h.account, hook, id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		h.record(event.Bounce, 1)
+		first, second := r.next(), r.next()
+		if first.Header.Get("X-Event-ID") != second.Header.Get("X-Event-ID") {
+			t.Error("another event")
+		}
+	})
+}

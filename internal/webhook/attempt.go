@@ -27,7 +27,7 @@ type landing struct {
 func (l *lane) launch() {
 	pool, i := l.pool(), l.window[0]
 	l.window = l.window[1:]
-	l.hand[i.id] = true
+	l.hand[i.id] = i
 	l.flying++
 	l.begun++
 	l.idle = time.Time{}
@@ -108,6 +108,9 @@ func (l *lane) verdict(a answer) string {
 // settled notes that an outcome is written, or will never be.
 func (l *lane) settled(o outcome) {
 	delete(l.hand, o.item.id)
+	if l.anew {
+		l.anew, l.more = false, true
+	}
 	switch {
 	case o.err != nil:
 		l.more = true // the row says how it is

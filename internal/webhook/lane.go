@@ -71,7 +71,8 @@ type lane struct {
 	off      bool // it is disabled: nothing begins
 	lost     bool // the node does not have it any more
 	window   []item
-	hand     map[db.ID]bool // being tried, or not yet written
+	hand     map[db.ID]item // being tried, or not yet written
+	anew     bool           // something in hand was written, and is due again: it was replayed
 	flying   int
 	more     bool      // rows may be due that are not in the window
 	next     time.Time // when the next row is due; zero for none
@@ -84,7 +85,7 @@ type lane struct {
 
 func (h *Hooks) newLane(id, tenure db.ID, c circuit) *lane {
 	return &lane{
-		h: h, id: id, tenure: tenure, circuit: c, more: true, hand: map[db.ID]bool{},
+		h: h, id: id, tenure: tenure, circuit: c, more: true, hand: map[db.ID]item{},
 		landed: make(chan landing, maxFlying), written: make(chan outcome, maxFlying),
 	}
 }
@@ -230,9 +231,11 @@ func (l *lane) fill(ctx context.Context) {
 		return
 	}
 	for _, i := range rows {
-		if !l.hand[i.id] {
+		held, inHand := l.hand[i.id]
+		if !inHand {
 			l.window = append(l.window, i)
 		}
+		l.anew = l.anew || inHand && held != i
 	}
 	if len(rows) == limit {
 		return
