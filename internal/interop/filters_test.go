@@ -45,7 +45,7 @@ func daemon(t *testing.T, ready func() error, name string, args ...string) {
 	go func() { ended <- c.Wait() }()
 	t.Cleanup(func() {
 		_ = c.Process.Signal(os.Interrupt)
-		_ = <-ended // that it was interrupted
+		<-ended //nolint:errcheck // it was interrupted
 	})
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
