@@ -53,6 +53,7 @@ var (
 	spendTicket    = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1`)
 	withdraw       = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1 AND account = $2 AND kind = 'invite'`)
 	ticketsExpired = db.SQL(`DELETE FROM dashboard_ticket WHERE id IN (SELECT id FROM dashboard_ticket WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
+	spendSetups    = db.SQL(`DELETE FROM dashboard_ticket WHERE account = 0 AND kind = 'setup'`)
 	setPassword    = db.SQL(`UPDATE dashboard_user SET password = $2 WHERE id = $1`)
 )
 
@@ -144,6 +145,8 @@ func (u *Users) Redeem(ctx context.Context, token string, n New, more ...db.ID) 
 			if err := u.join(ctx, tx, t.Account, made.ID, t.Role); err != nil {
 				return err
 			}
+		} else if _, err := tx.Exec(ctx, spendSetups.With()); err != nil { // each start without a user made one
+			return err
 		}
 		for _, a := range more {
 			if err := u.join(ctx, tx, a, made.ID, Owner); err != nil {

@@ -274,6 +274,10 @@ func TestSecondFactor(t *testing.T) {
 func TestLinks(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		ctx := t.Context()
+		earlier, err := h.NewSetup(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
 		setup, err := h.NewSetup(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -301,6 +305,8 @@ func TestLinks(t *testing.T) {
 		if in != 1 || out != 5 {
 			t.Fatalf("%d were let in, %d were not", in, out)
 		}
+		_, err = h.Ticket(ctx, earlier) // the service is set up
+		is(t, err, fault.NotFound)
 
 		invite, err := h.NewInvite(ctx, other, "Carl@example.com", user.Reader)
 		if err != nil {
