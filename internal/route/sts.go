@@ -205,7 +205,12 @@ func (s *STS) recall(ctx context.Context, domain string) (*standing, error) {
 	if e != nil {
 		kept.failedID, kept.failedAt = e.failedID, e.failedAt
 	}
-	s.remember(kept)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if newer := s.known[domain]; newer != nil && newer != el {
+		return newer.Value.(*standing), nil // fetched while the table was read
+	}
+	s.put(kept)
 	return kept, nil
 }
 
@@ -213,6 +218,10 @@ func (s *STS) recall(ctx context.Context, domain string) (*standing, error) {
 func (s *STS) remember(e *standing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.put(e)
+}
+
+func (s *STS) put(e *standing) {
 	s.forget(s.known[e.domain])
 	s.known[e.domain] = s.recent.PushFront(e)
 	s.size += e.size
