@@ -3,13 +3,22 @@
 package server
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
+	"time"
 
+	"github.com/mailstead/mailstead/internal/api"
 	"github.com/mailstead/mailstead/internal/clientsetup"
+	"github.com/mailstead/mailstead/internal/imapd"
+	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // doors are the listening sockets, opened before anything else is started so
@@ -75,4 +84,49 @@ func (s *Server) baseURL() string {
 		return fmt.Sprintf("https://%s:%d", s.Config.Host, port)
 	}
 	return "https://" + s.Config.Host
+}
+
+// openDoors makes the doors; serve opens them.
+func (s *Server) openDoors(context.Context) error {
+	if err := s.openCerts(); err != nil {
+		return err
+	}
+	conns := func() *throttle.Conns {
+		return &throttle.Conns{Total: 20_000, PerNetwork: 100, Friend: s.friend}
+	}
+	mx := smtpd.Server{Mode: smtpd.MX, Receiver: &smtpd.Incoming{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, Friend: s.friend}
+	mx.Strangers = throttle.NewStrangers(s.Config.MXMessages, s.Config.MXUnknown)
+	mx.Strangers.Friend = s.friend
+	submission := smtpd.Server{Mode: smtpd.Submission, Receiver: &smtpd.Outgoing{Outbox: s.Outbox}, Mailboxes: s.Mailboxes, Hub: s.Hub}
+	submissions := smtpd.Server{Mode: smtpd.Submissions, Receiver: submission.Receiver, Mailboxes: s.Mailboxes, Hub: s.Hub}
+	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
+	for _, door := range []*smtpd.Server{&mx, &submission, &submissions} {
+		door.Host, door.TLS, door.Conns, door.Log = s.Config.Host, s.certs.TLSConfig(), conns(), s.Log
+		s.smtp = append(s.smtp, door)
+	}
+	s.imap = imapd.New(imapd.Options{
+		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: conns(),
+		Log: s.Log, Now: time.Now, KeepLogin: s.Config.IMAPKeepLogin, Junked: s.Inbound.Junked, Sorted: s.Filter.Own.Bayes.Sorted,
+	})
+	s.Mailboxes.Revoked = s.imap.Revoked
+	door := &api.API{
+		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
+		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, Stats: s.Stats, Limits: s.Limits, Operator: s.Operator, Friend: s.friend,
+		Setup:   s.clientSetup(),
+		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
+		Inbound: s.Inbound, Captured: s.captured, Base: s.baseURL(), Version: Version, Log: s.Log,
+	}
+	handler, err := s.pages(door)
+	if err != nil {
+		return err
+	}
+	for range 2 { // in clear, and with TLS
+		s.http = append(s.http, &http.Server{
+			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
+			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"),
+		})
+		s.http[len(s.http)-1].RegisterOnShutdown(door.EndStreams)
+	}
+	return nil
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/cert"
+)
+
+// openCerts makes the source of certificates. Names that mail clients and
+// senders use for customers' domains may have one too.
+func (s *Server) openCerts() (err error) {
+	allow := func(ctx context.Context, name string) error {
+		for _, prefix := range []string{"autoconfig.", "autodiscover.", "mta-sts."} {
+			domain, ok := strings.CutPrefix(name, prefix)
+			if !ok {
+				continue
+			}
+			if _, ok, err := s.Domains.Hosted(ctx, domain); ok || err != nil {
+				return err
+			}
+		}
+		return errors.New("this name is not served here")
+	}
+	switch kind := s.Config.TLS; {
+	case kind == "self-signed":
+		s.certs, err = cert.SelfSigned(cert.Local{Dir: s.data.path, Host: s.Config.Host, Allow: allow})
+	case kind == "acme":
+		var roots *x509.CertPool
+		if file := s.Config.ACMERoots; file != "" {
+			pem, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("--acme-roots: %w", err)
+			}
+			if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
+				return errors.New("--acme-roots: the file holds no certificate")
+			}
+		}
+		s.certs, err = cert.ACME(cert.Authority{
+			Dir: s.data.file("acme"), Host: s.Config.Host, Email: s.Config.ACMEEmail, URL: s.Config.ACMEDirectory, Roots: roots,
+			Bind: s.Config.Bind, HTTPPort: int(s.port("http")), HTTPSPort: int(s.port("https")), Allow: allow, Log: s.Log,
+		})
+	default:
+		certFile, keyFile, ok := strings.Cut(kind, ",")
+		if !ok {
+			return errors.New(`--tls must be "acme", "self-signed", or CERTIFICATE.pem,KEY.pem`)
+		}
+		s.certs, err = cert.Files(cert.Given{Pairs: []cert.Pair{{Cert: certFile, Key: keyFile}}, Log: s.Log})
+	}
+	return err
+}
