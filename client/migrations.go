@@ -3,14 +3,9 @@
 package client
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"iter"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -135,64 +130,15 @@ func (c *Client) CancelMigration(ctx context.Context, id string) (*Migration, er
 func (c *Client) FollowMigration(ctx context.Context, id string) iter.Seq2[Migration, error] {
 	return func(yield func(Migration, error) bool) {
 		s := &stream{client: c, call: call{method: http.MethodGet, path: "/migrations/{id}/events", id: id}}
-		for attempt := 1; ; attempt++ {
-			heard := false
-			err := s.follow(ctx, func(m Migration) bool {
-				heard = true
-				return yield(m, nil) && !m.Ended()
-			})
-			if err == nil {
-				return
+		err := s.follow(ctx, func(data []byte) (bool, error) {
+			var m Migration
+			if err := decode(data, &m); err != nil {
+				return false, err
 			}
-			if heard {
-				attempt = 1
-			}
-			if ctx.Err() != nil {
-				yield(Migration{}, ctx.Err())
-				return
-			}
-			wait, ok := pause(attempt, err)
-			if !ok || !repeatable(s.call, err) {
-				yield(Migration{}, err)
-				return
-			}
-			if err := c.wait(ctx, wait); err != nil {
-				yield(Migration{}, err)
-				return
-			}
+			return yield(m, nil) && !m.Ended(), nil
+		})
+		if err != nil {
+			yield(Migration{}, err)
 		}
 	}
-}
-
-// follow reads one connection until it breaks; nil if tell wants no more.
-func (s *stream) follow(ctx context.Context, tell func(Migration) bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	dead := time.AfterFunc(silence, cancel)
-	defer dead.Stop()
-	resp, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close() //nolint:errcheck // only read
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	for lines.Scan() {
-		dead.Reset(silence)
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok {
-			continue
-		}
-		var m Migration
-		if err := json.Unmarshal([]byte(data), &m); err != nil {
-			return final{fmt.Errorf("mailstead: an event can't be read: %w", err)}
-		}
-		if !tell(m) {
-			return nil
-		}
-	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return final{fmt.Errorf("mailstead: an event has more than %d bytes", maxLine)}
-	}
-	return errBroken
 }

@@ -38,28 +38,15 @@ type StreamedEvent struct {
 func (c *Client) StreamEvents(ctx context.Context, f EventFilter, after string) iter.Seq2[StreamedEvent, error] {
 	return func(yield func(StreamedEvent, error) bool) {
 		s := &stream{client: c, call: call{method: http.MethodGet, path: "/events/stream", query: f.query()}, cursor: after}
-		for attempt := 1; ; attempt++ {
-			heard := s.cursor
-			err := s.read(ctx, yield)
-			if err == nil {
-				return // the loop was left
+		err := s.follow(ctx, func(data []byte) (bool, error) {
+			e := StreamedEvent{Cursor: s.cursor, Body: data}
+			if err := decode(data, &e.Event); err != nil {
+				return false, err
 			}
-			if s.cursor != heard {
-				attempt = 1
-			}
-			if ctx.Err() != nil {
-				yield(StreamedEvent{}, ctx.Err())
-				return
-			}
-			wait, ok := pause(attempt, err)
-			if !ok || !repeatable(s.call, err) {
-				yield(StreamedEvent{}, err)
-				return
-			}
-			if err := c.wait(ctx, wait); err != nil {
-				yield(StreamedEvent{}, err)
-				return
-			}
+			return yield(e, nil), nil
+		})
+		if err != nil {
+			yield(StreamedEvent{}, err)
 		}
 	}
 }
@@ -73,8 +60,32 @@ type stream struct {
 
 var errBroken = errors.New("mailstead: the stream of events broke off")
 
-// read reads one connection until it breaks; nil if yield wants no more.
-func (s *stream) read(ctx context.Context, yield func(StreamedEvent, error) bool) error {
+// follow tells of what comes until tell wants no more, and makes a connection
+// that breaks again; an error says why that is in vain.
+func (s *stream) follow(ctx context.Context, tell func(data []byte) (more bool, err error)) error {
+	for attempt := 1; ; attempt++ {
+		err := s.read(ctx, func(data []byte) (bool, error) {
+			attempt = 1
+			return tell(data)
+		})
+		if err == nil {
+			return nil // the loop was left
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		wait, ok := pause(attempt, err)
+		if !ok || !repeatable(s.call, err) {
+			return err
+		}
+		if err := s.client.wait(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// read reads one connection until it breaks; nil if tell wants no more.
+func (s *stream) read(ctx context.Context, tell func(data []byte) (more bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	dead := time.AfterFunc(silence, cancel)
@@ -104,20 +115,23 @@ func (s *stream) read(ctx context.Context, yield func(StreamedEvent, error) bool
 			if data == nil {
 				continue
 			}
-			e := StreamedEvent{Cursor: s.cursor, Body: data}
-			if err := json.Unmarshal(data, &e.Event); err != nil {
-				return final{fmt.Errorf("mailstead: an event can't be read: %w", err)}
+			if more, err := tell(data); err != nil || !more {
+				return err
 			}
 			data = nil
-			if !yield(e, nil) {
-				return nil
-			}
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return final{fmt.Errorf("mailstead: an event has more than %d bytes", maxLine)}
 	}
 	return errBroken
+}
+
+func decode(data []byte, into any) error {
+	if err := json.Unmarshal(data, into); err != nil {
+		return final{fmt.Errorf("mailstead: an event can't be read: %w", err)}
+	}
+	return nil
 }
 
 func (s *stream) open(ctx context.Context) (*http.Response, error) {
