@@ -55,7 +55,22 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 		return err
 	}
 	s.Folders.Narrow = s.Search.Narrow
+	s.openSending()
+	if err := s.openReceiving(); err != nil {
+		return err
+	}
+	if err := s.openWebhooks(); err != nil {
+		return err
+	}
+	if err := s.openMigrations(); err != nil {
+		return err
+	}
+	s.Retention = s.retention()
+	return s.openCouriers()
+}
 
+// openSending makes what mail goes out by.
+func (s *Server) openSending() {
 	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Threads = &thread.Threads{NewID: s.DB.NewID}
@@ -81,6 +96,10 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 		DB: s.DB, Events: s.Events, Wake: s.Hub.Wake, Now: time.Now, Describe: s.Outbox.Describe, Letters: s.Outbox.Letters,
 	}
 	s.Threads.Sources = []thread.Source{s.Outbox, s.Folders}
+}
+
+// openReceiving makes what mail comes in by.
+func (s *Server) openReceiving() error {
 	judge, err := s.judge()
 	if err != nil {
 		return err
@@ -94,14 +113,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 		Domains: s.Domains, Judge: judge, Enforcement: domain.Enforcement(s.Config.DMARC), Forgiving: s.offline(), Filter: s.suspect,
 	})
 	s.Events.Content = s.Inbound.Content
-	if err := s.openWebhooks(); err != nil {
-		return err
-	}
-	if err := s.openMigrations(); err != nil {
-		return err
-	}
-	s.Retention = s.retention()
-	return s.openCouriers()
+	return nil
 }
 
 // hosted tells the mailboxes who holds a domain.
