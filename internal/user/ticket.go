@@ -54,6 +54,7 @@ var (
 	withdraw       = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1 AND account = $2 AND kind = 'invite'`)
 	ticketsExpired = db.SQL(`DELETE FROM dashboard_ticket WHERE id IN (SELECT id FROM dashboard_ticket WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
 	spendSetups    = db.SQL(`DELETE FROM dashboard_ticket WHERE account = 0 AND kind = 'setup'`)
+	endResets      = db.SQL(`DELETE FROM dashboard_ticket WHERE account = 0 AND kind = 'reset' AND person = $1`)
 	setPassword    = db.SQL(`UPDATE dashboard_user SET password = $2 WHERE id = $1`)
 )
 
@@ -199,9 +200,18 @@ func (u *Users) SetPassword(ctx context.Context, token, password string) error {
 		if _, err := tx.Exec(ctx, setPassword.With(t.Person, phc)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, endOthers.With(t.Person, 0))
-		return err
+		return shutOut(ctx, tx, t.Person, 0)
 	})
+}
+
+// shutOut ends what a former password let in: all sessions of a user but one,
+// and links to choose another.
+func shutOut(ctx context.Context, tx *db.Tx, person, but db.ID) error {
+	if _, err := tx.Exec(ctx, endOthers.With(person, but)); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, endResets.With(person))
+	return err
 }
 
 // spend takes a ticket out of use: of two who come at once, one.

@@ -225,7 +225,6 @@ func (u *Users) ChangePassword(ctx context.Context, in Session, current, passwor
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, endOthers.With(s.ID, in.ID))
-		return err
+		return shutOut(ctx, tx, s.ID, in.ID)
 	})
 }

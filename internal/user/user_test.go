@@ -354,6 +354,10 @@ func TestLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		older, err := h.NewReset(ctx, carl)
+		if err != nil {
+			t.Fatal(err)
+		}
 		is(t, h.SetPassword(ctx, reset, "weak"), fault.Invalid)
 		if err := h.SetPassword(ctx, reset, "Another-Horse-8"); err != nil {
 			t.Fatal(err)
@@ -361,6 +365,7 @@ func TestLinks(t *testing.T) {
 		_, err = h.Session(ctx, token)
 		is(t, err, fault.Unknown)
 		is(t, h.SetPassword(ctx, reset, "Another-Horse-9"), fault.NotFound)
+		is(t, h.SetPassword(ctx, older, "Another-Horse-9"), fault.NotFound) // asked for before
 		for _, bad := range []string{"", "mst_", "mst_aaaa", "mss_" + reset[4:]} {
 			_, err := h.Ticket(ctx, bad)
 			is(t, err, fault.NotFound)
