@@ -66,6 +66,11 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 	if err != nil || all == nil {
 		return err
 	}
+	for n := range l.onward {
+		// Whatever is done with it here, none of it goes out in our name.
+		to := &l.onward[n]
+		to.spam = to.spam || !to.back && all[len(l.rcpts)+n].Spam()
+	}
 	reject, later := 0, 0
 	for n := range all {
 		domain, open := db.ID(0), false
@@ -100,10 +105,6 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 		}
 	}
 	s.opinions = all[:len(l.rcpts)]
-	for n := range l.onward {
-		to := &l.onward[n]
-		to.spam = to.spam || !to.back && all[len(l.rcpts)+n].Spam()
-	}
 	return nil
 }
 

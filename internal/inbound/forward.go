@@ -103,7 +103,7 @@ func (i *Inbound) sendsAs(s *spooled, o onward) string {
 		return ""
 	}
 	if from, err := address.Parse(o.sender); err == nil && s.passed() {
-		if path, ok := i.Key.SRS(from.Local, from.Domain, i.Now()); ok {
+		if path, ok := i.Key.SRS(at.Domain, from.Local, from.Domain, i.Now()); ok {
 			return path + "@" + at.Domain
 		}
 	}
@@ -129,7 +129,7 @@ func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Rou
 	if !hosted {
 		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
 	}
-	local, name, ok := i.Key.ParseSRS(to.Local, i.Now())
+	local, name, ok := i.Key.ParseSRS(to.Domain, to.Local, i.Now())
 	from, err := address.Parse(local + "@" + name)
 	if !ok || err != nil {
 		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")

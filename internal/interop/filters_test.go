@@ -217,8 +217,46 @@ func TestRspamdAndClamav(t *testing.T) {
 		if m.Verdicts.Spam != "spam" || m.Verdicts.Reasons != "GTUBE" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk" || !strings.Contains(raw, "\r\nX-Spam-Status: Yes, score=6 required=15\r\n\tGTUBE\r\n") {
 			t.Errorf("what rspamd marks is %+v:\n%s", m, raw)
 		}
+		forwards(t, s, virus)
 		softened(t, s)
 	})
+}
+
+// forwards shows that nothing unwanted leaves by an alias.
+func forwards(t *testing.T, s *servertest.Server, virus string) {
+	t.Helper()
+	for name, targets := range map[string][]string{"out": {"far@away.example.net"}, "both": {"far@away.example.net", "alice@demo.test"}} {
+		if a := s.API("POST", "/aliases", map[string]any{"address": name + "@demo.test", "targets": targets}); a.Status != 201 {
+			t.Fatalf("%s", a.Body)
+		}
+	}
+	for _, tt := range []struct{ name, text, out, both string }{
+		{"a virus", virus, "550 5.7.1 The message carries a virus: Test.Eicar", "550 5.7.1 The message carries a virus: Test.Eicar"},
+		{"what is refused", mail("refused", "X"+gtube), "550 5.7.1 Gtube pattern", "550 5.7.1 Gtube pattern"},
+		{"what is marked", mail("marked", "Y"+gtube), "550 5.7.1 The message is not forwarded", ""},
+		{"what is wanted", mail("wanted", "Hello"), "", ""},
+	} {
+		for to, want := range map[string]string{"out@demo.test": tt.out, "both@demo.test": tt.both} {
+			if got := bring(t, s, tt.text, to); !strings.HasPrefix(got, want) || got == "" != (want == "") {
+				t.Errorf("%s to %s: %q", tt.name, to, got)
+			}
+		}
+		if m, _ := newest(t, s, 0); tt.name == "what is marked" && (m.Verdicts.Spam != "spam" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk") {
+			t.Errorf("what is marked is filed as %+v", m)
+		}
+	}
+	var sent struct{ Data []struct{ Subject string } }
+	servertest.Eventually(t, func() string {
+		if s.API("GET", "/sandbox/outbox?limit=100", nil).Into(t, &sent); len(sent.Data) < 2 {
+			return "it is not sent on yet"
+		}
+		return ""
+	})
+	for _, m := range sent.Data {
+		if m.Subject != "wanted" {
+			t.Errorf("%q was sent on", m.Subject)
+		}
+	}
 }
 
 // softened shows what the holder of a domain, and postmaster's mail, make of a

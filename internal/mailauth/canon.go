@@ -33,11 +33,10 @@ func cutHeader(msg []byte) (header, body []byte) {
 	return msg[:end], msg[end+bytes.IndexByte(msg[end:], '\n')+1:]
 }
 
-// pickFields returns the names for h= and the canonical text of those fields,
+// pickFields returns those of the wanted names that go into h= and the canonical text of those fields,
 // in the order of h=: for a name that occurs more than once the last field
 // comes first (RFC 6376 section 5.4.2).
-func pickFields(header []byte) (names []string, text []byte) {
-	wanted := signedFields()
+func pickFields(header []byte, wanted []signedField) (names []string, text []byte) {
 	found := make([][][]byte, len(wanted))
 	for len(header) > 0 {
 		var field []byte

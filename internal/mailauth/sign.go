@@ -84,74 +84,99 @@ func (s *Signer) Sign(msg []byte) ([]byte, error) {
 
 // SignReader does what Sign does for a message that is too large to hold.
 func (s *Signer) SignReader(r io.Reader) ([]byte, error) {
+	header, body, err := readMessage(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.sign(header, body)
+}
+
+// readMessage reads a message's header, of at most 1 MiB, and hashes its body in
+// relaxed form.
+func readMessage(r io.Reader) (header []byte, body [sha256.Size]byte, err error) {
 	var h bodyHash
 	h.reset()
 	buf := make([]byte, 0, 32<<10)
-	var header []byte
 	for header == nil {
 		if len(buf) == cap(buf) {
 			if cap(buf) >= maxHeader {
-				return nil, ErrHeaderTooBig
+				return nil, body, ErrHeaderTooBig
 			}
 			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		if end := headerEnd(buf); end >= 0 || errors.Is(err, io.EOF) {
-			var body []byte
-			header, body = cutHeader(buf)
-			h.write(body)
+			var rest []byte
+			header, rest = cutHeader(buf)
+			h.write(rest)
 			if header = bytes.Clone(header); header == nil {
 				header = []byte{}
 			}
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("reading the message to sign: %w", err)
+			return nil, body, fmt.Errorf("reading the message to sign: %w", err)
 		}
 	}
 	if _, err := io.CopyBuffer(&h, struct{ io.Reader }{r}, buf[:cap(buf)]); err != nil {
-		return nil, fmt.Errorf("reading the message to sign: %w", err)
+		return nil, body, fmt.Errorf("reading the message to sign: %w", err)
 	}
-	return s.sign(header, h.sum())
+	return header, h.sum(), nil
 }
 
 func (s *Signer) sign(header []byte, bodyDigest [sha256.Size]byte) ([]byte, error) {
 	if len(header) > maxHeader {
 		return nil, ErrHeaderTooBig
 	}
-	names, signed := pickFields(header)
+	names, signed := pickFields(header, signedFields())
 	if !bytes.HasPrefix(signed, []byte("from:")) {
 		return nil, ErrNoFrom
 	}
+	bh := base64.StdEncoding.EncodeToString(bodyDigest[:])
+	list := foldedNames(names)
+	at := s.stamp()
+	var out []byte
+	for _, k := range s.Keys {
+		alg, _, err := algorithm(k.Private)
+		if err != nil {
+			return nil, err
+		}
+		one, err := k.sign("DKIM-Signature: v=1; a="+string(alg)+"-sha256; c=relaxed/relaxed; d="+s.Domain+";\r\n"+
+			"\ts="+k.Selector+"; t="+at+";\r\n"+
+			"\th="+list+";\r\n"+
+			"\tbh="+bh+";\r\n\tb=", signed)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one...)
+	}
+	return out, nil
+}
+
+// sign ends a field with the signature over text and the field itself.
+func (k *Key) sign(field string, text []byte) ([]byte, error) {
+	_, opts, err := algorithm(k.Private)
+	if err != nil {
+		return nil, err
+	}
+	d := sha256.New()
+	_, _ = d.Write(text)
+	own := relaxField(nil, []byte(field))
+	_, _ = d.Write(own[:len(own)-2]) // without CRLF (section 3.7)
+	sig, err := k.Private.Sign(rand.Reader, d.Sum(nil), opts)
+	if err != nil {
+		return nil, fmt.Errorf("signing with DKIM key %s: %w", k.Selector, err)
+	}
+	return appendFolded([]byte(field), base64.StdEncoding.EncodeToString(sig)), nil
+}
+
+// stamp is the time of signing.
+func (s *Signer) stamp() string {
 	now := time.Now
 	if s.Now != nil {
 		now = s.Now
 	}
-	bh := base64.StdEncoding.EncodeToString(bodyDigest[:])
-	list := foldedNames(names)
-	at := strconv.FormatInt(now().Unix(), 10)
-	var out []byte
-	for _, k := range s.Keys {
-		alg, opts, err := algorithm(k.Private)
-		if err != nil {
-			return nil, err
-		}
-		field := "DKIM-Signature: v=1; a=" + string(alg) + "-sha256; c=relaxed/relaxed; d=" + s.Domain + ";\r\n" +
-			"\ts=" + k.Selector + "; t=" + at + ";\r\n" +
-			"\th=" + list + ";\r\n" +
-			"\tbh=" + bh + ";\r\n\tb="
-		d := sha256.New()
-		_, _ = d.Write(signed)
-		own := relaxField(nil, []byte(field))
-		_, _ = d.Write(own[:len(own)-2]) // its own field goes in without CRLF (section 3.7)
-		sig, err := k.Private.Sign(rand.Reader, d.Sum(nil), opts)
-		if err != nil {
-			return nil, fmt.Errorf("signing with DKIM key %s: %w", k.Selector, err)
-		}
-		out = append(out, field...)
-		out = appendFolded(out, base64.StdEncoding.EncodeToString(sig))
-	}
-	return out, nil
+	return strconv.FormatInt(now().Unix(), 10)
 }
 
 func algorithm(key crypto.Signer) (Algorithm, crypto.SignerOpts, error) {

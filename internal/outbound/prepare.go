@@ -3,6 +3,7 @@
 package outbound
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -44,9 +45,9 @@ func gone() error {
 }
 
 // Prepare loads a message for the queue and signs it, once for all its
-// deliveries in hand. Mail of an account that is suspended, or of a domain that
-// has changed hands meanwhile and would go out in its new holder's name, is not
-// sent: fault.Denied.
+// deliveries in hand; one that is forwarded it seals (RFC 8617). Mail of an
+// account that is suspended, or of a domain that has changed hands meanwhile and
+// would go out in its new holder's name, is not sent: fault.Denied.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	r, err := o.load(ctx, id)
 	if err != nil {
@@ -68,11 +69,13 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	if err != nil {
 		return nil, err
 	}
-	var head []byte
-	if r.forwarded == 0 { // else its author has signed it, or nobody
-		if head, err = o.sign(ctx, sender.Signer, b); err != nil {
-			return nil, err
-		}
+	sign := sender.Signer.SignReader
+	if r.forwarded != 0 { // its author has signed it, or nobody: only how it arrived is ours to tell
+		sign = func(r io.Reader) ([]byte, error) { return sender.Signer.Seal(r, o.Host) }
+	}
+	head, err := o.sign(ctx, sign, b)
+	if err != nil {
+		return nil, err
 	}
 	m := &queue.Mail{
 		About: r.about(), ID: r.id, Domain: sender.Name, ReturnDomain: r.returnsTo, Sender: r.sender,
@@ -97,7 +100,7 @@ func (o *Outbox) active(ctx context.Context, id db.ID) error {
 	return err
 }
 
-func (o *Outbox) sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]byte, error) {
+func (o *Outbox) sign(ctx context.Context, sign func(io.Reader) ([]byte, error), b *blob.Blob) (head []byte, err error) {
 	done, err := o.turn(ctx)
 	if err != nil {
 		return nil, err
@@ -108,16 +111,15 @@ func (o *Outbox) sign(ctx context.Context, s *mailauth.Signer, b *blob.Blob) ([]
 		now := o.Now()
 		pause(ctx, o.pace.rest(now, now.Sub(begin)))
 	}()
-	var head []byte
 	if whole, inRow := b.Bytes(); inRow {
-		head, err = s.Sign(whole)
+		head, err = sign(bytes.NewReader(whole))
 	} else {
 		var r *blob.Reader
 		if r, err = b.Open(ctx); err != nil {
 			return nil, err
 		}
 		defer r.Close() //nolint:errcheck // only read
-		head, err = s.SignReader(r.All())
+		head, err = sign(r.All())
 	}
 	if errors.Is(err, mailauth.ErrNoFrom) || errors.Is(err, mailauth.ErrHeaderTooBig) {
 		return nil, fault.Wrap(err, fault.Denied, "cannot_sign", "The message can't be signed.")

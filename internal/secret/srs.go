@@ -10,8 +10,9 @@ import (
 )
 
 // A forwarded message's return path is SRS0=MAC=DAY=DOMAIN=LOCAL: the original
-// sender's address, the day, and an HMAC-SHA256 over them cut to 50 bits, so that
-// nobody can have us send on what was not forwarded by us.
+// sender's address, the day, and an HMAC-SHA256 over them and the domain that
+// forwards, cut to 50 bits, so that nobody can have a domain send on what was not
+// forwarded by it.
 const (
 	srsPrefix = "SRS0="
 	srsMAC    = 10 // letters
@@ -23,10 +24,10 @@ const (
 // srsDigits write a day with two letters.
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"
 
-// SRS returns the local part of the return path of a message from local@domain
-// that is forwarded; ok is false if there is none that other hosts would take,
-// since the address is too long, or no plain one.
-func (k *Key) SRS(local, domain string, now time.Time) (path string, ok bool) {
+// SRS returns the local part of the return path, at the domain by, of a message
+// from local@domain that it forwards; ok is false if there is none that other
+// hosts would take, since the address is too long, or no plain one.
+func (k *Key) SRS(by, local, domain string, now time.Time) (path string, ok bool) {
 	for _, c := range []byte(local) {
 		if c <= ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '@' {
 			return "", false
@@ -34,14 +35,15 @@ func (k *Key) SRS(local, domain string, now time.Time) (path string, ok bool) {
 	}
 	day := srsDay(now)
 	stamp := string([]byte{srsDigits[day>>5], srsDigits[day&31]})
-	path = srsPrefix + k.signSRS(stamp, domain, local) + "=" + stamp + "=" + domain + "=" + local
+	path = srsPrefix + k.signSRS(by, stamp, domain, local) + "=" + stamp + "=" + domain + "=" + local
 	return path, len(path) <= maxLocal
 }
 
-// ParseSRS returns the original sender of the message that was forwarded with a
-// return path; ok is false for what SRS did not make within three weeks. Case is
-// ignored, since other servers do not always keep it.
-func (k *Key) ParseSRS(path string, now time.Time) (local, domain string, ok bool) {
+// ParseSRS returns the original sender of the message that the domain by forwarded
+// with a return path; ok is false for what SRS did not make for it within three
+// weeks. Case is ignored, since other servers do not always keep it. Paths were
+// once made for no domain in particular; they are taken until their days run out.
+func (k *Key) ParseSRS(by, path string, now time.Time) (local, domain string, ok bool) {
 	if !IsSRS(path) || len(path) > maxLocal {
 		return "", "", false
 	}
@@ -49,8 +51,9 @@ func (k *Key) ParseSRS(path string, now time.Time) (local, domain string, ok boo
 	if len(parts) != 4 || len(parts[1]) != 2 {
 		return "", "", false
 	}
-	want := k.signSRS(parts[1], parts[2], parts[3])
-	if !hmac.Equal([]byte(strings.ToLower(parts[0])), []byte(want)) {
+	given := []byte(strings.ToLower(parts[0]))
+	bound, unbound := k.signSRS(by, parts[1], parts[2], parts[3]), k.signSRS("", parts[1], parts[2], parts[3])
+	if !hmac.Equal(given, []byte(bound)) && !hmac.Equal(given, []byte(unbound)) {
 		return "", "", false
 	}
 	stamp := strings.ToLower(parts[1])
@@ -69,8 +72,13 @@ func IsSRS(local string) bool {
 
 func srsDay(t time.Time) int { return int(t.Unix()/(24*60*60)) % srsDays }
 
-func (k *Key) signSRS(stamp, domain, local string) string {
+// signSRS signs for a domain, or with "" for any.
+func (k *Key) signSRS(by, stamp, domain, local string) string {
 	mac := hmac.New(sha256.New, k.Sub("srs"))
-	mac.Write([]byte(strings.ToLower(stamp + "=" + domain + "=" + local)))
+	text := stamp + "=" + domain + "=" + local
+	if by != "" {
+		text = by + "@" + text // neither a domain nor a day has an @
+	}
+	mac.Write([]byte(strings.ToLower(text)))
 	return lower.EncodeToString(mac.Sum(nil))[:srsMAC]
 }

@@ -3,9 +3,11 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/smtp"
+	"net/textproto"
 	"strings"
 	"testing"
 
@@ -19,8 +21,17 @@ var taught = db.SQL(`SELECT spam, ham FROM spam_taught WHERE account = $1`)
 
 var accountOfMailbox = db.SQL(`SELECT account FROM mailbox WHERE id = $1`)
 
-// bring brings a message to the MX door.
+// bring brings a message to the MX door, which takes it.
 func bring(t *testing.T, s *servertest.Server, to, text string) {
+	t.Helper()
+	if said := refused(t, s, to, text); said != "" {
+		t.Fatal(said)
+	}
+}
+
+// refused brings a message to the MX door, and returns its refusal if it is not
+// taken.
+func refused(t *testing.T, s *servertest.Server, to, text string) string {
 	t.Helper()
 	c, err := smtp.Dial(s.Addr("smtp"))
 	if err != nil {
@@ -39,8 +50,14 @@ func bring(t *testing.T, s *servertest.Server, to, text string) {
 	step(err)
 	_, err = io.WriteString(w, text)
 	step(err)
-	step(w.Close())
+	var refusal *textproto.Error
+	if err := w.Close(); errors.As(err, &refusal) {
+		return fmt.Sprint(refusal.Code, " ", refusal.Msg)
+	} else if err != nil {
+		t.Fatal(err)
+	}
 	step(c.Quit())
+	return ""
 }
 
 // offer is a message of a kind, each with words of its own too.
@@ -149,5 +166,38 @@ func TestBayesLearnsByMoves(t *testing.T) {
 		knows(many, many)
 		move("Junk", "Trash", imap.SeqSetNum(1), false)
 		knows(many, many)
+
+		// None of it goes out, whatever the domain has done with it here.
+		for _, one := range []struct{ address, target string }{{"out", ""}, {"both", alice}} {
+			targets := []string{"far@away.example.net"}
+			if one.target != "" {
+				targets = append(targets, one.target)
+			}
+			if a := s.API("POST", "/aliases", map[string]any{"address": one.address + "@demo.test", "targets": targets}); a.Status != 201 {
+				t.Fatalf("%s", a.Body)
+			}
+		}
+		for _, setting := range []string{"off", "junk", "enforce"} {
+			if a := s.API("PATCH", "/domains/"+s.Dev.Domain.ID.String(), map[string]any{"spam_filtering": setting}); a.Status != 200 {
+				t.Fatalf("%s", a.Body)
+			}
+			inbox, junk := count("INBOX"), count("Junk")
+			if setting == "off" {
+				inbox++
+			} else {
+				junk++
+			}
+			if said := refused(t, s, "out@demo.test", offer("spam", 200)); !strings.HasPrefix(said, "550 5.7.1 ") {
+				t.Errorf("%s: spam that is forwarded: %q", setting, said)
+			}
+			bring(t, s, "both@demo.test", offer("spam", 200))
+			if nowInbox, nowJunk := count("INBOX"), count("Junk"); nowInbox != inbox || nowJunk != junk {
+				t.Errorf("%s: %d in the inbox, %d in Junk; want %d and %d", setting, nowInbox, nowJunk, inbox, junk)
+			}
+		}
+		bring(t, s, "both@demo.test", offer("ham", 200))
+		if text := sentOn(t, s, "far@away.example.net", 1); !strings.Contains(text, "number200") || !strings.Contains(text, "minutes of the meeting") {
+			t.Errorf("sent on:\n%s", text)
+		}
 	})
 }

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailauth
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const sealHost = "mx.client.test"
+
+// passOn is what a host does that forwards a message: it judges it, notes what
+// it found, and seals that.
+func (c *court) passOn(s *Signer, msg string) string {
+	c.t.Helper()
+	noted := string(c.try(msg, outside).AppendResults([]byte("Received: from x\r\n"), sealHost)) + msg
+	set, err := s.Seal(strings.NewReader(noted), sealHost)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(set) + noted
+}
+
+// arcSays is what python3-dkim makes of a chain.
+func arcSays(t *testing.T, published map[string]string, msg string) string {
+	t.Helper()
+	names := ""
+	for name, text := range published {
+		names += fmt.Sprintf("b%q: b%q, ", name+".", text)
+	}
+	return strings.TrimSpace(python(t, `
+import sys, dkim
+keys = {`+names+`}
+cv, _, why = dkim.arc_verify(sys.stdin.buffer.read(), dnsfunc=lambda name, timeout=5: keys.get(name if isinstance(name, bytes) else name.encode()), minkey=1024)
+print((cv or b"no chain").decode(), why)
+`, msg))
+}
+
+// What Seal adds is a chain to us and to python3-dkim, link by link.
+func TestSeal(t *testing.T) {
+	c := newCourt(t)
+	s, published := signer(t)
+	for name, text := range published {
+		c.txt(name, text)
+	}
+	for name, msg := range messages() {
+		own, err := s.Sign([]byte(msg))
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg = string(own) + msg
+		for n := range 3 {
+			msg = c.passOn(s, msg)
+			a := c.try(msg, outside).ARC
+			if a.Result != Pass || len(a.Sealers) != n+1 {
+				t.Fatalf("%s: %s (%s)\n%s", name, a.Result, a.Reason, msg)
+			}
+			if n == 2 && name != "colon-less line" && name != "no empty line" && name != "blank before colon" { // python3-dkim refuses those
+				if said := arcSays(t, published, msg); !strings.HasPrefix(said, "pass") {
+					t.Errorf("%s: python3-dkim says %s of\n%s", name, said, msg)
+				}
+			}
+		}
+		if a := c.try(msg+"-- \r\nthe list\r\n", outside).ARC; a.Result != Fail && name != "no empty line" {
+			t.Errorf("%s: changed, the newest signature still verifies", name)
+		}
+	}
+}
+
+// The first link tells what was found, and that is believed of a trusted forwarder.
+func TestSealTells(t *testing.T) {
+	c := newCourt(t, `_dmarc.client.test. TXT "v=DMARC1; p=reject"`)
+	s, published := signer(t)
+	for name, text := range published {
+		c.txt(name, text)
+	}
+	msg := messages()["plain"]
+	own, err := s.Sign([]byte(msg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := c.passOn(s, string(own)+msg)
+	for line := range strings.SplitSeq(sealed, "\r\n") {
+		if len(line) > 78 && !strings.Contains(line, "c=relaxed") {
+			t.Errorf("a line of %d characters: %s", len(line), line)
+		}
+	}
+	if !strings.Contains(sealed, "ARC-Authentication-Results: i=1; "+sealHost+";\r\n\tiprev=") {
+		t.Errorf("it begins with\n%s", sealed)
+	}
+	if a := c.try(sealed, outside).ARC; a.Vouched("client.test", []string{"client.test"}) != "client.test" {
+		t.Errorf("not believed: %+v", a)
+	}
+	// The author's signature is signed as well: nobody takes it out unseen.
+	_, after, _ := strings.Cut(sealed, "DKIM-Signature: ")
+	if a := c.try(strings.Replace(sealed, "DKIM-Signature: "+after, "X: "+after, 1), outside).ARC; a.Result != Fail {
+		t.Errorf("without the author's signature: %+v", a)
+	}
+}
+
+// A broken chain is sealed once, by itself; what can't be known, not at all.
+func TestSealBroken(t *testing.T) {
+	c := newCourt(t)
+	s, published := signer(t)
+	for name, text := range published {
+		c.txt(name, text)
+	}
+	whole := c.passOn(s, messages()["plain"])
+	broken := strings.Replace(whole, "there.", "here.", 1)
+	marked := c.passOn(s, broken)
+	if !strings.HasPrefix(marked, "ARC-Seal: i=2; a=rsa-sha256; cv=fail;") {
+		t.Fatalf("a broken chain is marked\n%s", marked)
+	}
+	// The seal covers its own set alone (RFC 8617 §5.1.2).
+	head := readHead([]byte(marked), "arc-seal", "arc-message-signature", "arc-authentication-results")
+	seal, bad := readSignature(head.fields["arc-seal"][0])
+	if bad != "" {
+		t.Fatal(bad)
+	}
+	sum := sha256.New()
+	hashField(sum, head.fields["arc-authentication-results"][0], false)
+	hashField(sum, head.fields["arc-message-signature"][0], false)
+	_, _ = sum.Write(bytes.TrimSuffix(relaxField(nil, seal.bare()), []byte("\r\n")))
+	if err := rsa.VerifyPKCS1v15(&s.Keys[0].Private.(*rsa.PrivateKey).PublicKey, crypto.SHA256, sum.Sum(nil), seal.value); err != nil {
+		t.Errorf("the seal of a broken chain: %v", err)
+	}
+	if said := arcSays(t, published, marked); strings.HasPrefix(said, "pass") {
+		t.Errorf("python3-dkim says %s", said)
+	}
+	if again := c.passOn(s, marked); strings.HasPrefix(again, "ARC-") {
+		t.Errorf("a chain that ended goes on:\n%s", again)
+	}
+	long := messages()["plain"]
+	for range maxSets {
+		long = c.passOn(s, long)
+	}
+	if a := c.try(long, outside).ARC; a.Result != Pass || len(a.Sealers) != maxSets {
+		t.Errorf("50 links: %s (%s)", a.Result, a.Reason)
+	}
+	if again := c.passOn(s, long); strings.HasPrefix(again, "ARC-") {
+		t.Error("a chain of 51 links")
+	}
+	deaf := newCourt(t)
+	deaf.zone.ServFail("sel-rsa._domainkey.client.test")
+	if again := deaf.passOn(s, whole); strings.HasPrefix(again, "ARC-") {
+		t.Errorf("sealed without DNS:\n%.300s", again)
+	}
+	none := "Authentication-Results: " + sealHost + "; spf=none\r\n"
+	for name, msg := range map[string]string{
+		"not judged":              messages()["plain"],
+		"judged by another":       "Authentication-Results: other.test; spf=none\r\n" + none + messages()["plain"],
+		"a chain nobody found":    none + whole,
+		"no chain where one was":  "Authentication-Results: " + sealHost + "; arc=pass\r\n" + messages()["plain"],
+		"numbers that can't be":   "Authentication-Results: " + sealHost + "; arc=fail\r\nARC-Seal: i=99; cv=none\r\n" + messages()["plain"],
+		"no number at all":        "Authentication-Results: " + sealHost + "; arc=fail\r\nARC-Seal: x\r\n" + messages()["plain"],
+		"a pass that is none now": "Authentication-Results: " + sealHost + "; arc=pass\r\nARC-Seal: i=1; cv=none\r\n" + messages()["plain"],
+		"a large header":          none + "X: " + strings.Repeat("x", 2<<20),
+		"more than one signs":     none + strings.Repeat("To: a@b.test\r\n", 2001) + messages()["plain"],
+	} {
+		if set, err := s.Seal(strings.NewReader(msg), sealHost); len(set) > 0 || err != nil {
+			t.Errorf("%s: %s%v", name, set, err)
+		}
+	}
+	if set, err := (&Signer{Domain: "client.test", Keys: s.Keys[1:]}).Seal(strings.NewReader(none+messages()["plain"]), sealHost); len(set) > 0 || err != nil {
+		t.Errorf("without an RSA key: %s%v", set, err)
+	}
+}
+
+// Whatever comes, what is sealed as a first link or as a pass is a chain.
+func FuzzSeal(f *testing.F) {
+	c := newCourt(f)
+	s, published := signer(f)
+	for name, text := range published {
+		c.txt(name, text)
+	}
+	once := c.passOn(s, messages()["plain"])
+	f.Add(messages()["plain"])
+	f.Add(once)
+	f.Add(c.passOn(s, once))
+	f.Add(c.passOn(s, strings.Replace(once, "there.", "here.", 1)))
+	f.Fuzz(func(t *testing.T, msg string) {
+		noted := "Authentication-Results: " + sealHost + "; arc=fail\r\n" + msg
+		if _, err := s.Seal(strings.NewReader(noted), sealHost); err != nil {
+			t.Fatal(err)
+		}
+		c := &court{c.Judge, t, c.zone}
+		was := c.try(msg, outside).ARC.Result
+		sealed := c.passOn(s, msg)
+		if !strings.HasPrefix(sealed, "ARC-Seal: ") || was == Fail {
+			return
+		}
+		if a := c.try(sealed, outside).ARC; a.Result != Pass {
+			t.Errorf("%s, and sealed %s (%s)\n%q", was, a.Result, a.Reason, sealed)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// sentOn waits until n messages went to an address elsewhere, and returns the
+// newest.
+func sentOn(t *testing.T, s *servertest.Server, to string, n int) (text string) {
+	t.Helper()
+	servertest.Eventually(t, func() string {
+		var all struct {
+			Data []struct {
+				ID       string
+				Envelope struct {
+					RcptTo []string `json:"rcpt_to"`
+				}
+			}
+		}
+		s.API("GET", "/sandbox/outbox?limit=100", nil).Into(t, &all)
+		found := 0
+		for _, one := range all.Data {
+			if len(one.Envelope.RcptTo) == 1 && one.Envelope.RcptTo[0] == to {
+				if found++; found == 1 {
+					text = string(s.API("GET", "/sandbox/outbox/"+one.ID+"/raw", nil).Body)
+				}
+			}
+		}
+		if found != n {
+			return fmt.Sprintf("%d messages went to %s, want %d", found, to, n)
+		}
+		return ""
+	})
+	return text
+}
+
+// What a domain here forwards carries a seal that whoever gets it can check with
+// the DNS alone: the author's DMARC pass is not lost, although SPF is.
+func TestForwardIsSealed(t *testing.T) {
+	o := newOutsider(t)
+	const far = "far@away.com"
+	if a := o.s.API("POST", "/aliases", map[string]any{"address": "out@demo.test", "targets": []string{far, "alice@demo.test"}}); a.Status != 201 {
+		t.Fatalf("%s", a.Body)
+	}
+	msg := "From: a@bank.com\r\nTo: out@demo.test\r\nSubject: sealed\r\n\r\n" + strings.Repeat("Hi\r\n", 50_000) // as a file, and small
+	for n, text := range []string{msg, strings.Replace(msg[:200], "sealed", "small", 1)} {
+		sig, err := o.sign.Sign([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bring(t, o.s, "out@demo.test", string(sig)+text)
+		sealed := sentOn(t, o.s, far, n+1)
+		j := (&mailauth.Judge{DNS: dnstest.Resolver(t, o.s.Addr("dns")), Now: time.Now}).Begin([]byte(sealed[:strings.Index(sealed, "\r\n\r\n")+2]))
+		_, body, _ := strings.Cut(sealed, "\r\n\r\n")
+		_, _ = j.Write([]byte(body))
+		found := j.Judge(t.Context(), mailauth.Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "x.test", From: "x@x.test"})
+		if found.ARC.Result != mailauth.Pass || found.ARC.Vouched("bank.com", []string{"demo.test"}) != "demo.test" {
+			t.Errorf("%s (%s), sealed by %v:\n%.2000s", found.ARC.Result, found.ARC.Reason, found.ARC.Sealers, sealed)
+		}
+		if h := message.Header(sealed); !strings.HasPrefix(sealed, "ARC-Seal: i=1; a=rsa-sha256; cv=none;") || !strings.HasSuffix(sealed, string(sig)+text) || h.Count("DKIM-Signature") != 1 {
+			t.Errorf("sent on:\n%.2000s", sealed)
+		}
+	}
+	if got := o.shown()["sealed"]; got != "INBOX spf=none dkim=pass dmarc=pass" {
+		t.Errorf("alice has it as %s", got)
+	}
+	if raw := arrived(t, o.s, 0, 1); strings.Contains(raw, "ARC-") {
+		t.Errorf("what stays here is sealed:\n%.1000s", raw)
+	}
+}
