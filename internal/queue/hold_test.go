@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+func (h *house) heldRows() (n int) {
+	h.t.Helper()
+	if err := h.db.One(context.Background(), heldCount.With(), &n); err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+func TestHoldDestination(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.run()
+		o := h.operator(true)
+		later := h.send("later-ok@a.test", "ok@b.test")
+		h.await(2)
+		scheduled := h.message()
+		scheduled.DueAt = h.clock.Now().Add(time.Hour)
+		h.accept(scheduled, to("ok@a.test"))
+		to1 := queue.Order{Filter: queue.Filter{Destination: "A.test."}, Reason: "they asked"}
+		dry := to1
+		dry.DryRun = true
+		res, err := o.Hold(ctx, dry)
+		h.did("a dry run", res, err, 2, 0, 0)
+		res, err = o.Hold(ctx, to1)
+		h.did("holding", res, err, 2, 2, 0)
+		h.wantStates(later, "deferred delivered")
+		// What is to come is held too, once the node has heard of it.
+		h.attended(func() bool {
+			m := h.send("ok@a.test")
+			all, err := h.queue.Deliveries(ctx, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all[0].Held
+		})
+		no := false
+		h.attended(func() bool { // what was sent before it had is delivered
+			list, _, err := o.List(ctx, queue.Filter{Destination: "a.test", Held: &no}, "", 10)
+			return err == nil && len(list) == 0
+		})
+		before := h.expiry(later)
+		now := h.clock.Now()
+		h.later(50 * time.Hour)
+		res, err = o.Hold(ctx, to1)
+		h.did("holding again", res, err, 0, 0, 0)
+		holds, err := o.Holds(ctx)
+		if err != nil || len(holds) != 1 || holds[0].Target != "a.test" || holds[0].Reason != "they asked" {
+			t.Errorf("holds %+v, %v", holds, err)
+		}
+		held := h.heldRows()
+		if held < 3 || h.owned() != held {
+			t.Errorf("%d held, %d in hand", held, h.owned())
+		}
+		// A held one is cancelled like any other, retried and moved by its account.
+		cancelled := h.send("ok@a.test")
+		if n, err := h.queue.Cancel(ctx, cancelled); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+		if n, err := h.queue.Retry(ctx, later); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+		if err := h.queue.Reschedule(ctx, scheduled.ID, h.clock.Now().Add(time.Minute), h.clock.Now().Add(72*time.Hour), nil); err != nil {
+			t.Error(err)
+		}
+		h.wantStates(cancelled, "cancelled")
+		res, err = o.Release(ctx, queue.Order{Filter: queue.Filter{Destination: "a.test"}})
+		h.did("releasing", res, err, held, held, 0)
+		if moved := h.expiry(later).Sub(before); moved != h.clock.Now().Sub(now) && moved < 50*time.Hour {
+			t.Errorf("the expiry moved by %v", moved)
+		}
+		h.attended(func() bool { return h.states(later) == "delivered delivered" && h.states(scheduled.ID) == "delivered" })
+		h.attended(func() bool {
+			m := h.send("ok@a.test")
+			all, err := h.queue.Deliveries(ctx, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !all[0].Held
+		})
+		h.attended(func() bool { return h.heldRows() == 0 })
+		h.wantEvents(later, h.events(later)) // every event is whole
+	})
+}
+
+// The operator works on the rows, beside a node that hears nothing: what a
+// courier has keeps its outcome, all else stays where it is.
+func TestHoldInHand(t *testing.T) {
+	began, finish := make(chan string), make(chan queue.Outcome)
+	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		began <- c.To[0].Recipient
+		return []queue.Outcome{<-finish}
+	}}
+	eachHouse(t, blocking, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.run()
+		o := h.operator(false)
+		one := h.send("one@a.test")
+		<-began
+		two, three := h.send("two@a.test"), h.send("three@a.test")
+		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Message: one}})
+		h.did("what is carried", res, err, 1, 0, 1)
+		res, err = o.Hold(ctx, queue.Order{Filter: queue.Filter{Message: two}})
+		h.did("what is in memory", res, err, 1, 0, 1)
+		h.clock.add(2 * time.Second)
+		finish <- deferred
+		if got := <-began; got != "three@a.test" {
+			t.Errorf("%s was carried", got)
+		}
+		finish <- delivered
+		h.await(3)
+		h.wantStates(one, "deferred")
+		h.wantStates(two, "queued")
+		h.wantStates(three, "delivered")
+		if n := h.heldRows(); n != 2 {
+			t.Errorf("%d held", n)
+		}
+		h.later(2 * time.Minute)
+		res, err = o.Release(ctx, queue.Order{All: true})
+		h.did("releasing", res, err, 2, 2, 0)
+		h.later(6 * time.Second)
+		for range 2 {
+			<-began
+			finish <- delivered
+		}
+		h.await(2)
+		h.wantStates(one, "delivered")
+		h.wantStates(two, "delivered")
+		all, err := h.queue.Attempts(ctx, one)
+		if err != nil || len(all) != 2 {
+			t.Errorf("%d attempts, %v", len(all), err)
+		}
+	})
+}
+
+// A node that waits with much in memory lets go of it, though no courier asks
+// for it.
+func TestHoldLetsGo(t *testing.T) {
+	began, finish := make(chan string), make(chan bool)
+	blocking := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		began <- c.To[0].Recipient
+		<-finish
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, blocking, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.run()
+		o := h.operator(false)
+		h.send("one@a.test")
+		<-began
+		var waiting []db.ID
+		for range 5 {
+			waiting = append(waiting, h.send("x@a.test"))
+		}
+		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Account: h.account}, Reason: "a spammer"})
+		h.did("an account", res, err, 6, 0, 6)
+		h.later(6 * time.Second)
+		h.await(5)
+		if n := h.heldRows(); n != 5 {
+			t.Errorf("%d held", n)
+		}
+		finish <- true
+		h.await(1)
+		// Nothing of it is dropped while a courier has something else.
+		res, err = o.Drop(ctx, queue.Order{Filter: queue.Filter{Account: h.account}, Reason: "spam"})
+		h.did("dropping", res, err, 5, 5, 0)
+		for _, m := range waiting {
+			h.wantStates(m, "failed")
+			h.wantEvents(m, "delivery_status 1 failed")
+		}
+		all, err := h.queue.Deliveries(ctx, waiting[0])
+		if err != nil || all[0].Reply != "Dropped by the operator of the service: spam" || all[0].Held {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+// What an ended node had in hand, and was to hold, is held; what is held is
+// nobody's to take over.
+func TestHoldSurvives(t *testing.T) {
+	began := make(chan string, 10)
+	stuck := &courier{parallel: 1, answer: func(ctx context.Context, c *queue.Consignment) []queue.Outcome {
+		began <- c.To[0].Recipient
+		<-ctx.Done()
+		return []queue.Outcome{deferred}
+	}}
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		h := newHouse(t, d, n, stuck)
+		ctx := t.Context()
+		held, marked := h.send("x@a.test"), h.send("x@b.test") // in hand of a node that does not run
+		o := h.operator(false)
+		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Message: marked}})
+		h.did("in hand", res, err, 1, 0, 1)
+		after := newHouse(t, d, h.next(), script())
+		after.account = h.account
+		after.run()
+		o = after.operator(true)
+		after.attended(func() bool { return after.heldRows() == 1 && after.owned() == 1 })
+		after.attended(func() bool { return after.states(held) != "queued" && after.states(held) != "sending" })
+		after.wantStates(marked, "queued")
+		res, err = o.Hold(ctx, queue.Order{Filter: queue.Filter{Destination: "c.test"}})
+		after.did("nothing yet", res, err, 0, 0, 0)
+		after.end()
+		if n := after.heldRows(); n != 1 {
+			t.Errorf("%d held after the end", n)
+		}
+	})
+}
+
+// What was held for a standing hold that is gone is released, whoever held it.
+func TestOrphans(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		ctx := t.Context()
+		o := h.operator(false)
+		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Destination: "a.test"}})
+		h.did("a standing hold", res, err, 0, 0, 0)
+		h.run()
+		h.attended(func() bool { // now it knows
+			m := h.send("ok@a.test")
+			all, err := h.queue.Deliveries(ctx, m)
+			return err == nil && all[0].Held
+		})
+		h.exec(forgetHolds) // which nobody tells it
+		m := h.send("ok@a.test")
+		h.attended(func() bool { return h.heldRows() == 0 && h.states(m) == "delivered" })
+	})
+}
+
+var forgetHolds = db.SQL(`DELETE FROM queue_hold`)
