@@ -104,6 +104,28 @@ func (c *Client) CreateMigration(ctx context.Context, m NewMigration) (*Migratio
 	return post[Migration](ctx, c, "/migrations", "", m, false)
 }
 
+// MigrationSourceTest is what a source has.
+type MigrationSourceTest struct {
+	Folders []MigrationSourceFolder `json:"folders"` // INBOX first, at most 1,000
+}
+
+// MigrationSourceFolder is a folder that a source has.
+type MigrationSourceFolder struct {
+	Name     string `json:"name"` // there
+	Messages int64  `json:"messages"`
+	Bytes    *int64 `json:"bytes"`  // nil if the source does not tell
+	Copied   bool   `json:"copied"` // when no folders are named
+}
+
+// TestMigrationSource connects to a source, signs in and lists its folders.
+// Nothing is copied or kept.
+func (c *Client) TestMigrationSource(ctx context.Context, s NewMigrationSource) (*MigrationSourceTest, error) {
+	body := struct {
+		Source NewMigrationSource `json:"source"`
+	}{s}
+	return post[MigrationSourceTest](ctx, c, "/migrations/test", "", body, true)
+}
+
 // ListMigrations returns a page of migrations, newest first.
 func (c *Client) ListMigrations(ctx context.Context, p Paging) (*Page[Migration], error) {
 	return list[Migration](ctx, c, "/migrations", nil, p)

@@ -11,6 +11,14 @@ func (h *house) migrations() {
 	refused(h, "a bad migration", err, 422, "validation_failed", "mailbox_id not_found", "source.host invalid_host", "source.tls unknown_value",
 		"source.port out_of_range", "source.username required", "source.password required")
 	source := client.NewMigrationSource{Host: "localhost", Port: 1, TLS: "none", Username: "ann", Password: "Secret-1", Folders: []string{"INBOX"}}
+	_, err = h.c.TestMigrationSource(ctx, source)
+	refused(h, "trying a source that is not there", err, 422, "validation_failed", "source.host source_failed")
+	box := h.s.Dev.Mailboxes[1]
+	offered, err := h.c.TestMigrationSource(ctx, client.NewMigrationSource{Host: "localhost", Port: h.s.Dev.Ports["imaps"], Username: box.Address, Password: box.Password, InsecureSkipVerify: true})
+	h.want("trying a source", err)
+	if len(offered.Folders) < 2 || offered.Folders[0].Name != "INBOX" || !offered.Folders[0].Copied || offered.Folders[0].Bytes == nil {
+		h.Errorf("the source has %+v", offered)
+	}
 	m, err := h.c.CreateMigration(ctx, client.NewMigration{MailboxID: h.boxes[1], Source: source})
 	h.want("asking for a migration", err)
 	if m.Ended() || m.MailboxID != h.boxes[1] || m.Source.Host != "localhost" || m.Source.Port != 1 || m.Source.TLS != "none" || len(m.Source.Folders) != 1 {

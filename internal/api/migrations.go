@@ -22,6 +22,10 @@ func (a *API) migrationRoutes(r *router) {
 			"It goes on after a restart or a broken connection, without duplicates, and backs off when the source is busy. A second migration from the same source copies only what is new. " +
 			"The password is kept encrypted, and deleted when the migration ends. Folders that only show mail of others, such as All Mail of Gmail, are copied if they are named in `folders`. " +
 			"`migration_complete` tells of the end."}, a.createMigration)
+	handle(r, operation{method: "POST", path: "/migrations/test", id: "testMigrationSource", scope: "migrations.write",
+		summary: "Try a source", description: "Connects to a source, signs in, and lists the folders that can be copied, at most 1,000; nothing is copied or kept. " +
+			"What is wrong with the source is told as in the answer to a migration, by the field that is to blame; `source_failed` is the code of what the source itself has said or done. " +
+			"It takes 45 seconds at most, and an account tries one source at a time."}, a.testMigrationSource)
 	handle(r, operation{method: "GET", path: "/migrations", id: "listMigrations", scope: "migrations.read",
 		summary: "List migrations", description: "Newest first."}, a.listMigrations)
 	handle(r, operation{method: "GET", path: "/migrations/{id}", id: "getMigration", scope: "migrations.read",
@@ -132,6 +136,12 @@ type migrationSourceRequest struct {
 	Folders            []string `json:"folders,omitempty" nullable:"false" doc:"The only folders to copy, by their names there; all when left out."`
 }
 
+func (s *migrationSourceRequest) source() migration.Source {
+	return migration.Source{
+		Host: strings.TrimSpace(s.Host), Port: s.Port, TLS: s.TLS, Username: s.Username, Password: s.Password, Insecure: s.InsecureSkipVerify, Folders: s.Folders,
+	}
+}
+
 type createMigrationRequest struct {
 	MailboxID string                 `json:"mailbox_id" format:"uuid" doc:"The mailbox of yours that is copied to."`
 	Source    migrationSourceRequest `json:"source" doc:"Where the mail comes from."`
@@ -140,10 +150,7 @@ type createMigrationRequest struct {
 type createMigrationInput struct{ Body createMigrationRequest }
 
 func (a *API) createMigration(ctx context.Context, p account.Principal, in *createMigrationInput) (Migration, error) {
-	s := in.Body.Source
-	source := migration.Source{
-		Host: strings.TrimSpace(s.Host), Port: s.Port, TLS: s.TLS, Username: s.Username, Password: s.Password, Insecure: s.InsecureSkipVerify, Folders: s.Folders,
-	}
+	source := in.Body.Source.source()
 	var bad fault.Fields
 	var into migration.Into
 	id, err := a.mailboxID(ctx, p, &one{in.Body.MailboxID})
@@ -160,6 +167,40 @@ func (a *API) createMigration(ctx context.Context, p account.Principal, in *crea
 	}
 	g, err := a.Migrations.Create(ctx, into, source)
 	return shown(g, err, showMigration)
+}
+
+type testMigrationSourceRequest struct {
+	Source migrationSourceRequest `json:"source" doc:"Where the mail would come from; which folders are chosen makes no difference."`
+}
+
+type testMigrationSourceInput struct{ Body testMigrationSourceRequest }
+
+// MigrationSourceFolder is a folder that a source has.
+type MigrationSourceFolder struct {
+	Name     string `json:"name" doc:"Its name there." example:"INBOX.Sent Items"`
+	Messages int64  `json:"messages" doc:"How many messages are in it." example:"1200"`
+	Bytes    *int64 `json:"bytes" doc:"Their size in bytes; null if the source does not tell." example:"73400320"`
+	Copied   bool   `json:"copied" doc:"Whether it is copied when no folders are named."`
+}
+
+// MigrationSourceTest is what a source has.
+type MigrationSourceTest struct {
+	Folders []MigrationSourceFolder `json:"folders" nullable:"false" doc:"The folders that can be copied, INBOX first."`
+}
+
+func (a *API) testMigrationSource(ctx context.Context, p account.Principal, in *testMigrationSourceInput) (MigrationSourceTest, error) {
+	source := in.Body.Source.source()
+	source.Folders = nil
+	found, err := a.Migrations.Probe(ctx, p.Account, source)
+	out := MigrationSourceTest{Folders: []MigrationSourceFolder{}}
+	for _, f := range found {
+		shown := MigrationSourceFolder{Name: f.Name, Messages: f.Messages, Copied: f.Copied}
+		if f.Bytes >= 0 {
+			shown.Bytes = &f.Bytes
+		}
+		out.Folders = append(out.Folders, shown)
+	}
+	return out, err
 }
 
 func (a *API) listMigrations(ctx context.Context, p account.Principal, in *page) (list[Migration], error) {

@@ -110,7 +110,8 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"rotateWebhookSecret": {"overlap_hours": 1},
 		"testWebhook":         {"event": "bounce"},
 
-		"createMigration": {"mailbox_id": s.Dev.Mailboxes[1].ID.String(), "source": map[string]any{"host": "localhost", "port": 1, "tls": "none", "username": "walk", "password": "walk"}},
+		"testMigrationSource": {"source": map[string]any{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": s.Dev.Mailboxes[1].Address, "password": s.Dev.Mailboxes[1].Password, "insecure_skip_verify": true}},
+		"createMigration":     {"mailbox_id": s.Dev.Mailboxes[1].ID.String(), "source": map[string]any{"host": "localhost", "port": 1, "tls": "none", "username": "walk", "password": "walk"}},
 	}
 }
 
@@ -475,6 +476,7 @@ func TestDocument(t *testing.T) {
 	moving := m{"mailbox_id": box, "source": m{"host": "localhost", "port": 1, "tls": "none", "username": "till", "password": "Secret-1"}}
 	migration := c.id("POST", "/migrations", moving, 201)
 	c.call("POST", "/migrations", m{"mailbox_id": shop, "source": m{"host": "no host", "username": "", "password": "x"}}, 422)
+	c.call("POST", "/migrations/test", m{"source": m{"host": "localhost", "port": c.s.Dev.Ports["imaps"], "username": "nobody@demo.test", "password": "Secret-1"}}, 422)
 	c.call("GET", "/migrations", nil, 200)
 	c.call("GET", "/migrations/"+migration, nil, 200)
 	c.call("POST", "/migrations/"+migration+"/cancel", nil, 200)

@@ -53,8 +53,9 @@ const MaxMessage = 50 << 20
 // MaxFailures is how many failures of a migration are kept.
 const MaxFailures = 1000
 
-// maxOpen is how many migrations of an account may be unfinished.
-const maxOpen = 5
+// maxOpen is how many migrations of an account may be unfinished; few of them
+// are carried out at once.
+const maxOpen = 200
 
 const purpose = "migration password"
 
@@ -86,8 +87,9 @@ type Migrations struct {
 	working sync.WaitGroup
 	looked  time.Time // when ended tenures were last looked for
 
-	mu   sync.Mutex
-	jobs map[db.ID]*job // in hand
+	mu      sync.Mutex
+	jobs    map[db.ID]*job // in hand
+	probing map[db.ID]bool // accounts that try a source just now
 }
 
 // New returns Migrations. Until Run is called, migrations wait.
@@ -106,7 +108,7 @@ func New(o Options) *Migrations {
 	def(&o.Patience, 2*time.Minute)
 	def(&o.FirstWait, 5*time.Second)
 	def(&o.LongestWait, 120*o.FirstWait)
-	return &Migrations{o: o, jobs: map[db.ID]*job{}}
+	return &Migrations{o: o, jobs: map[db.ID]*job{}, probing: map[db.ID]bool{}}
 }
 
 // Migration is a mailbox that is being copied, or was.

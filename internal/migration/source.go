@@ -39,6 +39,15 @@ type final struct{ words string }
 
 func (f final) Error() string { return f.words }
 
+// about is a final error that one field of the source is to blame for, by its
+// name in the API.
+type about struct {
+	final
+	field string
+}
+
+func (a about) Unwrap() error { return a.final }
+
 // garbled is an answer that can't be understood. Another may be.
 type garbled struct{ error }
 
@@ -131,7 +140,7 @@ func startTLS(conn net.Conn) error {
 	}
 	if word := strings.ToUpper(said); !strings.HasPrefix(word, "* OK") {
 		if strings.HasPrefix(word, "* PREAUTH") {
-			return final{"The source signs us in before TLS; that can't be trusted."}
+			return about{final{"The source signs us in before TLS; that can't be trusted."}, "source.tls"}
 		}
 		return garbled{errors.New("no IMAP greeting")}
 	}
@@ -143,10 +152,10 @@ func startTLS(conn net.Conn) error {
 		return err
 	}
 	if !strings.HasPrefix(strings.ToUpper(said), "T OK") {
-		return final{"The source does not offer STARTTLS. Use TLS from the start (implicit, mostly on port 993)."}
+		return about{final{"The source does not offer STARTTLS. Use TLS from the start (implicit, mostly on port 993)."}, "source.tls"}
 	}
 	if len(text) > 0 {
-		return final{"The source said something between STARTTLS and TLS; that can't be trusted."}
+		return about{final{"The source said something between STARTTLS and TLS; that can't be trusted."}, "source.tls"}
 	}
 	return nil
 }
@@ -160,19 +169,19 @@ func explainDial(err error) error {
 	var verify *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, egress.ErrRefused):
-		return final{"The host of the source has no address on the public Internet."}
+		return about{final{"The host of the source has no address on the public Internet."}, "source.host"}
 	case errors.Is(err, dns.ErrNotFound), errors.Is(err, dns.ErrNoData):
-		return final{"There is no host with the name of the source."}
+		return about{final{"There is no host with the name of the source."}, "source.host"}
 	case errors.As(err, &unknown):
-		return final{"The certificate of the source comes from an authority that is not trusted. insecure_skip_verify accepts it nevertheless."}
+		return about{final{"The certificate of the source comes from an authority that is not trusted. insecure_skip_verify accepts it nevertheless."}, "source.insecure_skip_verify"}
 	case errors.As(err, &name):
-		return final{"The certificate of the source is for another host. insecure_skip_verify accepts it nevertheless."}
+		return about{final{"The certificate of the source is for another host. insecure_skip_verify accepts it nevertheless."}, "source.insecure_skip_verify"}
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return final{"The certificate of the source has expired, or is not yet valid. insecure_skip_verify accepts it nevertheless."}
+		return about{final{"The certificate of the source has expired, or is not yet valid. insecure_skip_verify accepts it nevertheless."}, "source.insecure_skip_verify"}
 	case errors.As(err, &verify):
-		return final{"The certificate of the source is not valid. insecure_skip_verify accepts it nevertheless."}
+		return about{final{"The certificate of the source is not valid. insecure_skip_verify accepts it nevertheless."}, "source.insecure_skip_verify"}
 	case errors.As(err, &record):
-		return final{"The source does not speak TLS from the start on this port. Use starttls, or another port."}
+		return about{final{"The source does not speak TLS from the start on this port. Use starttls, or another port."}, "source.tls"}
 	}
 	return err
 }
@@ -191,7 +200,7 @@ func (s *source) begin(from *Source) error {
 	}
 	if caps.Has(imap.CapLoginDisabled) || len(from.Username) > 0 && !ascii(from.Username+from.Password) && caps.Has("AUTH=PLAIN") {
 		if !caps.Has("AUTH=PLAIN") {
-			return final{"The source allows no sign-in on this connection. It may want TLS."}
+			return about{final{"The source allows no sign-in on this connection. It may want TLS."}, "source.tls"}
 		}
 		err = s.Authenticate(sasl.NewPlainClient("", from.Username, from.Password))
 	} else {
@@ -236,7 +245,7 @@ func explainLogin(err error) error {
 	if !errors.As(err, &said) || busy(said) {
 		return err
 	}
-	return final{"The source refuses the user name and the password" + quote(said.Text)}
+	return about{final{"The source refuses the user name and the password" + quote(said.Text)}, "source.password"}
 }
 
 // busy reports whether a refusal is one for now only.
