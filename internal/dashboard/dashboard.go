@@ -24,6 +24,7 @@ import (
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/migration"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
@@ -49,6 +50,7 @@ type Dashboard struct {
 	Stats        *stat.Stats
 	Events       *event.Log
 	Webhooks     *webhook.Hooks
+	Migrations   *migration.Migrations
 	Inbound      *inbound.Inbound
 	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox
 	Limits       *limit.Limits

@@ -31,6 +31,7 @@ func (d *Dashboard) routes(r *router) {
 	r.act("/domains/{id}/delete", d.deleteDomain, d.domain)
 
 	d.mailboxRoutes(r)
+	d.migrationRoutes(r)
 	d.ownerRoutes(r)
 	d.mailRoutes(r)
 	d.programRoutes(r)

@@ -37,6 +37,9 @@ type visit struct {
 
 func (v *visit) requestID() string { return v.w.Header().Get("X-Request-Id") }
 
+// scripted reports whether a script of ours asks, for a part of a page.
+func (v *visit) scripted() bool { return v.r.Header.Get("HX-Request") != "" }
+
 // operates reports whether the visitor is an operator of the service.
 func (v *visit) operates() bool { return v.in.Account == account.Operators }
 
@@ -102,7 +105,9 @@ func (v *visit) again(err error, form view) error {
 	if viewErr != nil {
 		return viewErr
 	}
-	p.Status, _ = status(fault.KindOf(err))
+	if !p.Part { // scripts put only answers of success in
+		p.Status, _ = status(fault.KindOf(err))
+	}
 	return v.show(p)
 }
 

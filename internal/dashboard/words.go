@@ -19,9 +19,11 @@ type inputField struct {
 	Autocomplete              string
 	Placeholder               string
 	Required, Autofocus       bool
-	Unmarked                  bool // that it may stay empty goes without saying
-	Mono                      bool // as wide letters as code
-	Rows                      int  // of a textarea
+	Unmarked                  bool   // that it may stay empty goes without saying
+	Mono                      bool   // as wide letters as code
+	Kept                      bool   // by a script that shows the form anew: it is not sent back
+	List                      string // the id of a datalist to choose from
+	Rows                      int    // of a textarea
 	Options                   [][2]string
 }
 
@@ -52,6 +54,10 @@ func newField(s screen, name, label string, more ...any) (inputField, error) {
 			f.Unmarked = value == true
 		case "mono":
 			f.Mono = value == true
+		case "kept":
+			f.Kept = value == true
+		case "list":
+			f.List = text
 		case "rows":
 			f.Rows, _ = value.(int)
 		case "options":
@@ -160,13 +166,13 @@ func count(n int64) string {
 // tone is the colour of a state.
 func tone(state string) string {
 	switch state {
-	case "verified", "delivered", "active", "enabled", "ok", "pass", "accepted", "ham", "published":
+	case "verified", "delivered", "active", "enabled", "ok", "pass", "accepted", "ham", "published", "completed", "done":
 		return "good"
 	case "failed", "bounced", "complained", "suspended", "fail", "disabled", "expired", "failing", "spam", "bounce", "complaint":
 		return "bad"
 	case "degraded", "deferred", "suppressed", "temporary_failure", "wrong_password", "wrong_protocol", "cancelled", "quarantine", "softfail", "unsubscribe", "temperror", "permerror":
 		return "warn"
-	case "pending", "queued", "scheduled", "sending", "retiring":
+	case "pending", "queued", "scheduled", "sending", "retiring", "running", "waiting":
 		return "wait"
 	}
 	return "plain"
