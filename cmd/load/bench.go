@@ -88,13 +88,14 @@ type work struct {
 	do   func(*bench, context.Context, *system, int) error
 }
 
-func works() []work {
+func works(o *options) []work {
 	return []work{
 		{"api", func(s *system) bool { return s.http != "" }, (*bench).apiSends},
 		{"submission", func(s *system) bool { return s.submission != "" }, (*bench).submissions},
 		{"mx", func(s *system) bool { return s.mx != "" }, (*bench).arrivals},
 		{"relay", func(s *system) bool { return s.sink != nil }, (*bench).relays},
 		{"imap", func(s *system) bool { return s.imap != "" }, (*bench).imapWork},
+		{"size", func(s *system) bool { return o.million > 0 && s.imap != "" && s.http != "" }, (*bench).sizes},
 	}
 }
 
@@ -126,7 +127,7 @@ func (b *bench) all(ctx context.Context) (err error) {
 }
 
 func (b *bench) round(ctx context.Context, n int) {
-	for _, w := range works() {
+	for _, w := range works(b.options) {
 		if !b.options.only.MatchString(w.name) {
 			continue
 		}

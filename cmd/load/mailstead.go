@@ -20,6 +20,10 @@ import (
 	"github.com/mailstead/mailstead/cmd/load/smtp"
 )
 
+// sizeBoxes are the mailboxes of the two folders whose sizes are compared; the
+// last of the private ones.
+const sizeBoxes = 2
+
 // serviceHost is the host name of every server under test.
 const serviceHost = "mail.bench-host.net"
 
@@ -50,7 +54,7 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 	m := &mailstead{binary: b.options.mailstead, dir: filepath.Join(b.dir, "mailstead-"+strings.ToLower(engine)), database: database, base: base, names: b.names}
 	m.sys = &system{
 		name: "Mailstead, " + engine, http: door(80), mx: door(25), submission: door(587), imap: door(993), greets: door(587),
-		sink: sink, outside: outside, restart: m.start,
+		sink: sink, outside: outside, restart: m.start, data: m.dir,
 	}
 	info, err := os.Stat(m.binary)
 	if err != nil {
@@ -64,7 +68,7 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 	if err := b.idleMemory(ctx, m.sys); err != nil {
 		return nil, err
 	}
-	return m.sys, m.furnish(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds)
+	return m.sys, m.furnish(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds+sizeBoxes)
 }
 
 func (m *mailstead) start(ctx context.Context) (*process, error) {

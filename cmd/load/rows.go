@@ -45,7 +45,7 @@ func rows() []row {
 		list = append(list, row{fmt.Sprintf("relay/%d", domains),
 			fmt.Sprintf("3,000 messages to a sink, end to end, %s (Mailstead: API, DKIM by RSA-2048 and Ed25519; Postfix: submission, no DKIM)", plural(domains, "domain")), reach})
 	}
-	list = append(list, imapRows()...)
+	list = append(append(list, imapRows()...), sizeRows()...)
 	return append(list,
 		row{"idle", "memory, idle after the first start", "≤ 40 MB"},
 		row{"conns", "memory of 1,000 idle IMAP connections (TLS, INBOX selected, IDLE)", "≤ 30 KiB each"},
@@ -77,6 +77,30 @@ func imapRows() []row {
 		{"imap/push", "IDLE: EXISTS after another session's APPEND was answered, p50", "≤ 0.5 ms"},
 		{"imap/big", "folder of 50,000: FETCH 1:* FLAGS; FETCH 1:* (UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE BODYSTRUCTURE); bodies", ""},
 	}
+}
+
+// sizeRows compare a folder of a thousand small messages with one of a million.
+func sizeRows() []row {
+	const twice = "≤ × 2"
+	list := []row{{"size/fill", "folder of a million: filled by APPENDs of 500 messages of 0.5 KB, 1 connection", ""}}
+	for _, r := range []row{
+		{"cold", "SELECT, the first after a start", twice}, {"select", "SELECT, p50", twice},
+		{"qresync", "SELECT with QRESYNC, 90 flags changed and 10 messages gone", twice},
+		{"newest-first", "FETCH of the 50 newest with ENVELOPE, the first time", twice}, {"newest", "the same, p50", twice},
+		{"subject", "UID SEARCH SUBJECT (10 match), indexed", twice}, {"from", "UID SEARCH FROM (10 match), indexed", twice},
+		{"header", "UID SEARCH HEADER Message-ID (1 matches), indexed", twice},
+		{"subject-scan", "UID SEARCH SUBJECT, first time and while the index is filled", ""}, {"from-scan", "UID SEARCH FROM, likewise", ""},
+		{"header-scan", "UID SEARCH HEADER Message-ID, likewise", ""}, {"unseen-scan", "UID SEARCH UNSEEN (10 match), likewise", ""},
+		{"unseen", "UID SEARCH UNSEEN (10 match)", twice},
+		{"store", "STORE of one, p50", twice}, {"append", "APPEND of one, p50", twice}, {"expunge", "EXPUNGE of one, p50", twice},
+		{"push", "IDLE: EXISTS after another session's APPEND was answered, p50", twice},
+	} {
+		list = append(list, row{"size/" + r.id, "folder of 1,000 and of a million: " + r.work, r.reach})
+	}
+	return append(list,
+		row{"size/session", "folder of 1,000 and of a million: memory of one more session (with buffers)", "alike"},
+		row{"size/rss", "memory after a start, before and with both folders open", ""},
+		row{"size/index", "until the search index has taken in the million, after they were filled", ""})
 }
 
 func plural(n int, what string) string {

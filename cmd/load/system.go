@@ -34,6 +34,7 @@ type system struct {
 	greets  string                                      // which door tells that it is up
 	queued  func() (int64, error)                       // what waits in a peer's queue
 	size    int64                                       // bytes of the binary; 0: many binaries
+	data    string                                      // Mailstead's data folder
 	clear   bool                                        // submission without AUTH
 }
 

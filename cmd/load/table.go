@@ -19,6 +19,8 @@ const (
 	number
 	kibibytes
 	megabytes
+	seconds
+	ratio
 )
 
 // figure is one number of a cell, such as "p99".
@@ -46,6 +48,10 @@ func (f figure) String() string {
 		text = significant(f.value) + " KiB"
 	case megabytes:
 		text = significant(f.value) + " MB"
+	case seconds:
+		text = significant(f.value) + " s"
+	case ratio:
+		return f.label + " " + significant(f.value)
 	default:
 		text = thousands(f.value)
 	}

@@ -84,6 +84,19 @@ func (c *Client) Append(folder string, message []byte) (Answer, error) {
 	return c.finish("APPEND")
 }
 
+// AppendAll stores messages with the same flags by one command (RFC 3502).
+func (c *Client) AppendAll(folder, flags string, messages [][]byte) (Answer, error) {
+	c.begin()
+	c.out = append(append(c.out, "APPEND "...), folder...)
+	for _, m := range messages {
+		c.out = append(append(append(c.out, ' '), flags...), " {"...)
+		c.out = append(strconv.AppendInt(c.out, int64(len(m)), 10), "+}\r\n"...)
+		c.out = append(c.out, m...)
+	}
+	c.out = append(c.out, "\r\n"...)
+	return c.finish("APPEND")
+}
+
 // Idle begins to wait for changes; NextLine reads them, Done ends it.
 func (c *Client) Idle() error {
 	c.begin()

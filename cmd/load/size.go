@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // to see how far the search index has come
+
+	"github.com/mailstead/mailstead/cmd/load/imap"
+)
+
+// small is how many messages the lesser of the two folders has.
+const small = 1000
+
+// sizeRun does the same work in a small folder and in a large one, each in a
+// mailbox of its own.
+type sizeRun struct {
+	b       *bench
+	s       *system
+	folders [2]*sized
+}
+
+// sized is one of the two folders.
+type sized struct {
+	me     box
+	n      int // messages
+	label  string
+	reader *imap.Client // has it selected
+	writer *imap.Client
+}
+
+// sizes compares the work in a folder of a thousand messages with the same
+// work in a folder of a million.
+func (b *bench) sizes(ctx context.Context, s *system, round int) error {
+	if round > 0 {
+		return nil // once is long enough
+	}
+	boxes := s.private[len(s.private)-2:]
+	r := &sizeRun{b: b, s: s, folders: [2]*sized{
+		{me: boxes[0], n: small, label: thousands(small)},
+		{me: boxes[1], n: b.options.million, label: thousands(float64(b.options.million))},
+	}}
+	defer r.close()
+	if err := r.fill(); err != nil {
+		return err
+	}
+	parts := []func() error{r.warm, r.resync, r.newest, r.change, r.push, r.sessions, func() error { return r.searches("scan") },
+		func() error { return r.indexed(ctx) }, func() error { return r.searches("") }, func() error { return r.cold(ctx) }}
+	var err error
+	for _, part := range parts {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err = errors.Join(err, part())
+	}
+	return err
+}
+
+func (r *sizeRun) close() {
+	for _, f := range r.folders {
+		f.close()
+	}
+}
+
+func (f *sized) close() {
+	for _, c := range []*imap.Client{f.reader, f.writer} {
+		if c != nil {
+			_ = c.Close() // what counts has been answered
+		}
+	}
+	f.reader, f.writer = nil, nil
+}
+
+func (r *sizeRun) session(f *sized) (*imap.Client, error) {
+	c, err := imap.Dial(r.s.imap, "", clientTLS())
+	if err != nil {
+		return nil, err
+	}
+	c.Roomy()
+	if err := c.Login(f.me.address, f.me.password); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// open begins the two sessions of a folder.
+func (r *sizeRun) open(f *sized) (err error) {
+	if f.reader, err = r.session(f); err == nil {
+		f.writer, err = r.session(f)
+	}
+	return err
+}
+
+// note is a small message. Ten of each folder, all over it, come from a rare
+// sender and have a rare word in the subject.
+func note(i, n int) []byte {
+	r := random(uint64(i))
+	subject, from := text(r, 40)[:36], fmt.Sprintf("c%d", i%500)
+	if i%(n/10) == n/20 {
+		subject, from = "The "+rareSubject+" "+subject, "zoroaster"
+	}
+	return fmt.Appendf(nil, "From: Correspondent %d <%s@bench-sink.net>\r\nTo: Me <me@bench-home.net>\r\nSubject: %s\r\n"+
+		"Date: Mon, 02 Nov 2026 10:%02d:%02d +0000\r\nMessage-ID: <%d.note@bench-sink.net>\r\n\r\n%s\r\n",
+		i%500, from, subject, i/60%60, i%60, i, text(r, 200))
+}
+
+// fillBatch is how many messages one APPEND stores (RFC 3502).
+const fillBatch = 500
+
+// fill appends the messages as a client that moves in would, all but ten of
+// them seen.
+func (r *sizeRun) fill() error {
+	for _, f := range r.folders {
+		if err := r.open(f); err != nil {
+			return err
+		}
+		if _, err := f.reader.Command("CREATE Size"); err != nil {
+			return err
+		}
+		began := time.Now()
+		for i := 0; i < f.n; i += fillBatch {
+			var batch [][]byte
+			for k := i; k < min(i+fillBatch, f.n); k++ {
+				batch = append(batch, note(k, f.n))
+			}
+			if _, err := f.writer.AppendAll("Size", `(\Seen)`, batch); err != nil {
+				return err
+			}
+		}
+		if f.n > small {
+			r.b.report.add("size/fill", r.s.name, rate(float64(f.n)/time.Since(began).Seconds()))
+		}
+		if _, err := f.reader.Command("SELECT Size"); err != nil {
+			return err
+		}
+		for k := f.n / 20; k < f.n; k += f.n / 10 {
+			if _, err := f.reader.Command(fmt.Sprintf(`STORE %d -FLAGS.SILENT (\Seen)`, k+1)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// both measures the same in the two folders in turn, and notes the medians and
+// how they compare.
+func (r *sizeRun) both(row string, times int, do func(f *sized, i int) (time.Duration, error)) error {
+	var took [2][]time.Duration
+	for i := range times {
+		for k, f := range r.folders {
+			d, err := do(f, i)
+			if err != nil {
+				return fmt.Errorf("%s in %s: %w", row, f.label, err)
+			}
+			took[k] = append(took[k], d)
+		}
+	}
+	r.compare(row, median(took[0]), median(took[1]))
+	return nil
+}
+
+func (r *sizeRun) compare(row string, few, many time.Duration) {
+	r.b.report.add("size/"+row, r.s.name, duration(r.folders[0].label+":", few), duration(r.folders[1].label+":", many),
+		figure{"×", float64(many) / float64(max(few, 1)), ratio})
+}
+
+// timedAnswer times a command and checks how many responses came.
+func timedAnswer(c *imap.Client, command string, lines int) (time.Duration, error) {
+	begin := time.Now()
+	a, err := c.Command(command)
+	took := time.Since(begin)
+	if err == nil && (a.Lines < lines || a.Lines > lines+20) {
+		err = fmt.Errorf("%.60s: %d responses instead of %d", command, a.Lines, lines)
+	}
+	return took, err
+}
+
+func (r *sizeRun) warm() error {
+	return r.both("select", 15, func(f *sized, _ int) (time.Duration, error) {
+		if _, err := f.reader.Command("SELECT INBOX"); err != nil {
+			return 0, err
+		}
+		return timedAnswer(f.reader, "SELECT Size", 5)
+	})
+}
+
+// cold selects for the first time after a start, once the commands have been
+// used in another folder.
+func (r *sizeRun) cold(ctx context.Context) error {
+	if r.s.restart == nil {
+		return nil
+	}
+	var took [2][]time.Duration
+	for range 3 {
+		r.close()
+		if err := r.s.process.stop(); err != nil {
+			return err
+		}
+		var err error
+		if r.s.process, err = r.s.restart(ctx); err != nil {
+			return err
+		}
+		before, err := r.s.process.memory()
+		if err != nil {
+			return err
+		}
+		for k, f := range r.folders {
+			if err := r.open(f); err != nil {
+				return err
+			}
+			for _, c := range []string{"SELECT INBOX", "CREATE Warm", "COPY 1:* Warm", "SELECT Warm", "SELECT INBOX"} {
+				if _, err := f.reader.Command(c); err != nil && !strings.HasPrefix(c, "CREATE") {
+					return err
+				}
+			}
+			d, err := timedAnswer(f.reader, "SELECT Size", 5)
+			if err != nil {
+				return err
+			}
+			took[k] = append(took[k], d)
+		}
+		after, err := r.s.process.memory()
+		if err != nil {
+			return err
+		}
+		r.b.report.add("size/rss", r.s.name, memory("before", before), memory("with both open", after))
+	}
+	r.compare("cold", median(took[0]), median(took[1]))
+	return nil
+}
+
+// indexed waits until the search index has come to rest: until it has taken in
+// nothing for a while.
+func (r *sizeRun) indexed(ctx context.Context) error {
+	if r.s.data == "" {
+		return nil
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.s.data, "search.db")+"?mode=ro")
+	if err != nil {
+		return err
+	}
+	defer db.Close() //nolint:errcheck // nothing was written
+	began, still := time.Now(), 0
+	for last := int64(-1); still < 5; {
+		if err := pause(ctx); err != nil {
+			return err
+		}
+		var upto int64
+		if err := db.QueryRowContext(ctx, "SELECT upto FROM search_state WHERE pass = 0").Scan(&upto); err != nil {
+			return fmt.Errorf("asking the search index: %w", err)
+		}
+		if still++; upto != last {
+			still = 0
+		}
+		last = upto
+	}
+	r.b.report.add("size/index", r.s.name, figure{"", time.Since(began).Seconds() - 5*calm.Seconds(), seconds})
+	return nil
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// state returns what a QRESYNC begins with: UIDVALIDITY and HIGHESTMODSEQ.
+func (f *sized) state() (validity, modseq string, err error) {
+	f.reader.Untagged = func(line []byte) {
+		for _, want := range []struct {
+			code string
+			into *string
+		}{{"[UIDVALIDITY ", &validity}, {"[HIGHESTMODSEQ ", &modseq}} {
+			if _, rest, ok := bytes.Cut(line, []byte(want.code)); ok {
+				number, _, _ := bytes.Cut(rest, []byte("]"))
+				*want.into = string(number)
+			}
+		}
+	}
+	defer func() { f.reader.Untagged = nil }()
+	_, err = f.reader.Command("SELECT Size")
+	return validity, modseq, err
+}
+
+// resync changes the flags of 90 messages all over the folder and takes 10 out,
+// one by one, and comes back to that.
+func (r *sizeRun) resync() error {
+	command := map[*sized]string{}
+	for _, f := range r.folders {
+		if _, err := f.reader.Command("ENABLE QRESYNC"); err != nil {
+			return err
+		}
+		validity, modseq, err := f.state()
+		if err != nil {
+			return err
+		}
+		if _, err := f.writer.Command("SELECT Size"); err != nil {
+			return err
+		}
+		for i := range 100 {
+			at := 1 + i*(f.n/100)
+			if at++; i%10 == 9 {
+				_, err = f.writer.Command(fmt.Sprintf(`STORE %d +FLAGS.SILENT (\Deleted)`, at-i/10))
+				if err == nil {
+					_, err = f.writer.Command("EXPUNGE")
+				}
+			} else {
+				_, err = f.writer.Command(fmt.Sprintf(`STORE %d +FLAGS.SILENT (\Flagged)`, at-i/10))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		command[f] = fmt.Sprintf("SELECT Size (QRESYNC (%s %s))", validity, modseq)
+		f.n -= 10
+	}
+	return r.both("qresync", 15, func(f *sized, _ int) (time.Duration, error) { return timedAnswer(f.reader, command[f], 5+91) })
+}
+
+// newest appends fifty messages and fetches their envelopes.
+func (r *sizeRun) newest() error {
+	for _, f := range r.folders {
+		var batch [][]byte
+		for i := range 50 {
+			batch = append(batch, note(f.n+100+i, small))
+		}
+		if _, err := f.writer.AppendAll("Size", `(\Seen)`, batch); err != nil {
+			return err
+		}
+		f.n += len(batch)
+		if _, err := f.reader.Command("NOOP"); err != nil {
+			return err
+		}
+	}
+	fetch := func(f *sized, _ int) (time.Duration, error) {
+		return timedAnswer(f.reader, fmt.Sprintf("FETCH %d:* (UID FLAGS INTERNALDATE RFC822.SIZE ENVELOPE)", f.n-49), 50)
+	}
+	return errors.Join(r.both("newest-first", 1, fetch), r.both("newest", 15, fetch))
+}
+
+// change stores, appends and expunges one message.
+func (r *sizeRun) change() error {
+	err := r.both("store", 30, func(f *sized, i int) (time.Duration, error) {
+		return timedAnswer(f.reader, fmt.Sprintf(`STORE %d +FLAGS (\Answered)`, f.n/2+i), 1)
+	})
+	err = errors.Join(err, r.both("append", 30, func(f *sized, i int) (time.Duration, error) {
+		message := note(f.n+200+i, small)
+		begin := time.Now()
+		_, err := f.writer.Append("Size", message)
+		f.n++
+		return time.Since(begin), err
+	}))
+	return errors.Join(err, r.both("expunge", 30, func(f *sized, i int) (time.Duration, error) {
+		if _, err := f.reader.Command(fmt.Sprintf(`STORE %d +FLAGS.SILENT (\Deleted)`, f.n/3+i)); err != nil {
+			return 0, err
+		}
+		f.n--
+		return timedAnswer(f.reader, "EXPUNGE", 1)
+	}))
+}
+
+// push measures how long after its OK another session, in IDLE, hears of an
+// APPEND.
+func (r *sizeRun) push() error {
+	for _, f := range r.folders {
+		if _, err := f.reader.Command("NOOP"); err != nil {
+			return err
+		}
+	}
+	return r.both("push", 15, func(f *sized, i int) (time.Duration, error) {
+		if err := f.reader.Idle(); err != nil {
+			return 0, err
+		}
+		heard, failed := make(chan time.Time, 1), make(chan error, 1)
+		go func() {
+			for {
+				line, err := f.reader.NextLine()
+				if err != nil {
+					failed <- err
+					return
+				}
+				if bytes.HasSuffix(line, []byte(" EXISTS\r\n")) {
+					heard <- time.Now()
+				}
+				if _, after, tagged := bytes.Cut(line, []byte(" OK ")); tagged && line[0] != '*' && len(after) > 0 {
+					failed <- nil
+					return
+				}
+			}
+		}()
+		if _, err := f.writer.Append("Size", note(f.n+300+i, small)); err != nil {
+			return 0, err
+		}
+		answered := time.Now()
+		f.n++
+		at := <-heard
+		if err := f.reader.Done(); err != nil {
+			return 0, err
+		}
+		return max(0, at.Sub(answered)), <-failed
+	})
+}
+
+// manySessions is how many more sessions open the folder.
+const manySessions = 20
+
+// sessions tells what one more session on the same folder takes of memory.
+func (r *sizeRun) sessions() error {
+	if r.s.process == nil {
+		return nil
+	}
+	var each [2]float64
+	for k, f := range r.folders {
+		before, err := r.s.process.memory()
+		if err != nil {
+			return err
+		}
+		for range manySessions {
+			c, err := r.session(f)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			if _, err := c.Command("SELECT Size"); err != nil {
+				return err
+			}
+			if _, err := c.Command(fmt.Sprintf("FETCH %d:* FLAGS", f.n-10)); err != nil {
+				return err
+			}
+		}
+		after, err := r.s.process.memory()
+		if err != nil {
+			return err
+		}
+		each[k] = max(0, after-before) / manySessions / 1024
+	}
+	r.b.report.add("size/session", r.s.name, figure{r.folders[0].label + ":", each[0], kibibytes}, figure{r.folders[1].label + ":", each[1], kibibytes})
+	return nil
+}
+
+// searches look for what ten messages have, or one.
+func (r *sizeRun) searches(suffix string) error {
+	times := 7
+	if suffix != "" {
+		suffix, times = "-"+suffix, 1
+	}
+	var err error
+	for _, s := range []struct {
+		row, keys string
+		found     int
+	}{
+		{"subject", "SUBJECT " + rareSubject, 10}, {"from", "FROM zoroaster@", 10},
+		{"header", "HEADER Message-ID <%d.note@bench-sink.net>", 1}, {"unseen", "UNSEEN", 10},
+	} {
+		err = errors.Join(err, r.both(s.row+suffix, times, func(f *sized, _ int) (time.Duration, error) {
+			keys := s.keys
+			if strings.Contains(keys, "%d") {
+				keys = fmt.Sprintf(keys, f.n/2)
+			}
+			return f.find(keys, s.found)
+		}))
+	}
+	return err
+}
+
+// find times a search and checks how many it found: the messages that were
+// appended or taken out since may make it a few more or fewer.
+func (f *sized) find(keys string, want int) (time.Duration, error) {
+	found := -1
+	f.reader.Untagged = func(line []byte) {
+		if _, rest, ok := bytes.Cut(line, []byte("COUNT ")); ok {
+			digits, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
+			found, _ = strconv.Atoi(string(digits)) // a wrong number is seen below
+		}
+	}
+	defer func() { f.reader.Untagged = nil }()
+	begin := time.Now()
+	_, err := f.reader.Command("UID SEARCH RETURN (ALL COUNT) " + keys)
+	took := time.Since(begin)
+	if err == nil && (found < 1 || found < want-3 || found > want+60) {
+		err = fmt.Errorf("UID SEARCH %s found %d messages instead of %d", keys, found, want)
+	}
+	return took, err
+}
