@@ -4,6 +4,7 @@ package folder
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -60,8 +61,8 @@ const (
 	keepIdle     = 10 * time.Minute
 )
 
-// Run deletes what nothing shows any more, forgets idle views and looks
-// whether signals of other nodes got lost, until ctx ends.
+// Run deletes what nothing shows any more, stores the views of large folders,
+// forgets idle ones and looks whether signals of other nodes got lost, until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	collect := time.NewTicker(collectEvery)
 	defer collect.Stop()
@@ -73,8 +74,10 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-collect.C:
+			err = s.storeViews(ctx)
 			s.forgetIdle(s.Now().Add(-keepIdle))
-			_, err = s.Collect(ctx)
+			_, collected := s.Collect(ctx)
+			err = errors.Join(err, collected)
 		case <-poll.C:
 			if s.DB.Engine() == db.Postgres {
 				err = s.poll(ctx)
@@ -202,6 +205,8 @@ func (s *Store) emptyDropped(ctx context.Context) error {
 		forget := d.validity < s.Now().Unix()
 		err = s.DB.Write(ctx, d.mailbox, &db.Job{Apply: func(b *db.Batch) {
 			b.Queue(deleteChanges.With(d.folder))
+			b.Queue(deleteView.With(d.folder))
+			b.Queue(deleteParts.With(d.folder))
 			if forget {
 				b.Queue(deleteDropped.With(d.folder))
 			}

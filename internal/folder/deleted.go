@@ -18,13 +18,6 @@ func (s *Store) Deleted(ctx context.Context, id db.ID) (messages uint32, bytes i
 		return 0, 0, err
 	}
 	snap, _ := sh.state()
-	for _, slot := range snap.slots {
-		for i, flags := range slot.flags {
-			if flags&Deleted != 0 {
-				messages++
-				bytes += int64(slot.size[i])
-			}
-		}
-	}
-	return messages, bytes, nil
+	all := deleted(snap, nil)
+	return uint32(all.messages), all.bytes, nil
 }

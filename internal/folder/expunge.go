@@ -38,8 +38,11 @@ func (c *chosen) add(index int, e entry) {
 // deleted chooses the messages with the Deleted flag.
 func deleted(snap *snapshot, only []uint32) (c chosen) {
 	for _, slot := range snap.slots {
-		for i, flags := range slot.flags {
-			if flags&Deleted == 0 {
+		if slot.some&Deleted == 0 {
+			continue
+		}
+		for i := range slot.len() {
+			if Flags(slot.flags.at(i))&Deleted == 0 {
 				continue
 			}
 			e := slot.entry(i)

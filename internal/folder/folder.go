@@ -54,8 +54,8 @@ type Options struct {
 	// Poll is how often an open folder is looked at without having been woken,
 	// since a signal of another node may get lost; 0 is 5 s. Negative: always.
 	Poll time.Duration
-	// Keep is how many idle messages the views of folders that no session has
-	// open may hold together; 0 is 500,000, of about 17 bytes each.
+	// Keep is how many bytes the views of folders that no session has open may
+	// take together, at 3 to 8 for a message; 0 is 12 MB.
 	Keep int
 	// Narrow asks the index which of some messages of a mailbox, in the order
 	// of their ids, may have which of the texts. It may leave messages out, and
@@ -86,7 +86,7 @@ func New(o Options) *Store {
 		o.Poll = 5 * time.Second
 	}
 	if o.Keep == 0 {
-		o.Keep = 500_000
+		o.Keep = 12_000_000
 	}
 	return &Store{Options: o, open: map[db.ID]*shared{}}
 }

@@ -94,8 +94,17 @@ func (sh *shared) read(ctx context.Context) error {
 	}
 }
 
-// load reads all messages.
+// load begins with the stored view, or reads all messages.
 func (sh *shared) load(ctx context.Context, row Folder) error {
+	if !sh.loaded && row.Messages >= storeFrom {
+		found, err := sh.loadStored(ctx, row)
+		if err == nil && found || ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			sh.store.Log.Warn("the stored view of a folder could not be read; its messages are", "folder", sh.id, "error", err)
+		}
+	}
 	all, next, err := sh.arrivals(ctx, &snapshot{}, 1, row.UIDNext)
 	if err != nil {
 		return err

@@ -30,8 +30,8 @@ func (v *View) ChangedIn(known []Range, modseq uint64) (changed []uint32) {
 		if slot.newest <= modseq {
 			continue
 		}
-		for i, at := range slot.modseq {
-			if uid := slot.uid(i); at > modseq && (known == nil || contains(known, uid)) {
+		for i := range slot.len() {
+			if uid := slot.uid(i); slot.modseq.at(i) > modseq && (known == nil || contains(known, uid)) {
 				changed = append(changed, uid)
 			}
 		}

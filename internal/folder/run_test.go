@@ -38,7 +38,7 @@ func TestIdleViews(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 10)
 		h.fill("Sent", 10)
-		s := h.newStore(h.db, nil, Options{Keep: 150})
+		s := h.newStore(h.db, nil, Options{Keep: 4_000})
 		visit := func(name string) *shared {
 			v, err := s.Open(h.ctx(), h.box, name, true)
 			h.must(err)

@@ -3,11 +3,15 @@
 package folder
 
 import (
+	"context"
+	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
@@ -39,6 +43,10 @@ type shared struct {
 	changed uint64
 	// recentFrom: messages from here on no session was told of.
 	recentFrom uint32
+	kept       storedView
+
+	saving sync.Mutex // held while the view is stored
+	size   int        // bytes, of an idle view; guarded by store.mu
 }
 
 // acquire returns the shared view of a folder for one more session.
@@ -71,15 +79,27 @@ func (s *Store) release(sh *shared) {
 		return
 	}
 	sh.messages.forget()
+	sh.size = sh.weight()
 	s.idle = append(s.idle, sh)
+	s.forgetSome()
+}
+
+// forgetSome drops the views that were idle for longest, as long as they take
+// more room than they may; s.mu is held. Those that are to be stored first stay
+// until Run has done it.
+func (s *Store) forgetSome() {
 	kept := 0
 	for _, sh := range s.idle {
-		kept += sh.weight()
+		kept += sh.size
 	}
-	for len(s.idle) > 0 && kept > s.Keep {
-		kept -= s.idle[0].weight()
-		s.forget(s.idle[0])
-		s.idle = slices.Delete(s.idle, 0, 1)
+	for i := 0; i < len(s.idle) && kept > s.Keep; {
+		if s.idle[i].unsaved() {
+			i++
+			continue
+		}
+		kept -= s.idle[i].size
+		s.forget(s.idle[i])
+		s.idle = slices.Delete(s.idle, i, i+1)
 	}
 }
 
@@ -119,12 +139,34 @@ func (s *Store) claimed(id db.ID) uint32 {
 	return sh.recentFrom
 }
 
-// weight is how many messages a view counts for; even an empty one holds
+// weight is about how many bytes of memory a view takes; even an empty one holds
 // something.
 func (sh *shared) weight() int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.snap.n + 100
+	sum := 2_000
+	for _, slot := range sh.snap.slots {
+		sum += slot.bytes()
+	}
+	return sum
+}
+
+// storeViews stores the views of large folders that have changed much, and
+// forgets what had to wait for that.
+func (s *Store) storeViews(ctx context.Context) error {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.open))
+	s.mu.Unlock()
+	var failed error
+	for _, sh := range all {
+		if _, err := sh.storeView(ctx); err != nil && !fault.Is(err, fault.NotFound) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetSome()
+	return failed
 }
 
 // state returns what a command starts from.

@@ -4,7 +4,6 @@ package folder
 
 import (
 	"iter"
-	"slices"
 	"sort"
 )
 
@@ -33,51 +32,17 @@ type slot struct {
 	*chunk
 }
 
-const (
-	chunkBits = 10
-	chunkMask = 1<<chunkBits - 1
-)
-
-// chunk has its messages in columns: 15 bytes each, 19 with keywords.
-type chunk struct {
-	newest uint64   // the highest modseq, so that what changed is found without looking at the rest
-	low    []uint16 // UID & chunkMask, rising
-	flags  []Flags
-	size   []uint32
-	modseq []uint64
-	words  []uint32 // nil if no message has keywords
-}
-
-func (c *chunk) len() int { return len(c.low) }
-
-func (s slot) uid(i int) uint32 { return s.key<<chunkBits | uint32(s.low[i]) }
+func (s slot) uid(i int) uint32 { return s.key<<chunkBits | uint32(s.low.at(i)) }
 
 func (s slot) entry(i int) entry {
-	e := entry{uid: s.uid(i), size: s.size[i], flags: s.flags[i], modseq: s.modseq[i]}
-	if s.words != nil {
-		e.words = s.words[i]
-	}
-	return e
-}
-
-// add appends a message to a chunk that is being made.
-func (c *chunk) add(e entry) {
-	c.low = append(c.low, uint16(e.uid&chunkMask))
-	c.flags = append(c.flags, e.flags)
-	c.size = append(c.size, e.size)
-	c.modseq = append(c.modseq, e.modseq)
-	c.newest = max(c.newest, e.modseq)
-	if e.words != 0 && c.words == nil {
-		c.words = make([]uint32, len(c.low)-1, cap(c.low))
-	}
-	if c.words != nil {
-		c.words = append(c.words, e.words)
+	return entry{
+		uid: s.uid(i), size: uint32(s.size.at(i)), words: uint32(s.words.at(i)), flags: Flags(s.flags.at(i)), modseq: s.modseq.at(i),
 	}
 }
 
 // add appends a chunk to a snapshot that is being made, unless it is empty.
 func (s *snapshot) add(key uint32, c *chunk) {
-	if c.len() > 0 {
+	if c != nil {
 		s.slots = append(s.slots, slot{key, s.n, c})
 		s.n += c.len()
 	}
@@ -98,7 +63,7 @@ func (s *snapshot) index(uid uint32) (int, bool) {
 	if slot.key != uid>>chunkBits {
 		return slot.start, false
 	}
-	i, found := slices.BinarySearch(slot.low, uint16(uid&chunkMask))
+	i, found := slot.search(0, uid&chunkMask)
 	return slot.start + i, found
 }
 
@@ -114,7 +79,7 @@ func (s *snapshot) find(uid uint32) (entry, bool) {
 	if at == len(s.slots) || s.slots[at].key != uid>>chunkBits {
 		return entry{}, false
 	}
-	i, found := slices.BinarySearch(s.slots[at].low, uint16(uid&chunkMask))
+	i, found := s.slots[at].search(0, uid&chunkMask)
 	if !found {
 		return entry{}, false
 	}
@@ -160,13 +125,13 @@ func (s *snapshot) pick(uids []uint32) iter.Seq2[int, entry] {
 					continue
 				}
 			}
-			slot, low := s.slots[at], uint16(uid&chunkMask)
+			slot, low := s.slots[at], uid&chunkMask
 			// Mostly the next one is meant.
-			if i < slot.len() && slot.low[i] < low {
-				n, _ := slices.BinarySearch(slot.low[i:], low)
-				i += n
+			found := i < slot.len() && uint32(slot.low.at(i)) == low
+			if !found {
+				i, found = slot.search(i, low)
 			}
-			if i < slot.len() && slot.low[i] == low {
+			if found {
 				if !yield(slot.start+i, slot.entry(i)) {
 					return
 				}
@@ -180,7 +145,7 @@ func (s *snapshot) pick(uids []uint32) iter.Seq2[int, entry] {
 func (s *snapshot) uids() []uint32 {
 	all := make([]uint32, 0, s.n)
 	for _, slot := range s.slots {
-		for i := range slot.low {
+		for i := range slot.len() {
 			all = append(all, slot.uid(i))
 		}
 	}
@@ -222,19 +187,18 @@ func (s *snapshot) with(put []entry, drop []uint32) *snapshot {
 	return made
 }
 
+// merge returns nil if nothing is left.
 func merge(old slot, put []entry, drop []uint32) *chunk {
 	n := len(put)
 	if old.chunk != nil {
 		n += old.len()
 	}
-	c := &chunk{
-		low: make([]uint16, 0, n), flags: make([]Flags, 0, n), size: make([]uint32, 0, n), modseq: make([]uint64, 0, n),
-	}
+	list := make([]entry, 0, min(n, chunkMask+1))
 	if old.chunk != nil {
-		for i := range old.low {
+		for i := range old.len() {
 			e := old.entry(i)
 			for len(put) > 0 && put[0].uid < e.uid {
-				c.add(put[0])
+				list = append(list, put[0])
 				put = put[1:]
 			}
 			for len(drop) > 0 && drop[0] < e.uid {
@@ -242,17 +206,17 @@ func merge(old slot, put []entry, drop []uint32) *chunk {
 			}
 			switch {
 			case len(put) > 0 && put[0].uid == e.uid:
-				c.add(put[0])
+				list = append(list, put[0])
 				put = put[1:]
 			case len(drop) == 0 || drop[0] != e.uid:
-				c.add(e)
+				list = append(list, e)
 			}
 		}
 	}
-	for _, e := range put {
-		c.add(e)
+	if list = append(list, put...); len(list) == 0 {
+		return nil
 	}
-	return c
+	return newChunk(list)
 }
 
 // difference is what happened from one snapshot to a later one.
@@ -269,7 +233,7 @@ func differ(before, after *snapshot) (d difference) {
 	for a, b := before.slots, after.slots; len(a) > 0 || len(b) > 0; {
 		switch {
 		case len(b) == 0 || len(a) > 0 && a[0].key < b[0].key:
-			for i := range a[0].low {
+			for i := range a[0].len() {
 				d.gone = append(d.gone, a[0].entry(i))
 			}
 			a = a[1:]
@@ -290,14 +254,14 @@ func (d *difference) compare(a, b slot) {
 	i, k := 0, 0
 	for i < a.len() || k < b.len() {
 		switch {
-		case k == b.len() || i < a.len() && a.low[i] < b.low[k]:
+		case k == b.len() || i < a.len() && a.low.at(i) < b.low.at(k):
 			d.gone = append(d.gone, a.entry(i))
 			i++
-		case i == a.len() || b.low[k] < a.low[i]:
+		case i == a.len() || b.low.at(k) < a.low.at(i):
 			d.arrived++
 			k++
 		default:
-			if a.modseq[i] != b.modseq[k] {
+			if a.modseq.at(i) != b.modseq.at(k) {
 				d.changed = append(d.changed, b.entry(k))
 			}
 			i, k = i+1, k+1

@@ -75,8 +75,11 @@ func (v *View) Len() int { return v.snap.n }
 // FirstUnseen returns the sequence number of the first unseen message, or 0.
 func (v *View) FirstUnseen() uint32 {
 	for _, slot := range v.snap.slots {
-		for i, flags := range slot.flags {
-			if flags&Seen == 0 {
+		if slot.every&Seen != 0 {
+			continue
+		}
+		for i := range slot.len() {
+			if Flags(slot.flags.at(i))&Seen == 0 {
 				return uint32(slot.start + i + 1)
 			}
 		}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+const (
+	chunkBits = 10
+	chunkMask = 1<<chunkBits - 1
+)
+
+// chunk has its messages in columns, packed: mostly 3 to 8 bytes for each. It
+// never changes. Beside them stands what a search that wants none of its
+// messages, or all, needs to know.
+type chunk struct {
+	n           int
+	newest      uint64 // the highest modseq, so that what changed is found without looking at the rest
+	some, every Flags  // what one message has, and what all have
+	low         packed // UID & chunkMask, rising
+	flags       packed
+	size        packed
+	modseq      packed
+	words       packed
+}
+
+func (c *chunk) len() int { return c.n }
+
+func (c *chunk) columns() [5]*packed {
+	return [...]*packed{&c.low, &c.flags, &c.size, &c.modseq, &c.words}
+}
+
+// packed is numbers: the i-th is base + i·step and what stands at i in data,
+// which has width bytes for each.
+type packed struct {
+	base, step uint64
+	width      int
+	data       []byte
+}
+
+func (c *packed) at(i int) uint64 {
+	v := c.base + c.step*uint64(i)
+	switch c.width {
+	case 0:
+		return v
+	case 1:
+		return v + uint64(c.data[i])
+	case 2:
+		return v + uint64(binary.LittleEndian.Uint16(c.data[2*i:]))
+	case 3:
+		d := c.data[3*i:]
+		return v + (uint64(d[0]) | uint64(d[1])<<8 | uint64(d[2])<<16)
+	case 4:
+		return v + uint64(binary.LittleEndian.Uint32(c.data[4*i:]))
+	}
+	return v + binary.LittleEndian.Uint64(c.data[8*i:])
+}
+
+// pack packs n numbers. Those that rise evenly, as the UIDs and mod-sequences of
+// mail that nobody touched, take nothing.
+func pack(n int, of func(i int) uint64) packed {
+	least, most := of(0), of(0)
+	step, even := uint64(0), true
+	if n > 1 {
+		step = of(1) - least
+	}
+	for i := 1; i < n; i++ {
+		v := of(i)
+		even = even && v-of(i-1) == step
+		least, most = min(least, v), max(most, v)
+	}
+	if even {
+		return packed{base: of(0), step: step}
+	}
+	c := packed{base: least, width: (bits.Len64(most-least) + 7) / 8}
+	if c.width > 4 {
+		c.width = 8
+	}
+	c.data = make([]byte, n*c.width)
+	for i := range n {
+		v := of(i) - least
+		for k := range c.width {
+			c.data[i*c.width+k] = byte(v >> (8 * k))
+		}
+	}
+	return c
+}
+
+// newChunk packs messages, at least one, whose UIDs rise.
+func newChunk(list []entry) *chunk {
+	c := &chunk{n: len(list), every: math.MaxUint8}
+	for i := range list {
+		c.newest = max(c.newest, list[i].modseq)
+		c.some |= list[i].flags
+		c.every &= list[i].flags
+	}
+	c.low = pack(c.n, func(i int) uint64 { return uint64(list[i].uid & chunkMask) })
+	c.flags = pack(c.n, func(i int) uint64 { return uint64(list[i].flags) })
+	c.size = pack(c.n, func(i int) uint64 { return uint64(list[i].size) })
+	c.modseq = pack(c.n, func(i int) uint64 { return list[i].modseq })
+	c.words = pack(c.n, func(i int) uint64 { return uint64(list[i].words) })
+	return c
+}
+
+// search returns the place of a UID's low bits, or where it would be, from a
+// place on.
+func (c *chunk) search(from int, low uint32) (int, bool) {
+	if c.low.width == 0 && c.low.step == 1 { // no gap
+		at := min(max(from, int(low)-int(c.low.base)), c.n)
+		return at, at < c.n && uint32(c.low.at(at)) == low
+	}
+	lo, hi := from, c.n
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); uint32(c.low.at(mid)) < low {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < c.n && uint32(c.low.at(lo)) == low
+}
+
+// bytes is about how much memory the chunk takes.
+func (c *chunk) bytes() int {
+	sum := 320 // itself, and its place
+	for _, col := range c.columns() {
+		sum += len(col.data)
+	}
+	return sum
+}
+
+// appendTo appends the chunk as it is stored.
+func (c *chunk) appendTo(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(c.n))
+	b = binary.AppendUvarint(b, c.newest)
+	b = append(b, byte(c.some), byte(c.every))
+	for _, col := range c.columns() {
+		b = binary.AppendUvarint(b, col.base)
+		b = binary.AppendUvarint(b, col.step)
+		b = append(b, byte(col.width))
+		b = append(b, col.data...)
+	}
+	return b
+}
+
+var errBadChunk = errors.New("what is stored of a folder's view can't be read")
+
+// readChunk reads what appendTo wrote, and returns what comes after it. The
+// chunk keeps b.
+func readChunk(b []byte) (*chunk, []byte, error) {
+	number := func() uint64 {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			b = nil
+			return 0
+		}
+		b = b[n:]
+		return v
+	}
+	c := &chunk{}
+	n := number()
+	c.newest = number()
+	if n == 0 || n > chunkMask+1 || len(b) < 2 {
+		return nil, nil, errBadChunk
+	}
+	c.n, c.some, c.every = int(n), Flags(b[0]), Flags(b[1])
+	b = b[2:]
+	for _, col := range c.columns() {
+		col.base, col.step = number(), number()
+		if len(b) == 0 {
+			return nil, nil, errBadChunk
+		}
+		col.width = int(b[0])
+		if b = b[1:]; !slices.Contains([]int{0, 1, 2, 3, 4, 8}, col.width) || len(b) < col.width*c.n {
+			return nil, nil, errBadChunk
+		}
+		end := col.width * c.n
+		col.data, b = b[:end:end], b[end:]
+	}
+	return c, b, c.check()
+}
+
+// check reports whether the UIDs rise, so that nothing that was read can lead
+// astray.
+func (c *chunk) check() error {
+	for i := range c.n {
+		if low := c.low.at(i); low > chunkMask || i > 0 && low <= c.low.at(i-1) {
+			return errBadChunk
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+var (
+	spoilPart  = db.SQL(`UPDATE folder_view_part SET data = $2 WHERE folder = $1 AND part = 0`)
+	countViews = db.SQL(`SELECT (SELECT COUNT(*) FROM folder_view), (SELECT COUNT(*) FROM folder_view_part)`)
+)
+
+// cold opens INBOX as a node that has just been started, and returns how its
+// view began and what it holds.
+func (h *house) cold() (fromStored bool, all []entry) {
+	h.Helper()
+	s := h.newStore(h.db, nil, Options{})
+	v, err := s.Open(h.ctx(), h.box, Inbox, true)
+	h.must(err)
+	defer v.Close()
+	for _, e := range v.snap.all() {
+		all = append(all, e)
+	}
+	return v.shared.kept.snap != nil, all
+}
+
+// TestStoredView: a view that begins with what was stored is the same as one
+// that reads all messages, whatever happened since.
+func TestStoredView(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, storeFrom+500)
+		v := h.view(Inbox)
+		r := rand.New(rand.NewPCG(1, 1))
+		change := func(n int) {
+			h.Helper()
+			for range n {
+				uids := numbers(1+r.Uint32N(storeFrom), storeFrom+1+r.Uint32N(400))
+				spared := Deleted // mostly, so that it stays a large folder
+				if r.IntN(20) == 0 {
+					spared = 0
+				}
+				_, _, err := v.Store(h.ctx(), uids, StoreFlags{
+					Op: Replace, Flags: Flags(r.IntN(int(AllFlags)+1)) &^ spared, Keywords: [][]string{nil, {"work"}, {"work", "play"}}[r.IntN(3)],
+				})
+				h.must(err)
+			}
+			_, err := v.Expunge(h.ctx(), nil)
+			h.must(err)
+			h.fill(Inbox, 1+r.IntN(5))
+			h.sync(v, true)
+		}
+		check := func(what string, stored bool) {
+			h.Helper()
+			got, all := h.cold()
+			var want []entry
+			for _, e := range v.snap.all() {
+				want = append(want, e)
+			}
+			if got != stored {
+				t.Errorf("%s: began with the stored view: %v", what, got)
+			}
+			same := slices.EqualFunc(all, want, func(a, b entry) bool {
+				return a.uid == b.uid && a.flags == b.flags && a.size == b.size && a.modseq == b.modseq
+			})
+			if !same {
+				t.Errorf("%s: %d messages instead of %d, or other ones", what, len(all), len(want))
+			}
+		}
+		store := func(s *Store, want bool) {
+			h.Helper()
+			s.mu.Lock()
+			sh := s.open[v.shared.id]
+			s.mu.Unlock()
+			did, err := sh.storeView(h.ctx())
+			h.must(err)
+			if did != want {
+				t.Errorf("stored: %v", did)
+			}
+		}
+		change(50)
+		check("not stored yet", false)
+		store(h.Store, true)
+		store(h.Store, false)
+		check("stored", true)
+		change(30)
+		check("changed since", true)
+		store(h.Store, false)
+		change(staleChanges + 10)
+		check("changed much since", true)
+		store(h.Store, true)
+		check("stored again", true)
+
+		// Two nodes store it, each what the other does not know of.
+		other := h.newStore(h.db, nil, Options{Poll: -1})
+		b, err := other.Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		defer b.Close()
+		change(staleChanges + 10)
+		_, err = b.Sync(h.ctx(), true)
+		h.must(err)
+		store(h.Store, true)
+		store(other, true) // learns that it is not the only one
+		change(staleChanges + 10)
+		_, err = b.Sync(h.ctx(), true)
+		h.must(err)
+		store(other, true)
+		check("stored by another", true)
+		store(h.Store, true) // learns it too
+		change(staleChanges + 10)
+		store(h.Store, true) // all of it, as it does not know the parts of the other
+		check("stored by both", true)
+
+		h.must(h.db.Write(h.ctx(), 0, &db.Job{Apply: func(b *db.Batch) { b.Queue(spoilPart.With(v.shared.id, []byte{1, 2, 3})) }}))
+		check("spoilt", false)
+		h.must(h.Empty(h.ctx(), h.box))
+		var views, parts int
+		h.must(h.db.One(h.ctx(), countViews.With(), &views, &parts))
+		if views+parts != 0 {
+			t.Errorf("%d views and %d parts are left of a deleted folder", views, parts)
+		}
+	})
+}
+
+func FuzzReadChunk(f *testing.F) {
+	var list []entry
+	for i := range uint32(40) {
+		list = append(list, entry{uid: 3*i + 1, size: i * 1000, flags: Flags(i % 32), modseq: uint64(i) * uint64(i), words: i / 30})
+	}
+	f.Add(newChunk(list).appendTo(nil))
+	f.Add(newChunk(list[:1]).appendTo(nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, _, err := readChunk(data)
+		if err != nil {
+			return
+		}
+		s := slot{0, 0, c}
+		for i := range c.len() {
+			if at, found := c.search(0, s.uid(i)); !found || at != i {
+				t.Fatalf("%d is at %d, %v", i, at, found)
+			}
+		}
+	})
+}
+
+func TestChunk(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 3))
+	for range 300 {
+		var list []entry
+		for low := range uint32(chunkMask + 1) {
+			if r.IntN(3) > 0 || r.IntN(50) == 0 && len(list) == 0 {
+				list = append(list, entry{
+					uid: 7<<chunkBits | low, size: r.Uint32() >> r.IntN(33), flags: Flags(r.IntN(int(AllFlags)+1) >> r.IntN(6)),
+					modseq: r.Uint64() >> (1 + r.IntN(63)), words: r.Uint32() >> (16 + r.IntN(17)),
+				})
+			}
+			if r.IntN(300) == 0 {
+				break
+			}
+		}
+		if len(list) == 0 {
+			continue
+		}
+		c, rest, err := readChunk(append(newChunk(list).appendTo(nil), 9))
+		if err != nil || len(rest) != 1 {
+			t.Fatal(err, rest)
+		}
+		s := slot{7, 0, c}
+		for i := range list {
+			if s.entry(i) != list[i] {
+				t.Fatalf("%d: %+v instead of %+v", i, s.entry(i), list[i])
+			}
+			if at, found := c.search(min(i, 5), list[i].uid&chunkMask); !found || at != i {
+				t.Fatalf("%d is found at %d, %v", i, at, found)
+			}
+		}
+	}
+}
