@@ -4,16 +4,15 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
 
-	_ "modernc.org/sqlite" // to see how far the search index has come
-
 	"github.com/mailstead/mailstead/cmd/load/imap"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/search"
 )
 
 // small is how many messages the lesser of the two folders has.
@@ -242,19 +241,14 @@ func (r *sizeRun) indexed(ctx context.Context) error {
 	if r.s.data == "" {
 		return nil
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.s.data, "search.db")+"?mode=ro")
-	if err != nil {
-		return err
-	}
-	defer db.Close() //nolint:errcheck // nothing was written
 	began, still := time.Now(), 0
-	for last := int64(-1); still < 5; {
+	for last := db.ID(-1); still < 5; {
 		if err := pause(ctx); err != nil {
 			return err
 		}
-		var upto int64
-		if err := db.QueryRowContext(ctx, "SELECT upto FROM search_state WHERE pass = 0").Scan(&upto); err != nil {
-			return fmt.Errorf("asking the search index: %w", err)
+		upto, err := search.Progress(ctx, filepath.Join(r.s.data, "search.db"))
+		if err != nil {
+			return err
 		}
 		if still++; upto != last {
 			still = 0

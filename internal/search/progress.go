@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Progress returns the last message that the index in a file has seen, which
+// another process may have open. Once it no longer rises all is indexed.
+func Progress(ctx context.Context, path string) (upTo db.ID, err error) {
+	file, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro")
+	if err != nil {
+		return 0, fmt.Errorf("opening the search index: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // nothing was written
+	if err := file.QueryRowContext(ctx, passUpTo, 0).Scan(&upTo); err != nil {
+		return 0, fmt.Errorf("reading the search index: %w", err)
+	}
+	return upTo, nil
+}
