@@ -53,7 +53,7 @@ func (d *Dashboard) receive(v *visit) (done, error) {
 	}
 	if len(got.Recipients) == 1 && got.Code == 250 {
 		to := got.Recipients[0]
-		did := done{To: "/received", Told: "Received a message of the sandbox."}
+		did := done{To: "/messages?direction=received", Told: "Received a message of the sandbox."}
 		if to.Mailbox != 0 {
 			did.To = "/received/" + to.Mailbox.String() + "/" + to.Message.String()
 		}

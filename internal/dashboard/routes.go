@@ -160,7 +160,7 @@ func (d *Dashboard) mailRoutes(r *router) {
 	r.act("/messages/{id}/cancel", d.cancelMessage, d.message)
 	r.act("/messages/{id}/retry", d.retryMessage, d.message)
 	r.act("/messages/{id}/time", d.rescheduleMessage, d.message)
-	r.view("/received", d.received)
+	r.file("/received", d.received)
 	r.view("/received/{box}/{id}", d.receivedMessage)
 	r.file("/received/{box}/{id}/preview", d.receivedPreview)
 	r.file("/received/{box}/{id}/raw", d.receivedRaw)

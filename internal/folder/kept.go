@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,8 @@ type Kept struct {
 	Thread   string // "" for none, as of what a client appended
 	Verdicts string // as digest.Verdicts has them
 	Size     int64
-	Summary  digest.Summary // only from Messages
+	Arrived  bool           // false for what a client, or a migration, has put there
+	Summary  digest.Summary // only in lists
 	Places   []Place        // at least one, at most MaxPlaces
 }
 
@@ -50,8 +52,13 @@ const MaxPlaces = 20
 type KeptFilter struct {
 	Folder  string    // a folder that shows them
 	Since   time.Time // they came at this time or later
+	Until   time.Time // they came before
 	From    string    // an author's address, or the domain of one; whatever the case
+	To      string    // likewise of one whom its header names as a recipient
 	Subject string    // a part of the subject, whatever the case
+	Words   []string  // each a part of the subject, likewise
+	Thread  string    // the thread that they are in; only what arrived is in one
+	Arrived bool      // only what arrived
 }
 
 // Bounds of the work for one page of messages.
@@ -66,7 +73,7 @@ const maxFilterText = 1000
 var (
 	// Of what anybody may have written into a header as much is read as an
 	// honest one needs.
-	keptPage = db.Paged(`SELECT id, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+	keptPage = db.Paged(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
 			CASE WHEN EXISTS (SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4)) THEN 1 ELSE 0 END
 		FROM message m WHERE mailbox = $1 AND {page}`)
@@ -90,22 +97,35 @@ func (s *Store) Messages(ctx context.Context, mailbox db.ID, f KeptFilter, page 
 		}
 		in = folder.ID
 	}
+	return s.list(ctx, f, page, func(at db.Page) ([]keptCandidate, bool, error) {
+		return db.ReadPage(ctx, s.DB, keptPage, at, scanCandidate, mailbox, in)
+	})
+}
+
+// list goes through what read gives, as Messages says.
+func (s *Store) list(ctx context.Context, f KeptFilter, page db.Page, read func(db.Page) ([]keptCandidate, bool, error)) (found []Kept, more bool, next db.ID, err error) {
 	limit := cmp.Or(page.Limit, db.DefaultPage)
 	back := page.After == 0 && page.Before != 0
-	least := db.ID(0)
+	least, most := db.ID(0), db.ID(math.MaxInt64)
 	if !f.Since.IsZero() {
 		least = db.FirstID(f.Since)
 	}
+	if !f.Until.IsZero() {
+		most = db.FirstID(f.Until)
+	}
 	at := db.Page{After: page.After, Before: page.Before, Limit: keptChunk}
-	if back {
+	switch {
+	case back:
 		at.Before = max(at.Before, least-1)
+	case at.After == 0 || at.After > most:
+		at.After = most
 	}
 	wanted, err := f.fits()
 	if err != nil {
 		return nil, false, 0, err
 	}
 	for looked := 0; ; {
-		chunk, rest, err := db.ReadPage(ctx, s.DB, keptPage, at, scanCandidate, mailbox, in)
+		chunk, rest, err := read(at)
 		if err != nil {
 			return nil, false, 0, err
 		}
@@ -114,12 +134,12 @@ func (s *Store) Messages(ctx context.Context, mailbox db.ID, f KeptFilter, page 
 		}
 		for i := range chunk {
 			c := &chunk[i]
-			if c.ID < least && !back {
-				return s.withPlaces(ctx, mailbox, found, false, next, back)
+			if c.ID < least && !back || c.ID >= most && back {
+				return s.withPlaces(ctx, found, false, next, back)
 			}
-			fits := c.ID >= least && wanted(c)
+			fits := c.ID >= least && c.ID < most && wanted(c)
 			if fits && len(found) == limit || looked == keptLooks {
-				return s.withPlaces(ctx, mailbox, found, true, next, back)
+				return s.withPlaces(ctx, found, true, next, back)
 			}
 			looked++
 			next = c.ID
@@ -128,7 +148,7 @@ func (s *Store) Messages(ctx context.Context, mailbox db.ID, f KeptFilter, page 
 			}
 		}
 		if !rest {
-			return s.withPlaces(ctx, mailbox, found, false, next, back)
+			return s.withPlaces(ctx, found, false, next, back)
 		}
 		if back {
 			at.Before = next
@@ -147,9 +167,11 @@ func scanCandidate(r db.Row) (c keptCandidate, err error) {
 	var messageID string
 	var envelope []byte
 	var there int
-	if err := r.Scan(&c.ID, &c.Outbound, &c.Thread, &c.Verdicts, &c.Size, &messageID, &envelope, &there); err != nil {
+	var account db.ID
+	if err := r.Scan(&c.ID, &c.Mailbox, &account, &c.Outbound, &c.Thread, &c.Verdicts, &c.Size, &messageID, &envelope, &there); err != nil {
 		return c, err
 	}
+	c.Arrived = account != 0
 	if c.there = there == 1; c.there {
 		date, _ := message.ParseDate(envelopeText(envelope, 0))
 		c.Summary = digest.Summarized(messageID, envelopeAddresses(envelope, 2), envelopeAddresses(envelope, 5), envelopeAddresses(envelope, 6),
@@ -161,30 +183,33 @@ func scanCandidate(r db.Row) (c keptCandidate, err error) {
 // Check returns all that is wrong with a filter at once.
 func (f KeptFilter) Check() error {
 	var bad fault.Fields
-	for _, text := range []struct{ field, text string }{{"from", f.From}, {"subject", f.Subject}} {
+	for _, text := range []struct{ field, text string }{{"from", f.From}, {"to", f.To}, {"subject", f.Subject}} {
 		if len(text.text) > maxFilterText {
 			bad.Add(text.field, "too_long", "This may have %d bytes.", maxFilterText)
 		}
 	}
-	if _, err := f.author(); err != nil && len(f.From) <= maxFilterText {
-		bad.Add("from", "invalid_address", "Give an address such as you@example.com, or a domain.")
+	for _, text := range []struct{ field, text string }{{"from", f.From}, {"to", f.To}} {
+		if _, err := person(text.text); err != nil && len(text.text) <= maxFilterText {
+			bad.Add(text.field, "invalid_address", "Give an address such as you@example.com, or a domain.")
+		}
 	}
 	return bad.Err()
 }
 
-// author returns what tells whether somebody is meant by From.
-func (f KeptFilter) author() (func(digest.Person) bool, error) {
-	if f.From == "" {
+// person returns what tells whether somebody is meant by an address or a
+// domain; everybody is by "".
+func person(text string) (func(digest.Person) bool, error) {
+	if text == "" {
 		return func(digest.Person) bool { return true }, nil
 	}
-	if !strings.Contains(f.From, "@") {
-		name, err := address.Domain(f.From)
+	if !strings.Contains(text, "@") {
+		name, err := address.Domain(text)
 		return func(p digest.Person) bool {
 			a, err := address.Parse(p.Email)
 			return err == nil && a.Domain == name
 		}, err
 	}
-	want, err := address.Parse(f.From)
+	want, err := address.Parse(text)
 	return func(p digest.Person) bool {
 		a, err := address.Parse(p.Email)
 		return err == nil && a.Key() == want.Key()
@@ -193,18 +218,29 @@ func (f KeptFilter) author() (func(digest.Person) bool, error) {
 
 // fits returns what tells whether a message is wanted.
 func (f KeptFilter) fits() (func(*keptCandidate) bool, error) {
-	author, err := f.author()
-	subject := newNeedle(f.Subject)
+	author, err := person(f.From)
+	if err != nil {
+		return nil, err
+	}
+	recipient, err := person(f.To)
+	var subjects []needle
+	for _, text := range append([]string{f.Subject}, f.Words...) {
+		if text != "" {
+			subjects = append(subjects, newNeedle(text))
+		}
+	}
 	return func(c *keptCandidate) bool {
-		return c.there && (f.Subject == "" || subject.in(c.Summary.Subject)) && (f.From == "" || slices.ContainsFunc(c.Summary.From, author))
+		return c.there && (c.Arrived || !f.Arrived) && (f.Thread == "" || c.Thread == f.Thread) &&
+			!slices.ContainsFunc(subjects, func(n needle) bool { return !n.in(c.Summary.Subject) }) &&
+			(f.From == "" || slices.ContainsFunc(c.Summary.From, author)) &&
+			(f.To == "" || slices.ContainsFunc(c.Summary.To, recipient) || slices.ContainsFunc(c.Summary.Cc, recipient))
 	}, err
 }
 
-// withPlaces ends Messages.
-func (s *Store) withPlaces(ctx context.Context, mailbox db.ID, found []Kept, more bool, next db.ID, back bool) ([]Kept, bool, db.ID, error) {
+// withPlaces ends list.
+func (s *Store) withPlaces(ctx context.Context, found []Kept, more bool, next db.ID, back bool) ([]Kept, bool, db.ID, error) {
 	all := make([]*Kept, len(found))
 	for i := range found {
-		found[i].Mailbox = mailbox
 		all[i] = &found[i]
 	}
 	err := s.findPlaces(ctx, all)
