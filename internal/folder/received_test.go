@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+var (
+	sowMessages = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure, account, domain, thread, reference, arrival, verdicts, answers)
+		WITH RECURSIVE n(i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+		SELECT $3 + i * $4, CASE i % 10 WHEN 0 THEN CAST($6 AS BIGINT) ELSE $5 END, 0, 2000, 0, '<' || i || '@shop.example>', $8, $9,
+			CASE i % 100 WHEN 7 THEN CAST(0 AS BIGINT) ELSE $7 END, 7, CASE i % 100 WHEN 7 THEN '' ELSE 't' || (i % 1000) END, i, i, '', $9 FROM n`)
+	sowRows = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+		WITH RECURSIVE n(i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+		SELECT $5, i, $3 + i * $4, 0, '', 1, 2000, 0, 0 FROM n`)
+)
+
+// Among many messages, a page of what arrived for an account is read by looking
+// at few; all pages together show each once.
+func TestReceivedMany(t *testing.T) {
+	each(t, func(h *house) {
+		n := int64(3_000)
+		if os.Getenv("MAILSTEAD_SOAK") != "" {
+			n = 1_000_000
+		}
+		other, account := h.newMailbox(1<<40), h.db.NewID()
+		folders, err := h.Folders(h.ctx(), h.box)
+		h.must(err)
+		begin := time.Now().Add(-30 * 24 * time.Hour).Truncate(time.Millisecond)
+		first := db.FirstID(begin)
+		apart := db.FirstID(begin.Add(2*time.Second)) - first
+		envelope := []byte(`(NIL "Your order" (("Ann" NIL "ann" "shop.example")) NIL NIL (("Bob" NIL "bob" "here.example")) NIL NIL NIL NIL)`)
+		const chunk = 5000
+		for lo := int64(1); lo <= n; lo += chunk {
+			hi := min(lo+chunk-1, n)
+			h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
+				if _, err := tx.Exec(h.ctx(), sowMessages.With(lo, hi, first, apart, h.box, other, account, envelope, []byte{})); err != nil {
+					return err
+				}
+				_, err := tx.Exec(h.ctx(), sowRows.With(lo, hi, first, apart, folders[0].ID))
+				return err
+			}))
+		}
+		id := func(i int64) db.ID { return first + db.ID(i)*apart }
+		read := func(what string, f KeptFilter, p db.Page) []db.ID {
+			h.Helper()
+			start := time.Now()
+			found, _, _, err := h.Received(h.ctx(), account, f, p)
+			h.must(err)
+			h.Logf("%s: %d in %v", what, len(found), time.Since(start))
+			var ids []db.ID
+			for _, k := range found {
+				ids = append(ids, k.ID)
+			}
+			return ids
+		}
+		newest := func(from int64, fits func(int64) bool) (ids []db.ID) {
+			for i := from; i > 0 && len(ids) < 50; i-- {
+				if i%100 != 7 && fits(i) {
+					ids = append(ids, id(i))
+				}
+			}
+			return ids
+		}
+		all := func(int64) bool { return true }
+		for _, c := range []struct {
+			what string
+			f    KeptFilter
+			p    db.Page
+			want []db.ID
+		}{
+			{"the newest", KeptFilter{}, db.Page{Limit: 50}, newest(n, all)},
+			{"from the middle", KeptFilter{}, db.Page{Limit: 50, After: id(n / 2)}, newest(n/2-1, all)},
+			{"before a day", KeptFilter{Until: id(n / 3).Time()}, db.Page{Limit: 50}, newest(n/3-1, all)},
+			{"of a thread", KeptFilter{Thread: "t42"}, db.Page{Limit: 50}, newest(n, func(i int64) bool { return i%1000 == 42 })},
+			{"by their sender and subject", KeptFilter{From: "shop.example", Words: []string{"order", "YOUR"}, To: "bob@here.example"}, db.Page{Limit: 50}, newest(n, all)},
+			{"of nobody", KeptFilter{From: "none.example"}, db.Page{Limit: 50}, nil},
+		} {
+			if got := read(c.what, c.f, c.p); !slices.Equal(got, c.want) {
+				h.Errorf("%s: %v, not %v", c.what, got, c.want)
+			}
+		}
+		seen, p := 0, db.Page{Limit: 200}
+		for last, more := db.ID(0), true; more && seen < 5000; {
+			var found []Kept
+			found, more, p.After, err = h.Received(h.ctx(), account, KeptFilter{}, p)
+			h.must(err)
+			for _, k := range found {
+				if last != 0 && k.ID >= last {
+					h.Fatalf("%v comes behind %v", k.ID, last)
+				}
+				last = k.ID
+			}
+			seen += len(found)
+		}
+		if want := int(min(n-n/100, 5000)); seen < want {
+			h.Errorf("%d of %d were seen", seen, want)
+		}
+	})
+}
