@@ -5,9 +5,6 @@ package crash
 import (
 	"fmt"
 	"io"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -28,7 +25,7 @@ func BenchmarkLargeSends(b *testing.B) {
 			s := newService(b, b.TempDir(), engine.url(b))
 			s.Start()
 			c := s.Client()
-			idle := s.memory("VmRSS:")
+			idle := s.Memory("VmRSS")
 			var mu sync.Mutex
 			var sent []string
 			for b.Loop() {
@@ -62,7 +59,7 @@ func BenchmarkLargeSends(b *testing.B) {
 					return ""
 				})
 			}
-			b.ReportMetric(float64(s.memory("VmHWM:"))/(1<<20), "peak-MiB")
+			b.ReportMetric(float64(s.Memory("VmHWM"))/(1<<20), "peak-MiB")
 			s.Stop()
 		})
 	}
@@ -82,24 +79,4 @@ func (pattern) Read(p []byte) (int, error) {
 		p[i] = byte(i * i)
 	}
 	return len(p), nil
-}
-
-// memory reads a figure of the process (proc(5)), in bytes.
-func (s *service) memory(name string) int64 {
-	s.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == name {
-			kb, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			return kb << 10
-		}
-	}
-	s.t.Fatalf("there is no %s", name)
-	return 0
 }

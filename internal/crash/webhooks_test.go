@@ -113,10 +113,10 @@ func TestKillWebhooks(t *testing.T) {
 			sent += s.sendAndKill(total/rounds, fmt.Sprint(round), random)
 			s.Start()
 		}
-		early := s.memory("VmRSS:")
+		early := s.Memory("VmRSS")
 		fast.wait("the fast one", sent)
 		took := time.Since(begun)
-		late := s.memory("VmRSS:")
+		late := s.Memory("VmRSS")
 		slow.wait("the slow one", sent)
 		t.Logf("%d events, %d kills: the fast one had them after %v, %.0f/s, %d again; the slow one %d again; resident %d, then %d MiB",
 			sent, 2*rounds, took.Round(time.Millisecond), float64(sent)/took.Seconds(), fast.more, slow.more, early>>20, late>>20)

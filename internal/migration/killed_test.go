@@ -87,6 +87,7 @@ func TestKilledThreeTimes(t *testing.T) {
 			bytes += *st.Size
 		}
 		p := startProxy(t, d.imap, bytes/4, nil)
+		began, peak := time.Now(), int64(0)
 		box := s.Dev.Mailboxes[0]
 		m, err := s.Client().CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(), Source: source(p.addr, "ann", "implicit")})
 		if err != nil {
@@ -94,18 +95,20 @@ func TestKilledThreeTimes(t *testing.T) {
 		}
 		for range 3 {
 			<-p.held
+			peak = max(peak, s.Memory("VmHWM"))
 			s.Kill()
 			p.allow(bytes / 4)
 			s.Start()
 		}
 		p.allow(1 << 60)
-		began := time.Now()
 		e := finished(t, s.Client(), m.ID)
 		if e.Status != "completed" || e.Progress.Copied != int64(messages) || e.Progress.Skipped+e.Progress.Failed != 0 ||
 			e.Progress.FoldersDone != folders || e.Progress.MessagesDone != int64(messages) {
 			t.Errorf("it ended as %s %s %+v, %+v", e.Status, e.Error, e.Progress, e.Failures)
 		}
-		t.Logf("the last quarter in %v", time.Since(began))
+		took := time.Since(began)
+		t.Logf("%d messages, %d MB in %v: %.0f messages/s; at most %d MiB resident", messages, bytes/1e6, took.Round(time.Millisecond),
+			float64(messages)/took.Seconds(), max(peak, s.Memory("VmHWM"))>>20)
 		targets := map[string]string{}
 		for _, f := range e.Folders {
 			targets[f.Name] = f.Target

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -268,6 +269,27 @@ func (b *Binary) end(by syscall.Signal, well func(*os.ProcessState) bool) {
 
 // Addr is a door's address: http, smtp, submission, submissions, imap, imaps.
 func (b *Binary) Addr(door string) string { return fmt.Sprintf("127.0.0.1:%d", b.Dev.Ports[door]) }
+
+// Memory is a figure of the running process, in bytes, by its name in
+// proc_pid_status(5): VmRSS is what is resident, VmHWM the most that ever was.
+func (b *Binary) Memory(name string) int64 {
+	b.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.Cmd.Process.Pid))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == name+":" {
+			kb, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return kb << 10
+		}
+	}
+	b.t.Fatalf("there is no %s", name)
+	return 0
+}
 
 // TLS is the configuration of a client that trusts the service's authority.
 func (b *Binary) TLS() *tls.Config {
