@@ -36,8 +36,9 @@ test-race: test-packages ## Run all tests under the race detector
 	CGO_ENABLED=1 script/with-postgres script/go-test -race -count=1 -timeout 60m -p $(TEST_P) $(ARGS) $(PKG)
 
 .PHONY: test-packages
-test-packages: ## Install the Debian packages that the tests need (script/test-packages)
+test-packages: ## Install the packages that the tests need: Debian's (script/test-packages), and npm's
 	@script/install-packages
+	@script/npm-packages internal/interop/testdata/imapflow >/dev/null
 
 .PHONY: check
 check: fmt-check vet lint sizes test ## Everything that must hold before a change lands

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// imapflow, the IMAP client of many web applications, in scripts that check for
+// themselves: all that it uses of IMAP, and what it is told while it idles.
+func TestImapflow(t *testing.T) {
+	s := servertest.Start(t)
+	packages := npmPackages(t, "testdata/imapflow")
+	for _, script := range []string{"work.js", "pushes.js"} {
+		t.Run(script, func(t *testing.T) {
+			p := newProgram(t, "DEV="+filepath.Join(s.Config.Data, "dev.json"), "NODE_PATH="+packages)
+			t.Log(p.must("", "node", absolute(t, filepath.Join("testdata", "imapflow", script))))
+		})
+	}
+}
+
+// npmPackages installs what a folder's lock file names, as far as it is not
+// there, and returns where it is.
+func npmPackages(t testing.TB, folder string) string {
+	t.Helper()
+	cmd := exec.Command("../../script/npm-packages", folder)
+	var words bytes.Buffer
+	cmd.Stderr = &words
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("installing the npm packages of %s: %v\n%s", folder, err, &words)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func absolute(t testing.TB, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
