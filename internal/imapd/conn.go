@@ -70,7 +70,7 @@ func (s *session) serve(implicit bool) {
 		_ = s.stream.nc.Close()
 	}()
 	if implicit {
-		if err := s.startTLS(); err != nil {
+		if err := s.startTLS(s.TLS); err != nil {
 			s.logger().Debug("imap: TLS failed", "err", err)
 			return
 		}
@@ -86,10 +86,10 @@ func (s *session) serve(implicit bool) {
 }
 
 // startTLS goes on over TLS once the handshake is done.
-func (s *session) startTLS() error {
+func (s *session) startTLS(c *tls.Config) error {
 	ctx, cancel := context.WithDeadline(s.base, s.stream.until)
 	defer cancel()
-	nc := tls.Server(s.stream.raw, s.TLS)
+	nc := tls.Server(s.stream.raw, c)
 	if err := nc.HandshakeContext(ctx); err != nil {
 		return err
 	}

@@ -23,7 +23,12 @@ func (s *session) startTLSCommand() (wire.Code, error) {
 		return "", err
 	}
 	s.answered = true
-	if err := s.startTLS(); err != nil {
+	// A session ticket would be the first that the client finds to read. One that
+	// reads and writes side by side (imaplib2) and now has to write, having seen
+	// no greeting that comes with it, then hangs now and then.
+	config := s.TLS.Clone()
+	config.SessionTicketsDisabled = true
+	if err := s.startTLS(config); err != nil {
 		s.logger().Debug("imap: TLS failed", "err", err)
 		s.done = true
 		return "", nil

@@ -5,6 +5,7 @@ package imapd_test
 import (
 	"bufio"
 	"crypto/tls"
+	"net"
 	"strings"
 	"testing"
 )
@@ -27,6 +28,37 @@ func TestStartTLS(t *testing.T) {
 		c.ok("LOGIN " + alice + " " + password)
 		c.bad("STARTTLS")
 		c.ok("SELECT INBOX")
+	})
+}
+
+// tickets counts what a server offers for resuming its sessions.
+type tickets struct{ got int }
+
+func (*tickets) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
+func (k *tickets) Put(_ string, _ *tls.ClientSessionState)  { k.got++ }
+
+func TestStartTLSWithoutTicket(t *testing.T) {
+	each(t, func(h *house) {
+		for door, want := range map[string]int{h.plain: 0, h.secure: 1} {
+			k := &tickets{}
+			config := h.tlsConfig()
+			config.ClientSessionCache = k
+			nc, err := net.Dial("tcp", door)
+			h.must(err)
+			var c *client
+			if door == h.plain {
+				c = h.greeted(nc)
+				c.ok("STARTTLS")
+				nc = tls.Client(nc, config)
+				c.nc, c.br = nc, bufio.NewReader(nc)
+			} else {
+				c = h.greeted(tls.Client(nc, config))
+			}
+			c.ok("NOOP")
+			if k.got != want {
+				t.Errorf("%d tickets, not %d", k.got, want)
+			}
+		}
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -173,4 +174,72 @@ func file(t testing.TB, s *servertest.Server, i int, folder, text string, flags 
 func message(from, to, subject, text string) string {
 	return fmt.Sprintf("From: %s\nTo: %s\nSubject: %s\nDate: Thu, 01 Jan 2026 12:00:00 +0000\nMessage-ID: <%s@example.net>\n\n%s\n",
 		from, to, subject, strings.ReplaceAll(subject, " ", "-"), text)
+}
+
+// store changes the flags of the message with a subject.
+func store(t testing.TB, c *imapclient.Client, folder, subject string, op imap.StoreFlagsOp, flags ...imap.Flag) {
+	t.Helper()
+	found := search(t, c, folder, subject)
+	if err := c.Store(imap.UIDSetNum(found...), &imap.StoreFlags{Op: op, Flags: flags, Silent: true}, nil).Close(); err != nil || len(found) != 1 {
+		t.Fatalf("%d messages are %q: %v", len(found), subject, err)
+	}
+}
+
+// selectable lists bob's folders.
+func selectable(t testing.TB, c *imapclient.Client) (names []string) {
+	t.Helper()
+	list, err := c.List("", "*", nil).Collect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range list {
+		if !slices.Contains(l.Attrs, imap.MailboxAttrNoSelect) && !slices.Contains(l.Attrs, imap.MailboxAttrNonExistent) {
+			names = append(names, l.Mailbox)
+		}
+	}
+	return names
+}
+
+// mails lists all that bob has: folder, subject and flags of each message.
+func mails(t testing.TB, s *servertest.Server) (all []string) {
+	t.Helper()
+	c := login(t, s, 1, nil)
+	for _, name := range selectable(t, c) {
+		if box, err := c.Select(name, &imap.SelectOptions{ReadOnly: true}).Wait(); err != nil {
+			t.Fatal(err)
+		} else if box.NumMessages == 0 {
+			continue
+		}
+		rows, err := c.Fetch(imap.SeqSet{{Start: 1}}, &imap.FetchOptions{Envelope: true, Flags: true}).Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range rows {
+			var flags []string
+			for _, f := range m.Flags {
+				if f != `\Recent` {
+					flags = append(flags, string(f))
+				}
+			}
+			slices.Sort(flags)
+			all = append(all, fmt.Sprintf("%s: %s (%s)", name, m.Envelope.Subject, strings.Join(flags, " ")))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// highest returns the mod-sequences of bob's folders, which any change raises.
+func highest(t testing.TB, s *servertest.Server) map[string]uint64 {
+	t.Helper()
+	c := login(t, s, 1, nil)
+	all := map[string]uint64{}
+	for _, name := range selectable(t, c) {
+		st, err := c.Status(name, &imap.StatusOptions{HighestModSeq: true}).Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = st.HighestModSeq
+	}
+	return all
 }

@@ -301,14 +301,27 @@ func (r *Reader) list(limit int, item func() error) error {
 	}
 }
 
-// mailbox takes a mailbox name and returns it in UTF-8. INBOX is INBOX in any
-// case (RFC 9051 §5.1).
+// mailbox takes a mailbox name, or one with wildcards (list-mailbox), and
+// returns it in UTF-8. INBOX is INBOX in any case (RFC 9051 §5.1). Only LIST and
+// LSUB may have "%" and "*" without quotes; some clients (offlineimap) put no
+// quotes around names either.
 func (r *Reader) mailbox() (string, error) {
-	s, err := r.astring()
-	if err != nil {
-		return "", err
+	switch r.peek() {
+	case '"', '{':
+		s, err := r.str()
+		if err != nil {
+			return "", err
+		}
+		return r.mailboxName(s)
 	}
-	return r.mailboxName(s)
+	b := r.run(classList)
+	if len(b) == 0 {
+		if r.pos >= len(r.line) {
+			return "", bad("The command ends too early.")
+		}
+		return "", errSyntax
+	}
+	return r.mailboxName(string(b))
 }
 
 func (r *Reader) mailboxName(s string) (string, error) {
@@ -335,23 +348,6 @@ func isASCII(s string) bool {
 		}
 	}
 	return true
-}
-
-// pattern takes a list-mailbox: a mailbox name with wildcards.
-func (r *Reader) pattern() (string, error) {
-	switch r.peek() {
-	case '"', '{':
-		s, err := r.str()
-		if err != nil {
-			return "", err
-		}
-		return r.mailboxName(s)
-	}
-	b := r.run(classList)
-	if len(b) == 0 {
-		return "", errSyntax
-	}
-	return r.mailboxName(string(b))
 }
 
 // equalFold compares with upper, which is ASCII in upper case.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+const mbsyncrc = `IMAPAccount bob
+Host localhost
+Port %[2]d
+SSLType %[3]s
+SystemCertificates no
+CertificateFile %[4]s
+User %[5]s
+Pass "%[6]s"
+
+IMAPStore far
+Account bob
+
+MaildirStore near
+Path %[1]s/mail/
+Inbox %[1]s/mail/INBOX
+SubFolders Verbatim
+
+Channel all
+Far :far:
+Near :near:
+Patterns *
+Create Both
+Remove Both
+Expunge Both
+SyncState *
+`
+
+// mbsync keeps a Maildir and a mailbox the same, whichever of them changes, and
+// does nothing when nothing did.
+func TestMbsync(t *testing.T) {
+	for door, security := range map[string]string{"imaps": "IMAPS", "imap": "STARTTLS"} {
+		t.Run(door, func(t *testing.T) {
+			s := servertest.Start(t)
+			bob := s.Dev.Mailboxes[1]
+			p := newProgram(t)
+			near := newMaildir(t, p.home+"/mail", wire.EncodeUTF7)
+			rc := p.write("mbsyncrc", fmt.Sprintf(mbsyncrc, p.home, s.Dev.Ports[door], security, s.Dev.CACert, bob.Address, bob.Password))
+			bothWays(t, s, near, func() { p.must("", "mbsync", "-c", rc, "-a") })
+		})
+	}
+}
