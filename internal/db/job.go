@@ -26,6 +26,34 @@ type Job struct {
 	AfterCommit func()
 }
 
+// Join makes one job of several, to be committed together: their guards run in
+// order, then their applies. What one of them declines declines all.
+func Join(jobs ...*Job) *Job {
+	each := func(f func(*Job)) {
+		for _, j := range jobs {
+			f(j)
+		}
+	}
+	queue := func(b *Batch, of func(*Job) func(*Batch)) {
+		each(func(j *Job) {
+			if f := of(j); f != nil {
+				f(b)
+			}
+		})
+	}
+	return &Job{
+		Guard: func(b *Batch) { queue(b, func(j *Job) func(*Batch) { return j.Guard }) },
+		Apply: func(b *Batch) { queue(b, func(j *Job) func(*Batch) { return j.Apply }) },
+		AfterCommit: func() {
+			each(func(j *Job) {
+				if j.AfterCommit != nil {
+					j.AfterCommit()
+				}
+			})
+		},
+	}
+}
+
 // Batch collects the statements of one step of a job. Statements that touch
 // rows which many jobs want (a folder, a mailbox) go first.
 type Batch struct{ queued []*Queued }

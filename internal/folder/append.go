@@ -49,6 +49,7 @@ func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b
 		sum.bytes += f.size()
 	}
 	var first Filed
+	tell := false
 	err = s.DB.Write(ctx, box, &db.Job{
 		Guard: func(b *db.Batch) {
 			if guard != nil {
@@ -56,7 +57,7 @@ func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b
 			}
 			b.Queue(addMessages.With(to.ID, box, to.Name, sum.messages, sum.unseen, sum.bytes)).
 				One(&first.UID, &first.ModSeq, &first.UIDValidity).Else(errStale)
-			b.Queue(mailbox.Claim(box, sum.bytes, sum.messages)).Else(mailbox.Full())
+			b.Queue(mailbox.Claim(box, sum.bytes, sum.messages)).Each(mailbox.ToTell(&tell)).Else(mailbox.Full())
 		},
 		Apply: func(b *db.Batch) {
 			for i, f := range filings {
@@ -64,7 +65,10 @@ func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b
 				f.insert(b)
 			}
 		},
-		AfterCommit: func() { s.wakeFolder(to.ID) },
+		AfterCommit: func() {
+			s.wakeFolder(to.ID)
+			s.wakeRoom(tell)
+		},
 	})
 	if errors.Is(err, errStale) {
 		err = noFolder() // it was deleted or renamed just now

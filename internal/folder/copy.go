@@ -43,6 +43,7 @@ type transfer struct {
 	from, to Folder
 	since    uint64
 	move     bool
+	tell     bool   // the owner, that there is little room left
 	first    uint32 // the UID of the first copy
 	dstSeq   uint64 // mod-sequences of the change in the two folders
 	srcSeq   uint64
@@ -91,6 +92,7 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move bool
 				if move && dst.ID != sh.id {
 					v.store.wakeFolder(sh.id)
 				}
+				v.store.wakeRoom(t.tell)
 			},
 		})
 		if err == nil && move {
@@ -131,7 +133,7 @@ func (t *transfer) guard(b *db.Batch) {
 		takeSource()
 	}
 	if !t.move {
-		b.Queue(mailbox.Claim(t.from.Mailbox, t.bytes, t.messages)).Else(mailbox.Full())
+		b.Queue(mailbox.Claim(t.from.Mailbox, t.bytes, t.messages)).Each(mailbox.ToTell(&t.tell)).Else(mailbox.Full())
 	}
 }
 

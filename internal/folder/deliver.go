@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 var (
@@ -51,6 +52,9 @@ type Incoming struct {
 	Event func(Filed) event.New
 	// Also are statements of the same commit.
 	Also []db.Statement
+	// With are what others do in the same commit; what they decline declines
+	// all of it.
+	With []*db.Job
 }
 
 // Filed is where a message was put.
@@ -81,6 +85,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 	filings := make([]*filing, len(ins))
 	seen := map[db.ID]bool{}
 	events := false
+	var with []*db.Job
 	for i := range ins {
 		in := &ins[i]
 		f, err := s.newFiling(in.Mailbox, Upload{in.Blob, in.Description, in.Flags, in.Keywords, in.Date})
@@ -94,12 +99,15 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 		seen[in.Blob.ID] = true
 		f.in, filings[i] = in, f
 		events = events || in.Event != nil
+		with = append(with, in.With...)
 	}
 	// Rows that others want too are taken in the order of their keys.
 	ordered := slices.Clone(filings)
 	slices.SortStableFunc(ordered, func(a, b *filing) int { return cmp.Compare(a.mailbox, b.mailbox) })
-	err := s.DB.Write(ctx, ordered[0].mailbox, &db.Job{
+	tell := false
+	own := &db.Job{
 		Guard: func(b *db.Batch) {
+			tell = false
 			for _, f := range ordered {
 				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size())).
 					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(noFolder())
@@ -107,7 +115,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 		},
 		Apply: func(b *db.Batch) {
 			for _, f := range ordered {
-				b.Queue(mailbox.Deposit(f.mailbox, f.size(), 1))
+				deposit(b, f.mailbox, f.size(), &tell)
 			}
 			for _, f := range filings {
 				f.insert(b)
@@ -121,8 +129,10 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 			if events {
 				s.Events.Wake()
 			}
+			s.wakeRoom(tell)
 		},
-	})
+	}
+	err := s.DB.Write(ctx, ordered[0].mailbox, db.Join(append([]*db.Job{own}, with...)...))
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +141,25 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 		answers[i] = f.Filed
 	}
 	return answers, nil
+}
+
+// deposit counts a message that is filed, whatever room there is. tell is set if
+// the owner of the mailbox is to be told that there is little left.
+func deposit(b *db.Batch, box db.ID, bytes int64, tell *bool) {
+	var one bool
+	b.Queue(mailbox.Deposit(box, bytes, 1)).Each(func(r db.Row) error {
+		err := mailbox.ToTell(&one)(r)
+		*tell = *tell || one
+		return err
+	})
+}
+
+// wakeRoom wakes who tells owners that there is little room left, if one is to
+// be told.
+func (s *Store) wakeRoom(tell bool) {
+	if tell {
+		s.Hub.Wake(signal.Key{Kind: signal.Room})
+	}
 }
 
 // also queues what the caller wants in the same commit.

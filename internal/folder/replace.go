@@ -22,6 +22,7 @@ type replacement struct {
 	new    *filing
 	since  uint64
 	srcSeq uint64 // mod-sequence of the change in the view's folder
+	tell   bool   // the owner, that there is little room left
 }
 
 // Replace puts a message into a folder of the mailbox and takes the one with
@@ -55,6 +56,7 @@ func (v *View) Replace(ctx context.Context, uid uint32, to string, u Upload) (Fi
 				if dst.ID != sh.id {
 					v.store.wakeFolder(sh.id)
 				}
+				v.store.wakeRoom(r.tell)
 			},
 		})
 		if err == nil {
@@ -89,7 +91,7 @@ func (r *replacement) guard(b *db.Batch) {
 	}
 	// A full mailbox may become less full.
 	if more := f.size() - r.old.bytes; more > 0 {
-		b.Queue(mailbox.Claim(r.to.Mailbox, more, 0)).Else(mailbox.Full())
+		b.Queue(mailbox.Claim(r.to.Mailbox, more, 0)).Each(mailbox.ToTell(&r.tell)).Else(mailbox.Full())
 	} else {
 		b.Queue(mailbox.Deposit(r.to.Mailbox, more, 0))
 	}

@@ -31,7 +31,7 @@ type Letter struct {
 	reports []report
 	loop    bool // a recipient is for feedback loops
 	onward  []onward
-	filed   []folder.Filed // by Message, in the order of rcpts
+	filed   []folder.Filed // by Message, in the order of rcpts; zero for what only went on
 }
 
 // rcpt is a recipient that was accepted.
@@ -119,24 +119,11 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	if err != nil {
 		return 0, err
 	}
-	var copies []folder.Incoming
-	for n, to := range l.rcpts {
-		if looped(s.header, to.as[0]) {
-			s.blob.Discard(ctx)
-			return 0, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
-		}
-		var o *digest.Opinion
-		if s.opinions != nil {
-			o = &s.opinions[n]
-		}
-		one, err := i.copyFor(ctx, s, to.Recipient, o, l.from, to.as...)
-		if err != nil {
-			return 0, err
-		}
-		if junk != nil && junk[n] {
-			one.Special = folder.Junk
-		}
-		copies = append(copies, one)
+	e := i.errand(s, l.from, false)
+	defer e.drop()
+	which, err := e.deliverAll(ctx, l, junk)
+	if err != nil {
+		return 0, err
 	}
 	for _, r := range l.reports {
 		if err := i.reported(ctx, r, s); err != nil {
@@ -148,19 +135,13 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 			return 0, err
 		}
 	}
-	forwarded, err := l.forward(ctx, s)
-	if err != nil {
+	if err := l.forward(ctx, e); err != nil {
 		return 0, err
-	}
-	if len(copies) == 0 {
-		if !forwarded {
-			s.blob.Discard(ctx)
-		}
-		return id, nil
 	}
 	// After an error the bytes are left to the sweep: the commit may have
 	// happened all the same.
-	l.filed, err = i.Folders.DeliverAll(ctx, copies)
+	filed, err := e.commit(ctx)
+	l.filed = placed(which, filed)
 	return id, err
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -123,39 +122,24 @@ func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
 	return s, err
 }
 
-// deliver files one recipient's copies, in one commit. The row in filing makes
-// sure that they are filed once: a second one of the same delivery has lost only
-// its outcome.
+// deliver does all for one recipient in one commit. The row in filing makes sure
+// that it is done once: a second one of the same delivery has lost only its
+// outcome.
 func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, route mailbox.Route) error {
-	copies := make([]folder.Incoming, len(route.Mailboxes))
-	for n, to := range route.Mailboxes {
-		in, err := i.copyFor(ctx, s, to, nil, c.From, d.Recipient)
-		if err != nil {
+	e := i.errand(s, c.From, true)
+	defer e.drop()
+	for _, to := range route.Mailboxes {
+		if _, err := e.deliver(ctx, box{Recipient: to, as: []string{d.Recipient}, source: d.Message}); err != nil {
 			return err
 		}
-		in.Outbound = d.Message
-		copies[n] = in
 	}
-	note := filed.With(d.Message, d.N, db.Micros(i.Now()))
 	if len(route.Elsewhere) > 0 {
-		on := onward{Route: route, as: d.Recipient, sender: c.From, own: true}
-		if len(copies) == 0 {
-			on.also = []db.Statement{note}
-		} else if i.wasFiled(ctx, d) {
-			return nil
-		}
-		if err := i.passOn(ctx, s, on); err != nil {
-			if i.db.IsConflict(err) && i.wasFiled(ctx, d) {
-				return nil
-			}
+		if err := e.passOn(ctx, onward{Route: route, as: d.Recipient, sender: c.From, own: true}); err != nil {
 			return err
 		}
 	}
-	if len(copies) == 0 {
-		return nil
-	}
-	copies[0].Also = []db.Statement{note}
-	_, err := i.Folders.DeliverAll(ctx, copies)
+	e.also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
+	_, err := e.commit(ctx)
 	if i.db.IsConflict(err) && i.wasFiled(ctx, d) {
 		return nil
 	}

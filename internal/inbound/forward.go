@@ -39,39 +39,33 @@ type onward struct {
 	own    bool   // it was sent from here: nothing of it is in doubt
 	spam   bool   // thinks the filter of its account
 	back   bool   // it is a report on its way back to who is told of it
-	also   []db.Statement
 }
 
-// forward sends the message on, and reports whether there was any need to. What
-// is not wanted goes nowhere, and is refused if it is for nobody else.
-func (l *Letter) forward(ctx context.Context, s *spooled) (bool, error) {
-	if len(l.onward) == 0 {
-		return false, nil
-	}
+// forward has the message go on to where aliases lead. What is not wanted goes
+// nowhere, and is refused if it is for nobody else.
+func (l *Letter) forward(ctx context.Context, e *errand) error {
 	wanted := slices.DeleteFunc(slices.Clone(l.onward), func(o onward) bool {
-		return o.spam || s.unwanted || s.verdicts.Spam == digest.Spam
+		return o.spam || e.s.unwanted || e.s.verdicts.Spam == digest.Spam
 	})
 	if len(wanted) < len(l.onward) {
-		l.in.Log.Info("a message is not forwarded: it is not wanted", "arrival", s.arrival, "addresses", len(l.onward)-len(wanted))
+		l.in.Log.Info("a message is not forwarded: it is not wanted", "arrival", e.s.arrival, "addresses", len(l.onward)-len(wanted))
 	}
-	if len(wanted) == 0 && len(l.rcpts) > 0 {
-		return false, nil
-	}
-	if len(wanted) == 0 {
-		s.blob.Discard(ctx)
-		return false, fault.New(fault.Denied, CodeUnwanted, "The message is not forwarded: it can't be shown to come from its author, or it looks like spam.")
+	if len(l.onward) > 0 && len(wanted) == 0 && len(l.rcpts) == 0 {
+		e.s.blob.Discard(ctx)
+		return fault.New(fault.Denied, CodeUnwanted, "The message is not forwarded: it can't be shown to come from its author, or it looks like spam.")
 	}
 	for _, o := range wanted {
-		if err := l.in.passOn(ctx, s, o); err != nil {
-			return false, err
+		if err := e.passOn(ctx, o); err != nil {
+			return err
 		}
 	}
-	return true, nil
+	return nil
 }
 
-// passOn queues the message for the addresses elsewhere. One that was here
+// passOn makes the message ready for the addresses elsewhere. One that was here
 // before, or at too many places, is a fault.Denied with CodeLoop.
-func (i *Inbound) passOn(ctx context.Context, s *spooled, o onward) error {
+func (e *errand) passOn(ctx context.Context, o onward) error {
+	i, s := e.in, e.s
 	loops := slices.ContainsFunc(s.header.All(loopField), func(f message.Field) bool { return address.KeyOf(f.Text()) == address.KeyOf(o.as) })
 	if !o.back && (loops || looped(s.header, o.as)) || s.header.Count("Delivered-To") >= maxHops {
 		return fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
@@ -79,13 +73,13 @@ func (i *Inbound) passOn(ctx context.Context, s *spooled, o onward) error {
 	top := message.AppendDeliveredTo(nil, o.as)
 	top = append(top, loopField+": "+o.as+"\r\n"...)
 	top = append(top, s.trace...)
-	id, err := i.Outbox.Forward(ctx, outbound.Forwarded{
+	ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
 		Account: o.Account, Domain: o.Domain, By: o.Alias, Sender: i.sendsAs(s, o), To: o.Elsewhere,
-		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, Also: o.also,
+		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header,
 		EightBit: slices.ContainsFunc(s.index.Parts, func(p message.Part) bool { return p.Traits&message.EightBit != 0 }),
 	})
 	if err == nil {
-		i.Log.Info("a message is forwarded", "message", id, "alias", o.Alias, "addresses", len(o.Elsewhere))
+		e.out = append(e.out, ready)
 	}
 	return err
 }
@@ -172,9 +166,15 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 	if err != nil {
 		return err
 	}
-	also := i.Queue.Told(all)
+	e := i.errand(s, "", true)
+	defer e.drop()
+	e.also = i.Queue.Told(all)
 	for _, n := range all {
-		also = append(also, filed.With(n.ID, noticeN, db.Micros(i.Now())))
+		e.also = append(e.also, filed.With(n.ID, noticeN, db.Micros(i.Now())))
 	}
-	return i.passOn(ctx, s, onward{Route: route, as: path.String(), back: true, also: also})
+	if err := e.passOn(ctx, onward{Route: route, as: path.String(), back: true}); err != nil {
+		return err
+	}
+	_, err = e.commit(ctx)
+	return err
 }

@@ -22,7 +22,7 @@ import (
 var (
 	addNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at, due_at)
 		VALUES ($1, $2, 0, 'failed', 'lost@far.example', '', 550, '5.1.1', 'no such user', 'mx.far.example', 0, 0, $3, $3)`)
-	overFull = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000 WHERE mailbox = $1`)
+	overFull = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
 	sentAs   = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
 	lateNow  = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
 	inboxOf  = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)

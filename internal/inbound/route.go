@@ -50,12 +50,16 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 // withRoom returns the mailboxes of a route that have room for a message of
 // size octets (0 if unknown). Where several would get it, one that is full
 // keeps it from nobody else; if all of them are, it is what mailbox.Room says of
-// the first.
+// the first. Those that only forward need none.
 func (i *Inbound) withRoom(ctx context.Context, route mailbox.Route, size int64) (mailbox.Route, error) {
 	fit := route
 	fit.Mailboxes = nil
 	var full error
 	for _, to := range route.Mailboxes {
+		if !keeps(to) {
+			fit.Mailboxes = append(fit.Mailboxes, to)
+			continue
+		}
 		err := i.Mailboxes.Room(ctx, to.Mailbox, size)
 		switch kind := fault.KindOf(err); {
 		case err == nil:

@@ -105,7 +105,7 @@ func (i *Inbound) reachable(ctx context.Context, to address.Address, may func(ma
 func (l *Letter) filedFor(to string) (box, message db.ID) {
 	for n, r := range l.rcpts {
 		for _, as := range r.as {
-			if as == to && n < len(l.filed) {
+			if as == to && n < len(l.filed) && l.filed[n].Message != 0 {
 				return r.Mailbox, l.filed[n].Message
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // Restorable is for how long a deleted mailbox can be restored.
@@ -20,6 +21,10 @@ type Change struct {
 	DisplayName *string
 	QuotaMB     *int
 	Status      *string // Active or Suspended
+	// ForwardTo are the addresses that its mail goes to as well, at most
+	// MaxForwards; none ends that.
+	ForwardTo *[]string
+	KeepCopy  *bool // what is forwarded is filed here too
 }
 
 var (
@@ -28,7 +33,9 @@ var (
 			display_name = CASE WHEN CAST($3 AS BOOLEAN) THEN CAST($4 AS TEXT) ELSE display_name END,
 			quota = CASE WHEN CAST($5 AS BIGINT) > 0 THEN $5 ELSE quota END,
 			generation = CASE WHEN CAST($6 AS TEXT) = '' OR $6 = status THEN generation ELSE generation + 1 END,
-			status = CASE WHEN $6 = '' THEN status ELSE $6 END
+			status = CASE WHEN $6 = '' THEN status ELSE $6 END,
+			forward_to = CASE WHEN CAST($7 AS BOOLEAN) THEN CAST($8 AS TEXT) ELSE forward_to END,
+			keep_copy = CASE WHEN CAST($9 AS BOOLEAN) THEN CAST($10 AS BOOLEAN) ELSE keep_copy END
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 	remove = db.SQL(`UPDATE mailbox SET deleted_at = $3, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
@@ -40,9 +47,47 @@ var (
 
 // Update changes a mailbox. A quota that is more than the account has left is a
 // fault.Conflict.
-func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (_ Mailbox, err error) {
+func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Mailbox, error) {
+	set, quota, err := m.read(ctx, account, id, c)
+	if err != nil {
+		return Mailbox{}, err
+	}
+	limit := int64(0)
+	if quota {
+		if limit, err = m.storageLimit(ctx, account); err != nil {
+			return Mailbox{}, err
+		}
+	}
+	tell := false
+	err = m.db.Tx(ctx, func(tx *db.Tx) error {
+		if !quota {
+			return one(ctx, tx, set)
+		}
+		if err := m.allot(ctx, tx, account, id, limit, func() error { return one(ctx, tx, set) }); err != nil {
+			return err
+		}
+		// With another quota it may be nearly full, or not any more.
+		return tx.Each(ctx, Deposit(id, 0, 0), ToTell(&tell))
+	})
+	if err != nil {
+		return Mailbox{}, err
+	}
+	if c.Status != nil {
+		m.revoked(id)
+	} else {
+		m.changed(id)
+	}
+	if tell {
+		m.Hub.Wake(signal.Key{Kind: signal.Room})
+	}
+	return m.Get(ctx, account, id)
+}
+
+// read judges a change, and returns the statement that makes it, and whether
+// that gives a quota.
+func (m *Mailboxes) read(ctx context.Context, account, id db.ID, c Change) (set db.Statement, gives bool, err error) {
 	var bad fault.Fields
-	var name, status string
+	var name, status, forward string
 	var quota int64
 	if c.DisplayName != nil {
 		name = *c.DisplayName
@@ -58,24 +103,13 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (_ 
 			bad.Add("status", "unknown_status", "Give active or suspended.")
 		}
 	}
-	if err := bad.Err(); err != nil {
-		return Mailbox{}, err
+	if c.ForwardTo != nil {
+		if forward, err = m.forwards(ctx, &bad, account, id, *c.ForwardTo); err != nil {
+			return set, false, err
+		}
 	}
-	set := update.With(id, account, c.DisplayName != nil, name, quota, status)
-	if quota == 0 {
-		err = m.exec(ctx, set)
-	} else {
-		err = m.execWithin(ctx, account, id, set)
-	}
-	if err != nil {
-		return Mailbox{}, err
-	}
-	if c.Status != nil {
-		m.revoked(id)
-	} else {
-		m.changed(id)
-	}
-	return m.Get(ctx, account, id)
+	keep := c.KeepCopy == nil || *c.KeepCopy
+	return update.With(id, account, c.DisplayName != nil, name, quota, status, c.ForwardTo != nil, forward, c.KeepCopy != nil, keep), quota > 0, bad.Err()
 }
 
 // Delete takes a mailbox out of use at once. It can be restored for 30 days;
@@ -161,17 +195,6 @@ func one(ctx context.Context, tx *db.Tx, s db.Statement) error {
 	return err
 }
 
-// execWithin is exec for a statement that gives the mailbox a quota.
-func (m *Mailboxes) execWithin(ctx context.Context, account, id db.ID, s db.Statement) error {
-	limit, err := m.storageLimit(ctx, account)
-	if err != nil {
-		return err
-	}
-	return m.db.Tx(ctx, func(tx *db.Tx) error {
-		return m.allot(ctx, tx, account, id, limit, func() error { return one(ctx, tx, s) })
-	})
-}
-
 var (
 	expired = db.SQL(`SELECT id FROM mailbox WHERE deleted_at > 0 AND deleted_at < $1 ORDER BY deleted_at LIMIT 100`)
 	burial  = db.SQL(`DELETE FROM mailbox WHERE id = $1 AND deleted_at > 0 AND deleted_at < $2`)
@@ -199,7 +222,7 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 				if _, err := tx.Exec(ctx, burial.With(id, before)); err != nil {
 					return err
 				}
-				for _, s := range []db.Statement{noLonger.With(id), noApps.With(id), noSignIns.With(id), noUsage.With(id)} {
+				for _, s := range []db.Statement{noLonger.With(id), noApps.With(id), noSignIns.With(id), noVacation.With(id), noAnswers.With(id), noUsage.With(id)} {
 					if _, err := tx.Exec(ctx, s); err != nil {
 						return err
 					}

@@ -41,7 +41,9 @@ type Mailbox struct {
 	Messages    int64
 	CreatedAt   time.Time
 	DeletedAt   time.Time // zero while it lives
+	KeepCopy    bool      // what is forwarded is filed here too
 
+	forward    string // ForwardTo, one address to a line
 	generation int64
 	app        db.ID // the app password that it was signed in to with; 0 for none
 	appName    string
@@ -111,6 +113,14 @@ func Open(o Options) *Mailboxes {
 		notes: notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}}}
 }
 
+// ForwardTo are the addresses that its mail goes to as well.
+func (b Mailbox) ForwardTo() []string {
+	if b.forward == "" {
+		return nil
+	}
+	return strings.Split(b.forward, "\n")
+}
+
 // Generation changes whenever the log-ins of a mailbox end: with its password,
 // and when it is suspended, deleted or restored.
 func (b Mailbox) Generation() int64 { return b.generation }
@@ -119,15 +129,15 @@ func notFound() error { return fault.New(fault.NotFound, "not_found", "There is 
 
 var (
 	byID = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			u.bytes, u.messages, m.created_at, m.deleted_at, m.generation
+			u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.generation
 		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1 AND m.deleted_at = 0`)
 	listLive = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			bytes, messages, created_at, deleted_at, generation
+			bytes, messages, created_at, deleted_at, forward_to, keep_copy, generation
 		FROM mailbox JOIN mailbox_usage ON mailbox = id
 		WHERE account = $1 AND deleted_at = 0 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
 			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
 	listDeleted = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			bytes, messages, created_at, deleted_at, generation
+			bytes, messages, created_at, deleted_at, forward_to, keep_copy, generation
 		FROM mailbox JOIN mailbox_usage ON mailbox = id
 		WHERE account = $1 AND deleted_at > $6 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
 			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
@@ -137,7 +147,8 @@ func scan(r db.Row) (Mailbox, error) {
 	var m Mailbox
 	var local, key string
 	var created, deleted int64
-	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &key, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted, &m.generation)
+	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &key, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted,
+		&m.forward, &m.KeepCopy, &m.generation)
 	m.Address = shown(local, key)
 	m.CreatedAt, m.DeletedAt = db.Time(created), db.Time(deleted)
 	return m, err

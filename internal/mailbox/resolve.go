@@ -19,6 +19,10 @@ type Recipient struct {
 	Domain  db.ID
 	Address string // the mailbox's own
 	Tag     string // what stood after the plus; '' for none
+
+	ForwardTo []address.Address // where its mail goes as well
+	KeepCopy  bool              // what goes there is filed here too
+	Answers   bool              // it has a Vacation that is enabled
 }
 
 // Codes of Resolve's errors.
@@ -42,11 +46,11 @@ type known struct {
 }
 
 var (
-	recipient = db.SQL(`SELECT id, account, domain, local_part, address, status FROM mailbox
+	recipient = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers FROM mailbox
 		WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
-	firstOf = db.SQL(`SELECT id, account, domain, local_part, address, status FROM mailbox
+	firstOf = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers FROM mailbox
 		WHERE account = $1 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
-	oldest = db.SQL(`SELECT id, account, domain, local_part, address, status FROM mailbox
+	oldest = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers FROM mailbox
 		WHERE id > 0 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
 )
 
@@ -108,15 +112,15 @@ func suspendedBox() error {
 // one is the route to the mailbox that a statement finds.
 func (m *Mailboxes) one(ctx context.Context, s db.Statement) (Route, error) {
 	var r Recipient
-	var local, key, status string
-	err := m.db.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status)
+	var local, key, status, forward string
+	err := m.db.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status, &forward, &r.KeepCopy, &r.Answers)
 	if errors.Is(err, db.ErrNoRow) {
 		return Route{}, noMailbox()
 	}
 	if err != nil {
 		return Route{}, err
 	}
-	r.Address = shown(local, key)
+	r.Address, r.ForwardTo = shown(local, key), addresses(forward)
 	if status != Active {
 		return Route{}, suspendedBox()
 	}

@@ -24,7 +24,8 @@ type Route struct {
 // aliasTargets has a row for each target of the alias of an address. Of a
 // mailbox that is deleted all is empty.
 var aliasTargets = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
-		COALESCE(m.address, ''), COALESCE(m.status, ''), t.address, a.id, a.account
+		COALESCE(m.address, ''), COALESCE(m.status, ''), COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
+		t.address, a.id, a.account
 	FROM alias a JOIN alias_target t ON t.alias = a.id LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
 	WHERE a.domain = $1 AND a.address = $2 ORDER BY t.n`)
 
@@ -89,13 +90,14 @@ func (m *Mailboxes) aliased(ctx context.Context, domain db.ID, key string) (Rout
 	suspended := false
 	_, err := db.All(ctx, m.db, aliasTargets.With(domain, key), func(r db.Row) (none struct{}, err error) {
 		var to Recipient
-		var local, own, status, elsewhere string
-		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &elsewhere, &route.Alias, &route.Account); err != nil {
+		var local, own, status, forward, elsewhere string
+		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &forward, &to.KeepCopy, &to.Answers,
+			&elsewhere, &route.Alias, &route.Account); err != nil {
 			return none, err
 		}
 		switch status {
 		case Active:
-			to.Address = shown(local, own)
+			to.Address, to.ForwardTo = shown(local, own), addresses(forward)
 			route.Mailboxes = append(route.Mailboxes, to)
 		case Suspended:
 			suspended = true

@@ -12,11 +12,20 @@ import (
 )
 
 var (
-	// Room made by an expunge ends the time of being over quota.
+	// Room made by an expunge ends the time of being over quota. Of a mailbox that
+	// gets to 90 % of its quota the owner is to be told, and once more after it was
+	// below 85 %.
 	deposit = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3,
-		over_since = CASE WHEN $2 < 0 THEN 0 ELSE over_since END WHERE mailbox = $1`)
-	claim = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3
-		WHERE mailbox = $1 AND bytes + $2 <= (SELECT quota FROM mailbox WHERE id = $1)`)
+			over_since = CASE WHEN $2 < 0 THEN 0 ELSE over_since END,
+			nearly_full = CASE WHEN (bytes + $2) * 20 < (SELECT quota FROM mailbox WHERE id = $1) * 17 THEN 0
+				WHEN nearly_full = 0 AND (bytes + $2) * 10 >= (SELECT quota FROM mailbox WHERE id = $1) * 9 THEN 1
+				ELSE nearly_full END
+		WHERE mailbox = $1 RETURNING nearly_full`)
+	claim = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3,
+			nearly_full = CASE WHEN (bytes + $2) * 20 < (SELECT quota FROM mailbox WHERE id = $1) * 17 THEN 0
+				WHEN nearly_full = 0 AND (bytes + $2) * 10 >= (SELECT quota FROM mailbox WHERE id = $1) * 9 THEN 1
+				ELSE nearly_full END
+		WHERE mailbox = $1 AND bytes + $2 <= (SELECT quota FROM mailbox WHERE id = $1) RETURNING nearly_full`)
 	roomOf    = db.SQL(`SELECT m.quota, u.bytes, u.over_since FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1`)
 	overSince = db.SQL(`UPDATE mailbox_usage SET over_since = $2 WHERE mailbox = $1 AND over_since = 0`)
 	notOver   = db.SQL(`UPDATE mailbox_usage SET over_since = 0 WHERE mailbox = $1 AND over_since = $2`)
@@ -24,13 +33,14 @@ var (
 
 // Deposit makes the statement that changes a mailbox's use by bytes and
 // messages, which may be negative. It may overrun the quota: what RCPT
-// accepted is filed.
+// accepted is filed. It returns one row, for ToTell.
 func Deposit(mailbox db.ID, bytes, messages int64) db.Statement {
 	return deposit.With(mailbox, bytes, messages)
 }
 
 // Claim makes the statement that takes room for bytes and messages; it changes
-// no row when the quota does not allow it (Full is what to decline with).
+// no row when the quota does not allow it (Full is what to decline with), and
+// returns one for ToTell else.
 func Claim(mailbox db.ID, bytes, messages int64) db.Statement {
 	return claim.With(mailbox, bytes, messages)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -19,7 +18,7 @@ import (
 // neither mended nor signed, so that its author's signatures still hold.
 type Forwarded struct {
 	Account, Domain db.ID  // who forwards it, and in whose name
-	By              db.ID  // the alias that leads there
+	By              db.ID  // the alias or the mailbox that leads there
 	Sender          string // MAIL FROM; "" is the null sender
 	To              []address.Address
 	Blob            *blob.Blob // has no row yet
@@ -29,13 +28,12 @@ type Forwarded struct {
 	Also []db.Statement
 }
 
-// Forward queues a message that is forwarded, and returns after the commit. It
-// counts for the account's limits, as Limits.Send says. It is no API mail: nobody
-// is suppressed by what becomes of it. Its sender, if there is one, is told of
+// Forward makes a message that is forwarded ready. It is no API mail: nobody is
+// suppressed by what becomes of it. Its sender, if there is one, is told of
 // failure alone.
-func (o *Outbox) Forward(ctx context.Context, f Forwarded) (_ db.ID, err error) {
+func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 	if err := o.active(ctx, f.Account); err != nil {
-		return 0, err
+		return nil, err
 	}
 	now := o.Now().UTC()
 	r := &row{
@@ -45,25 +43,13 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (_ db.ID, err error) 
 		created: now, expires: now.Add(ExpirySubmission),
 	}
 	if err := o.join(ctx, r, "", f.Header); err != nil {
-		return 0, err
+		return nil, err
 	}
 	pc := &parcel{row: r, blob: f.Blob}
 	for _, to := range f.To {
 		r.utf8 = r.utf8 || to.IsUTF8()
 		pc.to = append(pc.to, queue.Recipient{Address: to.String(), Kind: "envelope", Destination: to.Domain, Notify: smtpclient.NotifyFailure})
 	}
-	pc.also = append(pc.also, func(b *db.Batch) {
-		for _, s := range f.Also {
-			b.Queue(s)
-		}
-	})
-	taken, err := o.Limits.Send(ctx, limit.Who{Account: f.Account}, 1, len(f.To))
-	if err != nil {
-		return 0, err
-	}
-	counted := spent{taken}
-	defer func() { counted.settle(err) }()
 	r.refer()
-	err = o.commit(ctx, f.Account, []*parcel{pc}, nil)
-	return r.id, err
+	return o.ready(ctx, pc, nil)
 }

@@ -25,8 +25,6 @@ type parcel struct {
 	to     []queue.Recipient
 	due    time.Time // zero for at once
 	offers bool      // to unsubscribe
-	// also queues what else is written in the same commit.
-	also []func(b *db.Batch)
 }
 
 // prepare makes the messages. Each step takes all of them, so that what it
@@ -123,18 +121,13 @@ func (o *Outbox) commit(ctx context.Context, account db.ID, parcels []*parcel, g
 	}
 	plans := make([]*queue.Plan, len(parcels))
 	for i, pc := range parcels {
-		plans[i] = o.Queue.Plan(queue.Message{About: pc.row.about(), ID: pc.row.id, DueAt: pc.due, ExpiresAt: pc.row.expires, Offers: pc.offers, Tells: pc.row.tells()}, pc.to)
+		plans[i] = o.plan(pc)
 	}
 	err := o.DB.Write(ctx, account, &db.Job{
 		Guard: guard,
 		Apply: func(batch *db.Batch) {
 			for i, pc := range parcels {
-				batch.Queue(pc.blob.Insert())
-				batch.Queue(pc.row.insert())
-				plans[i].Queue(batch)
-				for _, also := range pc.also {
-					also(batch)
-				}
+				pc.queue(batch, plans[i])
 			}
 		},
 		AfterCommit: func() {
@@ -149,6 +142,20 @@ func (o *Outbox) commit(ctx context.Context, account db.ID, parcels []*parcel, g
 		}
 	}
 	return err
+}
+
+// plan reserves places for a parcel's deliveries.
+func (o *Outbox) plan(pc *parcel) *queue.Plan {
+	return o.Queue.Plan(queue.Message{
+		About: pc.row.about(), ID: pc.row.id, DueAt: pc.due, ExpiresAt: pc.row.expires, Offers: pc.offers, Tells: pc.row.tells(),
+	}, pc.to)
+}
+
+// queue adds the rows of a parcel to a batch.
+func (pc *parcel) queue(b *db.Batch, plan *queue.Plan) {
+	b.Queue(pc.blob.Insert())
+	b.Queue(pc.row.insert())
+	plan.Queue(b)
 }
 
 // accepted is the answer to a send that will be committed.

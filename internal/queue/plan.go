@@ -39,7 +39,7 @@ type Recipient struct {
 
 // Plan is the acceptance of a message: its deliveries, with places reserved in
 // the windows of their destinations as far as there is room. Exactly one of
-// Committed and Abandon must be called.
+// Committed, Abandon and Drop must be called.
 type Plan struct {
 	q      *Queue
 	m      Message
@@ -191,6 +191,15 @@ func (q *Queue) left(d *destination) {
 
 // Abandon gives the places back. Call it when the job failed.
 func (p *Plan) Abandon() {
+	p.Drop()
+	q := p.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.doubt = q.o.Now() // the commit's outcome may be unknown
+}
+
+// Drop is Abandon for a plan whose statements were surely not committed.
+func (p *Plan) Drop() {
 	q := p.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,5 +208,4 @@ func (p *Plan) Abandon() {
 			q.forget(d)
 		}
 	}
-	q.doubt = q.o.Now() // the commit's outcome may be unknown
 }

@@ -140,6 +140,7 @@ func (s *Server) startDuties(context.Context) error {
 		s.duties.run(s.sts.Run)
 	}
 	s.duties.run(s.Inbound.RunNotices)
+	s.duties.run(s.Inbound.RunWarnings)
 	s.duties.run(s.Filter.Own.Bayes.Run)
 	s.duties.run(func(ctx context.Context) error { return s.Outbox.RunIndex(ctx, s.Log) })
 	s.duties.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })

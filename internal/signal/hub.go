@@ -29,6 +29,7 @@ const (
 	Event      Kind = 'e' // events wait to be numbered; 0
 	Webhook    Kind = 'w' // webhook deliveries are due; webhook id, and 0 for those that no node has in hand
 	Stream     Kind = 's' // numbered events are there to be read; account id
+	Room       Kind = 'r' // owners are to be told that their mailboxes are nearly full; 0
 	Migration  Kind = 'i' // a migration has got on, or was cancelled; migration id, and 0 for those that no node has in hand
 )
 

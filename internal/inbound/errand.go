@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/outbound"
+)
+
+// errand is all that becomes of a message: copies that are filed, and what goes
+// out because of it. It is one commit: all of it happens, or nothing.
+type errand struct {
+	in     *Inbound
+	s      *spooled
+	sender string // MAIL FROM
+	own    bool   // it was sent from here: nothing of it is in doubt
+	copies []folder.Incoming
+	out    []*outbound.Ready
+	also   []db.Statement
+}
+
+func (i *Inbound) errand(s *spooled, sender string, own bool) *errand {
+	return &errand{in: i, s: s, sender: sender, own: own}
+}
+
+// commit does it all, and returns where the copies were filed.
+func (e *errand) commit(ctx context.Context) (filed []folder.Filed, err error) {
+	jobs := make([]*db.Job, 0, len(e.out)+1)
+	for _, r := range e.out {
+		jobs = append(jobs, r.Job())
+	}
+	jobs = append(jobs, &db.Job{Apply: func(b *db.Batch) {
+		for _, s := range e.also {
+			b.Queue(s)
+		}
+	}})
+	switch {
+	case len(e.copies) > 0:
+		e.copies[0].With = jobs
+		filed, err = e.in.Folders.DeliverAll(ctx, e.copies)
+	case len(e.out) > 0:
+		err = e.in.db.Write(ctx, e.out[0].ID, db.Join(jobs...))
+	default:
+		e.s.blob.Discard(ctx)
+	}
+	for _, r := range e.out {
+		if r.Settle(err) {
+			e.in.Log.Info("a message goes out for one that came in", "message", r.ID, "arrival", e.s.arrival)
+		}
+	}
+	return filed, err
+}
+
+// drop gives back what was taken for an errand that is not committed.
+func (e *errand) drop() {
+	for _, r := range e.out {
+		r.Drop()
+	}
+}
+
+// box is what becomes of the message at one mailbox.
+type box struct {
+	mailbox.Recipient
+	as     []string        // the addresses by which it came
+	o      *digest.Opinion // nil: there is none
+	junk   bool            // it is not wanted in the inbox
+	source db.ID           // the outbound_message that it is; 0 for none
+}
+
+// deliver does for a mailbox what its owner wants: the message is filed, goes on
+// to other addresses, is answered. filed is false if it only goes on.
+func (e *errand) deliver(ctx context.Context, to box) (filed bool, err error) {
+	one, err := e.in.copyFor(ctx, e.s, to.Recipient, to.o, e.sender, to.as...)
+	if err != nil {
+		return false, err
+	}
+	one.Outbound = to.source
+	if to.junk {
+		one.Special = folder.Junk
+	}
+	wanted := one.Special != folder.Junk && !e.s.unwanted
+	forwarded := false
+	if wanted && len(to.ForwardTo) > 0 {
+		if forwarded, err = e.forward(ctx, to.Recipient); err != nil {
+			return false, err
+		}
+	}
+	if wanted && to.Answers {
+		if err := e.answer(ctx, to.Recipient); err != nil {
+			return false, err
+		}
+	}
+	if forwarded && !to.KeepCopy {
+		return false, nil
+	}
+	e.copies = append(e.copies, one)
+	return true, nil
+}
+
+// maxChain is how many mailboxes may forward a message one after the other.
+const maxChain = 4
+
+// forward has the message go on to where the owner of a mailbox wants it, and
+// reports whether it does. What was here before stays, and so does what must
+// not be sent now, if it is kept here; else that is the error.
+func (e *errand) forward(ctx context.Context, to mailbox.Recipient) (bool, error) {
+	if e.s.header.Count(loopField) >= maxChain {
+		return false, nil
+	}
+	err := e.passOn(ctx, onward{
+		Route: mailbox.Route{Elsewhere: to.ForwardTo, Alias: to.Mailbox, Account: to.Account, Domain: to.Domain},
+		as:    to.Address, sender: e.sender, own: e.own,
+	})
+	switch {
+	case err == nil:
+		return true, nil
+	case fault.Is(err, fault.Denied), fault.Is(err, fault.Limited) && to.KeepCopy:
+		e.in.Log.Info("a message is not forwarded but kept", "mailbox", to.Mailbox, "arrival", e.s.arrival, "reason", err)
+		return false, nil
+	}
+	return false, err
+}
+
+// deliverAll delivers the message to the mailboxes of a letter. Those whose
+// place in filed is false have no copy.
+func (e *errand) deliverAll(ctx context.Context, l *Letter, junk []bool) (filed []bool, err error) {
+	filed = make([]bool, len(l.rcpts))
+	for n, to := range l.rcpts {
+		if len(to.ForwardTo) == 0 && looped(e.s.header, to.as[0]) {
+			e.s.blob.Discard(ctx)
+			return nil, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
+		}
+		b := box{Recipient: to.Recipient, as: to.as, junk: junk != nil && junk[n]}
+		if e.s.opinions != nil {
+			b.o = &e.s.opinions[n]
+		}
+		if filed[n], err = e.deliver(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	// A mailbox that only forwards was not asked for room.
+	if only := len(l.rcpts) == 1 && filed[0] && !keeps(l.rcpts[0].Recipient); only && len(l.reports)+len(l.onward) == 0 && !l.loop {
+		if err := e.in.Mailboxes.Room(ctx, l.rcpts[0].Mailbox, e.s.blob.Size); err != nil {
+			e.s.blob.Discard(ctx)
+			return nil, err
+		}
+	}
+	return filed, nil
+}
+
+// keeps reports whether mail to a mailbox is filed there.
+func keeps(to mailbox.Recipient) bool { return to.KeepCopy || len(to.ForwardTo) == 0 }
+
+// placed puts where copies were filed into the places of their recipients.
+func placed(which []bool, filed []folder.Filed) []folder.Filed {
+	all := make([]folder.Filed, len(which))
+	for n := range which {
+		if which[n] && len(filed) > 0 {
+			all[n], filed = filed[0], filed[1:]
+		}
+	}
+	return all
+}

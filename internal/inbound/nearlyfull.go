@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+const (
+	// roomLook is how often it is looked for owners to be told whose signal was
+	// lost.
+	roomLook = 30 * time.Second
+	// roomChunk is how many mailboxes are looked at in one round.
+	roomChunk = 100
+)
+
+// RunWarnings tells the owners of mailboxes that are nearly full, until ctx
+// ends. Every node runs it: who tells which is decided in the commit.
+func (i *Inbound) RunWarnings(ctx context.Context) error {
+	sub := i.Hub.Subscribe(signal.Key{Kind: signal.Room})
+	defer sub.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sub.C:
+		case <-timer.C:
+		}
+		more, err := i.WarnOwners(ctx)
+		if err != nil && ctx.Err() == nil {
+			i.Log.Error("telling owners that their mailboxes are nearly full failed", "error", err)
+		}
+		if more && err == nil {
+			timer.Reset(0)
+		} else {
+			timer.Reset(roomLook)
+		}
+	}
+}
+
+// WarnOwners does one round of that: each mailbox that got to 90 % of its quota
+// gets a message, whatever room there is left for it. more says that there may
+// be further ones.
+func (i *Inbound) WarnOwners(ctx context.Context) (more bool, err error) {
+	ids, err := i.Mailboxes.NearlyFull(ctx, roomChunk)
+	if err != nil {
+		return false, err
+	}
+	var failed error
+	for _, id := range ids {
+		if err := i.warn(ctx, id); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("mailbox %s: %w", id, err))
+		}
+	}
+	return len(ids) == roomChunk && failed == nil, failed
+}
+
+// errTold declines to tell an owner what was told already, or is no longer so.
+var errTold = errors.New("the owner of the mailbox was told")
+
+// warn files one warning.
+func (i *Inbound) warn(ctx context.Context, id db.ID) error {
+	box, err := i.Mailboxes.ByID(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	text, err := i.warning(box)
+	if err != nil {
+		return err
+	}
+	s, err := i.spool(ctx, i.db.NewID(), nil, bytes.NewReader(text), nil)
+	if err != nil {
+		return err
+	}
+	to := mailbox.Recipient{Mailbox: box.ID, Account: box.Account, Domain: box.Domain, Address: box.Address}
+	in, err := i.copyFor(ctx, s, to, nil, "", box.Address)
+	if err != nil {
+		return err
+	}
+	in.With = []*db.Job{{Guard: func(b *db.Batch) { b.Queue(mailbox.Told(id)).One(new(int64)).Else(errTold) }}}
+	_, err = i.Folders.Deliver(ctx, in)
+	if errors.Is(err, errTold) {
+		return nil
+	}
+	if err == nil {
+		i.Log.Info("an owner was told that a mailbox is nearly full", "mailbox", id, "used", box.Used, "quota", box.Quota)
+	}
+	return err
+}
+
+// warning composes the message to the owner of a mailbox.
+func (i *Inbound) warning(box mailbox.Mailbox) ([]byte, error) {
+	to, err := address.Parse(box.Address)
+	if err != nil {
+		return nil, err
+	}
+	share := min(box.Used/max(box.Quota/100, 1), 999)
+	var out bytes.Buffer
+	_, err = message.Compose(&out, &message.Draft{
+		Date: i.Now(), MessageID: "<" + i.db.NewID().String() + "@" + i.Host + ">",
+		From:    message.Address{Name: "Postmaster", Local: postmaster, Domain: i.Host},
+		To:      []message.Address{{Name: box.DisplayName, Local: to.Local, Domain: to.Domain}},
+		Subject: fmt.Sprintf("Your mailbox is %d %% full", share),
+		Extra:   []message.ExtraField{{Name: "Auto-Submitted", Value: "auto-generated"}},
+		Text: fmt.Sprintf(`Your mailbox %s is nearly full: %s of %s are used (%d %%).
+
+When it is full, mail to you is no longer accepted. Senders try again for
+some days; when it has been full for seven days, their mail is returned to
+them at once. Nothing that is in the mailbox is lost.
+
+What you can do:
+
+- Delete what you no longer need: large attachments first, and what lies in
+  Trash and Junk. Then have your mail program empty Trash, which it may call
+  "expunge" or "compact": only then there is room.
+- Move old mail out of the mailbox, into folders on your own computer.
+- Ask whoever made the mailbox for you for more room.
+
+You are told once. If there is room again and it becomes scarce once more,
+you are told again.
+`, to.Display(), amount(box.Used), amount(box.Quota), share),
+	})
+	return out.Bytes(), err
+}
+
+// amount is a number of bytes in words.
+func amount(n int64) string {
+	const mb = 1 << 20
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%.1f GB", float64(n)/(mb<<10))
+	case n >= mb/10:
+		return fmt.Sprintf("%.1f MB", float64(n)/mb)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/thread"
+)
+
+// answer has a mailbox whose owner is away answer the message, if that is one
+// to be answered (RFC 3834 §2); the errand's commit decides whether its sender
+// was answered lately. What must not be sent now is not sent at all.
+func (e *errand) answer(ctx context.Context, to mailbox.Recipient) error {
+	i := e.in
+	sender, err := address.Parse(e.sender)
+	shown := e.own || e.s.passed() && e.s.verdicts.DMARC != string(mailauth.Fail)
+	if err != nil || !shown || !answers(e.s.header, sender) {
+		return nil //nolint:nilerr // nobody is to be answered
+	}
+	v, err := i.Mailboxes.VacationOf(ctx, to.Mailbox)
+	if err != nil || !v.Active(i.Now()) {
+		return err
+	}
+	own, err := i.Mailboxes.Own(ctx, to.Mailbox)
+	if fault.Is(err, fault.NotFound) {
+		return nil // it was deleted just now
+	}
+	if err != nil {
+		return err
+	}
+	from, ok := addressed(e.s.header, own)
+	if base, _ := sender.Base(); !ok || own[base.Key()] {
+		return nil
+	}
+	if done, err := i.Mailboxes.Answered(ctx, to.Mailbox, v, sender.Key()); err != nil || done {
+		return err
+	}
+	box, err := i.Mailboxes.ByID(ctx, to.Mailbox)
+	if err != nil {
+		return err
+	}
+	a := outbound.Answer{
+		Account: to.Account, Mailbox: to.Mailbox, Name: box.DisplayName, From: from, To: sender, Text: v.Text,
+		Subject: answerSubject(v.Subject, e.s.header), Thread: e.s.threads[to.Account],
+		Once: v.Once(to.Mailbox, sender.Key(), i.Now()),
+	}
+	a.InReplyTo, a.References = cites(e.s.header)
+	ready, err := i.Outbox.Answer(ctx, a)
+	switch {
+	case err == nil:
+		e.out = append(e.out, ready)
+		return nil
+	case fault.Is(err, fault.Denied), fault.Is(err, fault.Limited), fault.Is(err, fault.Invalid):
+		i.Log.Info("a mailbox whose owner is away does not answer", "mailbox", to.Mailbox, "arrival", e.s.arrival, "reason", err)
+		return nil
+	}
+	return err
+}
+
+// answers reports whether a message comes from a person who wrote to people
+// (RFC 3834 §2, RFC 5230 §4.6), as far as its header and its sender tell.
+func answers(h message.Header, sender address.Address) bool {
+	if machine(sender.Local) {
+		return false
+	}
+	for f := range h.Fields() {
+		name, value := strings.ToLower(string(f.Name)), strings.ToLower(f.Text())
+		value, _, _ = strings.Cut(value, "(") // a comment
+		first, _, _ := strings.Cut(value, ";")
+		first = strings.TrimSpace(first)
+		switch {
+		case name == "auto-submitted" && first != "no",
+			strings.HasPrefix(name, "list-"), name == "mailing-list", name == "x-mailing-list",
+			name == "precedence" && (first == "bulk" || first == "list" || first == "junk" || first == "auto_reply"),
+			name == "x-auto-response-suppress" && first != "none" && first != "",
+			name == "x-autoreply", name == "x-autorespond", name == "x-failed-recipients", name == "feedback-id",
+			name == "content-type" && first == "multipart/report":
+			return false
+		}
+	}
+	for _, a := range append(h.Addresses("From"), h.Addresses("Sender")...) {
+		if machine(a.Local) {
+			return false
+		}
+	}
+	return true
+}
+
+// machine reports whether nobody reads what is sent to a local part: that of a
+// mail system, a list, or a sender that says so.
+func machine(local string) bool {
+	if secret.IsReturnPath(local) {
+		return true
+	}
+	name := address.LocalKey(local)
+	for _, whole := range []string{
+		"mailer-daemon", "mailerdaemon", "postmaster", "listserv", "majordomo", "mailman", "hostmaster", "abuse", "root", "daemon", "bounce", "bounces",
+	} {
+		if name == whole || strings.HasPrefix(name, whole+"+") {
+			return true
+		}
+	}
+	for _, begin := range []string{"owner-", "bounce-", "bounces-", "prvs=bounce"} {
+		if strings.HasPrefix(name, begin) {
+			return true
+		}
+	}
+	for _, end := range []string{"-request", "-owner", "-bounce", "-bounces", "-errors", "-relay"} {
+		if strings.HasSuffix(name, end) || strings.Contains(name, end+"+") {
+			return true
+		}
+	}
+	plain := strings.NewReplacer("-", "", "_", "", ".", "").Replace(name)
+	return strings.Contains(plain, "noreply") || strings.Contains(plain, "donotreply")
+}
+
+// addressed finds the own address, perhaps with a plus-tag, that a message names
+// as its recipient. Who got it as one of a list, or blindly, does not answer
+// (RFC 5230 §4.5).
+func addressed(h message.Header, own map[string]bool) (address.Address, bool) {
+	for _, field := range []string{"To", "Cc", "Bcc", "Resent-To", "Resent-Cc", "Resent-Bcc"} {
+		for _, named := range h.Addresses(field) {
+			a, err := address.Parse(named.String())
+			if err != nil {
+				continue
+			}
+			if base, _ := a.Base(); own[base.Key()] {
+				return a, true
+			}
+		}
+	}
+	return address.Address{}, false
+}
+
+// maxAnswered bounds, in bytes, what an answer repeats of a subject.
+const maxAnswered = 200
+
+// answerSubject is the subject of an answer: the owner's, else that of the
+// message (RFC 3834 §3.1.5).
+func answerSubject(own string, h message.Header) string {
+	if own != "" {
+		return own
+	}
+	subject := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(h.Decoded("Subject"), "\uFFFD"))
+	if subject = strings.TrimSpace(subject); len(subject) > maxAnswered {
+		subject = strings.ToValidUTF8(subject[:maxAnswered], "") + "…"
+	}
+	if subject == "" {
+		return "Automatic reply"
+	}
+	return "Auto: " + subject
+}
+
+// cites is what an answer names of a message and what came before it (RFC 5322
+// §3.6.4).
+func cites(h message.Header) (inReplyTo string, references []string) {
+	before := h.References()
+	if own := h.MessageID(); own != "" {
+		before = append(before, own)
+		if message.Citable(own) {
+			inReplyTo = own
+		}
+	}
+	for _, id := range before {
+		if message.Citable(id) {
+			references = append(references, id)
+		}
+	}
+	if over := len(references) - thread.MaxReferences; over > 0 {
+		references = append(references[:1], references[1+over:]...)
+	}
+	return inReplyTo, references
+}

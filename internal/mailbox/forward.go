@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// MaxForwards is to how many addresses a mailbox may forward.
+const MaxForwards = 10
+
+// forwards reads where the mail of a mailbox shall go as well, each address
+// once, and returns it as it is stored. One that is no address, the mailbox's
+// own, or on a domain of the account where nobody has it, is a fault of
+// forward_to[i].
+func (m *Mailboxes) forwards(ctx context.Context, bad *fault.Fields, account, id db.ID, given []string) (string, error) {
+	if len(given) > MaxForwards {
+		bad.Add("forward_to", "too_many", "Give at most %d addresses.", MaxForwards)
+		return "", nil
+	}
+	box, err := m.Get(ctx, account, id)
+	if err != nil {
+		return "", err
+	}
+	own := address.KeyOf(box.Address)
+	var all, keys []string
+	for i, text := range given {
+		field := fmt.Sprintf("forward_to[%d]", i)
+		a, err := address.Parse(text)
+		base, _ := a.Base()
+		switch {
+		case err != nil:
+			bad.Add(field, "invalid_address", "Give an address such as bob@example.org.")
+			continue
+		case base.Key() == own:
+			bad.Add(field, "own_address", "This is the mailbox's own address.")
+			continue
+		}
+		there, err := m.reachable(ctx, account, a)
+		if err != nil {
+			return "", err
+		}
+		if !there {
+			bad.Add(field, "not_found", "There is no mailbox and no alias of yours with this address.")
+			continue
+		}
+		if !slices.Contains(keys, a.Key()) {
+			all, keys = append(all, a.String()), append(keys, a.Key())
+		}
+	}
+	return strings.Join(all, "\n"), nil
+}
+
+// reachable reports whether mail to an address may arrive, as far as the account
+// may know: what is not on a domain of its own may.
+func (m *Mailboxes) reachable(ctx context.Context, account db.ID, a address.Address) (bool, error) {
+	_, holder, hosted, err := m.Hosted(ctx, a.Domain)
+	if err != nil || !hosted || holder != account {
+		return true, err
+	}
+	_, err = m.Route(ctx, a)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if fault.Is(err, fault.Denied) { // it is suspended, and may be resumed
+		err = nil
+	}
+	return true, err
+}
+
+// addresses reads what forwards has stored.
+func addresses(stored string) (all []address.Address) {
+	for text := range strings.SplitSeq(stored, "\n") {
+		if a, err := address.Parse(text); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}

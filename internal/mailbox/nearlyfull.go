@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// What mailbox_usage.nearly_full says of a mailbox that is.
+const unaware = 1
+
+var (
+	// nearlyFull leaves out the deleted, of which nobody is told until they are
+	// restored.
+	nearlyFull = db.SQL(`SELECT u.mailbox FROM mailbox_usage u JOIN mailbox m ON m.id = u.mailbox
+		WHERE u.nearly_full = 1 AND m.deleted_at = 0 LIMIT $1`)
+	aware = db.SQL(`UPDATE mailbox_usage SET nearly_full = 2 WHERE mailbox = $1 AND nearly_full = 1 RETURNING bytes`)
+)
+
+// ToTell reads the row of Deposit and Claim: it sets tell if the mailbox has
+// become nearly full, at 90 % of its quota, and its owner was not told yet.
+// Whoever commits that wakes signal.Room.
+func ToTell(tell *bool) func(db.Row) error {
+	return func(r db.Row) error {
+		var state int
+		err := r.Scan(&state)
+		*tell = state == unaware
+		return err
+	}
+}
+
+// NearlyFull lists at most limit mailboxes whose owners are to be told that they
+// are nearly full.
+func (m *Mailboxes) NearlyFull(ctx context.Context, limit int) ([]db.ID, error) {
+	return db.All(ctx, m.db, nearlyFull.With(limit), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+}
+
+// Told makes the statement that decides whether an owner is told now: it
+// returns a row, once until the mailbox is nearly full again after it was less
+// than 85 % full.
+func Told(mailbox db.ID) db.Statement { return aware.With(mailbox) }
