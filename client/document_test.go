@@ -71,6 +71,8 @@ var types = map[string]reflect.Type{
 	"AppPassword":              reflect.TypeFor[client.AppPassword](),
 	"AppPasswordList":          reflect.TypeFor[client.Page[client.AppPassword]](),
 	"CreateAppPasswordRequest": nil, // arguments
+	"Vacation":                 reflect.TypeFor[client.Vacation](),
+	"SetVacationRequest":       reflect.TypeFor[client.NewVacation](),
 	"SignIn":                   reflect.TypeFor[client.SignIn](),
 	"SignInList":               reflect.TypeFor[client.Page[client.SignIn]](),
 	"CreateAliasRequest":       nil, // arguments

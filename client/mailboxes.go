@@ -23,6 +23,8 @@ type Mailbox struct {
 	UsedBytes   int64      `json:"used_bytes"` // how much it holds
 	Messages    int64      `json:"messages"`   // how many it holds
 	Status      string     `json:"status"`     // active or suspended
+	ForwardTo   []string   `json:"forward_to"` // where its mail goes as well
+	KeepCopy    bool       `json:"keep_copy"`  // what is forwarded is kept here too
 	CreatedAt   time.Time  `json:"created_at"`
 	DeletedAt   *time.Time `json:"deleted_at"` // of one that can be restored
 }
@@ -41,6 +43,10 @@ type MailboxChange struct {
 	DisplayName *string `json:"display_name,omitempty"`
 	QuotaMB     *int    `json:"quota_mb,omitempty"`
 	Status      *string `json:"status,omitempty"` // active or suspended
+	// ForwardTo are at most 10 addresses that its mail goes to as well; an empty
+	// list ends that.
+	ForwardTo *[]string `json:"forward_to,omitempty"`
+	KeepCopy  *bool     `json:"keep_copy,omitempty"` // what is forwarded is kept here too
 }
 
 // MailboxFilter says which mailboxes are wanted; the zero value is all that

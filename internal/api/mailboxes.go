@@ -24,6 +24,8 @@ type mailboxAnswer struct {
 	UsedBytes   int64      `json:"used_bytes" doc:"How much it holds, in bytes."`
 	Messages    int64      `json:"messages" doc:"How many messages it holds."`
 	Status      string     `json:"status" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
+	ForwardTo   []string   `json:"forward_to" nullable:"false" doc:"Where its mail goes as well; empty for nowhere." example:"ann@example.org"`
+	KeepCopy    bool       `json:"keep_copy" doc:"Whether what is forwarded is kept here too."`
 	CreatedAt   time.Time  `json:"created_at" doc:"When it was made."`
 	DeletedAt   *time.Time `json:"deleted_at,omitempty" doc:"When it was deleted; only for those that can be restored."`
 }
@@ -33,7 +35,7 @@ func showMailbox(m mailbox.Mailbox) mailboxAnswer {
 	return mailboxAnswer{
 		ID: m.ID, DomainID: m.Domain, Address: m.Address, LocalPart: m.Address[:at], DisplayName: m.DisplayName,
 		QuotaMB: m.Quota >> 20, UsedBytes: m.Used, Messages: m.Messages, Status: m.Status,
-		CreatedAt: stamp(m.CreatedAt), DeletedAt: optionalTime(m.DeletedAt),
+		ForwardTo: append([]string{}, m.ForwardTo()...), KeepCopy: m.KeepCopy, CreatedAt: stamp(m.CreatedAt), DeletedAt: optionalTime(m.DeletedAt),
 	}
 }
 
@@ -148,6 +150,9 @@ type updateMailboxRequest struct {
 	DisplayName *string `json:"display_name,omitempty" doc:"The person's name." example:"Ann Lee"`
 	QuotaMB     *int    `json:"quota_mb,omitempty" minimum:"1" doc:"How much it may hold, in megabytes." example:"2048"`
 	Status      *string `json:"status,omitempty" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
+	// nil leaves it.
+	ForwardTo []string `json:"forward_to,omitempty" nullable:"false" doc:"Where its mail goes as well: at most 10 addresses, here or elsewhere; an empty list ends that." example:"ann@example.org"`
+	KeepCopy  *bool    `json:"keep_copy,omitempty" doc:"Whether what is forwarded is kept here too, which it is at first."`
 }
 
 type updateMailboxInput struct {
@@ -160,9 +165,11 @@ func (a *API) updateMailbox(ctx context.Context, p account.Principal, in *update
 	if err != nil {
 		return mailboxAnswer{}, err
 	}
-	m, err := a.Mailboxes.Update(ctx, p.Account, id, mailbox.Change{
-		DisplayName: in.Body.DisplayName, QuotaMB: in.Body.QuotaMB, Status: in.Body.Status,
-	})
+	c := mailbox.Change{DisplayName: in.Body.DisplayName, QuotaMB: in.Body.QuotaMB, Status: in.Body.Status, KeepCopy: in.Body.KeepCopy}
+	if in.Body.ForwardTo != nil {
+		c.ForwardTo = &in.Body.ForwardTo
+	}
+	m, err := a.Mailboxes.Update(ctx, p.Account, id, c)
 	return shown(m, err, showMailbox)
 }
 

@@ -33,7 +33,8 @@ func (a *API) routes(r *router) {
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}", id: "getMailbox", scope: "mailboxes.read",
 		summary: "Show a mailbox", description: "With its quota and how much of it is used."}, a.getMailbox)
 	handle(r, operation{method: "PATCH", path: "/mailboxes/{id}", id: "updateMailbox", scope: "mailboxes.write", conflicts: true,
-		summary: "Change a mailbox", description: "Only what is given is changed. A suspended mailbox can't be signed in to; its mail is kept."}, a.updateMailbox)
+		summary: "Change a mailbox", description: "Only what is given is changed. A suspended mailbox can't be signed in to; its mail is kept. " +
+			"Mail that is forwarded goes on as it came, with a return path of ours (SRS); what is spam, or fails its author's DMARC policy, is not forwarded but kept here, and so is what comes back in a circle."}, a.updateMailbox)
 	handle(r, operation{method: "DELETE", path: "/mailboxes/{id}", id: "deleteMailbox", scope: "mailboxes.write", status: noContent,
 		summary: "Delete a mailbox", description: "It can be restored for 30 days."}, a.deleteMailbox)
 	handle(r, operation{method: "POST", path: "/mailboxes/{id}/restore", id: "restoreMailbox", scope: "mailboxes.write", conflicts: true,
@@ -44,6 +45,7 @@ func (a *API) routes(r *router) {
 	a.setupRoutes(r)
 	a.aliasRoutes(r)
 	a.loginRoutes(r)
+	a.vacationRoutes(r)
 
 	a.mailRoutes(r)
 	a.sendRoutes(r)

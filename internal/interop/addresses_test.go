@@ -22,4 +22,12 @@ func (c *checked) addresses() {
 	c.call("DELETE", logins+"/app-passwords/"+app, nil, 204)
 	c.call("DELETE", logins+"/app-passwords/"+app, nil, 404)
 	c.call("GET", logins+"/sign-ins", nil, 200)
+
+	c.call("PATCH", "/mailboxes/"+bob, m{"forward_to": []string{"bob@elsewhere.example.net"}, "keep_copy": true}, 200)
+	c.call("PATCH", "/mailboxes/"+bob, m{"forward_to": []string{"bob@demo.test"}}, 422)
+	c.call("PATCH", "/mailboxes/"+bob, m{"forward_to": []string{}}, 200)
+	c.call("GET", logins+"/vacation", nil, 200)
+	c.call("PUT", logins+"/vacation", m{"subject": "Away", "text": "Until Monday.", "starts_at": "2026-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z", "interval_days": 3}, 200)
+	c.call("PUT", logins+"/vacation", m{"interval_days": 91}, 422)
+	c.call("DELETE", logins+"/vacation", nil, 204)
 }
