@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+var (
+	filledUp = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
+	heldBy   = db.SQL(`SELECT messages FROM mailbox_usage WHERE mailbox = $1`)
+)
+
+const away = "alice@away.example.net"
+
+// forwards has a mailbox forward, and returns what the API says of it.
+func forwards(t *testing.T, c *client.Client, s *servertest.Server, box int, keep bool, to ...string) *client.Mailbox {
+	t.Helper()
+	if to == nil {
+		to = []string{}
+	}
+	got, err := c.UpdateMailbox(t.Context(), s.Dev.Mailboxes[box].ID.String(), client.MailboxChange{ForwardTo: &to, KeepCopy: &keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// Mail of a mailbox goes on as its owner wants, and is kept or not.
+func TestMailboxForwards(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		c, ctx, alice := clientOf(t, s), t.Context(), s.Dev.Mailboxes[0].ID.String()
+		if got, err := c.GetMailbox(ctx, alice); err != nil || !got.KeepCopy || len(got.ForwardTo) != 0 {
+			t.Errorf("at first %+v, %v", got, err)
+		}
+		got := forwards(t, c, s, 0, true, away, "ALICE@away.example.net", "bob@demo.test")
+		if !slices.Equal(got.ForwardTo, []string{away, "bob@demo.test"}) || !got.KeepCopy {
+			t.Errorf("changed to %+v", got)
+		}
+		if err := mx(t, s, "ann@good.com", question, "alice+x@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		kept, inside := arrived(t, s, 0, 1), arrived(t, s, 1, 1)
+		from, outside := wentOut(t, s, away, 1)
+		for where, text := range map[string]string{"kept": kept, "inside": inside, "outside": outside} {
+			if !strings.HasSuffix(text, question) {
+				t.Errorf("%s:\n%s", where, text)
+			}
+		}
+		if !strings.HasPrefix(from, "SRS0=") || !strings.HasSuffix(from, "=good.com=ann@demo.test") {
+			t.Errorf("the return path is %s", from)
+		}
+		// Without a copy.
+		no, silent := false, client.MailboxChange{}
+		silent.KeepCopy = &no
+		if got, err := c.UpdateMailbox(ctx, alice, silent); err != nil || got.KeepCopy || len(got.ForwardTo) != 2 {
+			t.Errorf("changed to %+v, %v", got, err)
+		}
+		if err := mx(t, s, "ann@good.com", question, "alice@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		arrived(t, s, 1, 2)
+		wentOut(t, s, away, 2)
+		if n := count(t, s, heldBy, 0); n != 1 {
+			t.Errorf("alice holds %d messages", n)
+		}
+		// A full mailbox that only forwards takes mail.
+		exec(t, s, filledUp.With(s.Dev.Mailboxes[0].ID))
+		if err := mx(t, s, "ann@good.com", question, "alice@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		arrived(t, s, 1, 3)
+		// What is sent from here goes on too.
+		submitted(t, s, 1, "From: bob@demo.test\r\nTo: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "alice@demo.test")
+		arrived(t, s, 1, 4)
+		if from, _ := wentOut(t, s, away, 4); from != "bob@demo.test" {
+			t.Errorf("the return path is %s", from)
+		}
+		if n := count(t, s, onwardOf, 0); n != 4 {
+			t.Errorf("%d messages went on", n)
+		}
+	})
+}
+
+// What must not go on, or can't, is not lost.
+func TestMailboxForwardsNothingBad(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		c := clientOf(t, s)
+		forwards(t, c, s, 0, false, away)
+		forwards(t, c, s, 1, true, away)
+		const text = "From: p@away.example.net\r\nTo: x@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n"
+		for _, bad := range []map[string]string{{"spf": "pass", "spam": "spam"}, {"spf": "pass", "dmarc": "fail"}} {
+			for _, to := range []string{"alice@demo.test", "bob@demo.test"} {
+				if code := simulated(t, s, "p@away.example.net", to, text, bad); code != 250 {
+					t.Errorf("%v to %s: %d", bad, to, code)
+				}
+			}
+		}
+		if a, b := count(t, s, heldBy, 0), count(t, s, heldBy, 1); a != 2 || b != 2 {
+			t.Errorf("alice holds %d messages, bob %d", a, b)
+		}
+		// It came back: it stays.
+		for _, again := range []string{"X-Loop: Alice@demo.test\r\n", "Delivered-To: alice@demo.test\r\n", strings.Repeat("Delivered-To: x@example.org\r\n", 10)} {
+			if code := simulated(t, s, "p@away.example.net", "alice@demo.test", again+text, map[string]string{"spf": "pass"}); code != 250 {
+				t.Errorf("round in circles: %d", code)
+			}
+		}
+		if a, out := count(t, s, heldBy, 0), count(t, s, onwardOf, 0); a != 5 || out != 0 {
+			t.Errorf("alice holds %d messages, %d went on", a, out)
+		}
+		// There is no room for what does not go on.
+		exec(t, s, filledUp.With(s.Dev.Mailboxes[0].ID))
+		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", text, map[string]string{"spam": "spam"}); code != 452 {
+			t.Errorf("spam for a full mailbox: %d", code)
+		}
+		// It may not be sent now: who keeps no copy is asked for again.
+		acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Limits.Change(t.Context(), acc.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		pass := map[string]string{"spf": "pass"}
+		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", text, pass); code != 250 {
+			t.Errorf("within the limit: %d", code)
+		}
+		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", text, pass); code != 450 {
+			t.Errorf("over the limit: %d", code)
+		}
+		if code := simulated(t, s, "p@away.example.net", "bob@demo.test", text, pass); code != 250 {
+			t.Errorf("over the limit, with a copy: %d", code)
+		}
+		if a, b := count(t, s, heldBy, 0), count(t, s, heldBy, 1); a != 5 || b != 3 {
+			t.Errorf("alice holds %d messages, bob %d", a, b)
+		}
+	})
+}
+
+// Two that forward to each other get each message, and it comes to rest.
+func TestMailboxesForwardInCircles(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		c := clientOf(t, s)
+		forwards(t, c, s, 0, false, "bob@demo.test")
+		forwards(t, c, s, 1, false, "alice@demo.test")
+		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", "To: alice@demo.test\r\n\r\nHi\r\n", map[string]string{"spf": "pass"}); code != 250 {
+			t.Fatal(code)
+		}
+		if text := arrived(t, s, 0, 1); strings.Count(text, "X-Loop: ") != 2 {
+			t.Errorf("came to rest as\n%s", text)
+		}
+		if a, b := count(t, s, onwardOf, 0), count(t, s, onwardOf, 1); a != 1 || b != 1 || count(t, s, heldBy, 1) != 0 {
+			t.Errorf("alice sent it on %d times, bob %d", a, b)
+		}
+	})
+}
+
+func TestMailboxForwardFields(t *testing.T) {
+	s := servertest.Start(t)
+	path := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String()
+	type m = map[string]any
+	many := slices.Repeat([]string{away}, 11)
+	for want, body := range map[string]m{
+		"forward_to too_many;": {"forward_to": many},
+		"quota_mb out_of_range;forward_to[0] invalid_address;forward_to[1] own_address;forward_to[3] not_found;": {
+			"quota_mb": 1 << 30, "forward_to": []string{"x", "ALICE+x@demo.test", away, "nobody@demo.test"}},
+	} {
+		a := s.API("PATCH", path, body)
+		var p struct {
+			Errors []struct{ Field, Code string }
+		}
+		a.Into(t, &p)
+		got := ""
+		for _, e := range p.Errors {
+			got += e.Field + " " + e.Code + ";"
+		}
+		if a.Status != 422 || got != want {
+			t.Errorf("%d %s, want %s", a.Status, got, want)
+		}
+	}
+}
