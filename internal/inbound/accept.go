@@ -41,6 +41,7 @@ type rcpt struct {
 	// open takes all mail: it is postmaster's or abuse's (RFC 5321 §4.5.1,
 	// RFC 2142).
 	open bool
+	spam bool // thinks the filter of its account, whatever its domain chose
 }
 
 // report is a signed return path that was accepted for a recipient.

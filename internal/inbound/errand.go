@@ -70,6 +70,7 @@ type box struct {
 	as     []string        // the addresses by which it came
 	o      *digest.Opinion // nil: there is none
 	junk   bool            // it is not wanted in the inbox
+	spam   bool            // nor anywhere else
 	source db.ID           // the outbound_message that it is; 0 for none
 }
 
@@ -84,7 +85,7 @@ func (e *errand) deliver(ctx context.Context, to box) (filed bool, err error) {
 	if to.junk {
 		one.Special = folder.Junk
 	}
-	wanted := one.Special != folder.Junk && !e.s.unwanted
+	wanted := one.Special != folder.Junk && !to.spam && !e.s.unwanted
 	forwarded := false
 	if wanted && len(to.ForwardTo) > 0 {
 		if forwarded, err = e.forward(ctx, to.Recipient); err != nil {
@@ -136,7 +137,7 @@ func (e *errand) deliverAll(ctx context.Context, l *Letter, junk []bool) (filed 
 			e.s.blob.Discard(ctx)
 			return nil, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
 		}
-		b := box{Recipient: to.Recipient, as: to.as, junk: junk != nil && junk[n]}
+		b := box{Recipient: to.Recipient, as: to.as, junk: junk != nil && junk[n], spam: to.spam}
 		if e.s.opinions != nil {
 			b.o = &e.s.opinions[n]
 		}

@@ -66,6 +66,9 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 	if err != nil || all == nil {
 		return err
 	}
+	for n := range l.rcpts {
+		l.rcpts[n].spam = all[n].Spam()
+	}
 	for n := range l.onward {
 		// Whatever is done with it here, none of it goes out in our name.
 		to := &l.onward[n]

@@ -42,7 +42,7 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 		l.rcpts[at].open = l.rcpts[at].open || open
 	}
 	for _, to := range fresh.Mailboxes {
-		l.rcpts = append(l.rcpts, rcpt{to, []string{as}, open})
+		l.rcpts = append(l.rcpts, rcpt{Recipient: to, as: []string{as}, open: open})
 	}
 	return nil
 }

@@ -177,6 +177,9 @@ func TestBayesLearnsByMoves(t *testing.T) {
 				t.Fatalf("%s", a.Body)
 			}
 		}
+		if a := s.API("PATCH", "/mailboxes/"+s.Dev.Mailboxes[0].ID.String(), map[string]any{"forward_to": []string{"own@away.example.net"}}); a.Status != 200 {
+			t.Fatalf("%s", a.Body)
+		}
 		for _, setting := range []string{"off", "junk", "enforce"} {
 			if a := s.API("PATCH", "/domains/"+s.Dev.Domain.ID.String(), map[string]any{"spam_filtering": setting}); a.Status != 200 {
 				t.Fatalf("%s", a.Body)
@@ -198,6 +201,9 @@ func TestBayesLearnsByMoves(t *testing.T) {
 		bring(t, s, "both@demo.test", offer("ham", 200))
 		if text := sentOn(t, s, "far@away.example.net", 1); !strings.Contains(text, "number200") || !strings.Contains(text, "minutes of the meeting") {
 			t.Errorf("sent on:\n%s", text)
+		}
+		if text := sentOn(t, s, "own@away.example.net", 1); !strings.Contains(text, "number200") || !strings.Contains(text, "minutes of the meeting") {
+			t.Errorf("sent on for the mailbox:\n%s", text)
 		}
 	})
 }
