@@ -19,11 +19,11 @@ var floors = map[string]int{
 	"fault":   ground, // its words are everyone's, also on floor 1
 	"address": 1, "secret": 1, "dns": 1,
 	"db": 2, "message": 2, "smtpclient": 2, "signal": 2, "egress": 2,
-	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "throttle": 3, "credential": 3, "cert": 3, "idempotency": 3, "digest": 3, "retention": 3, "bounce": 3,
+	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "throttle": 3, "credential": 3, "cert": 3, "idempotency": 3, "digest": 3, "retention": 3, "bounce": 3, "archive": 3,
 	"account": 4, "domain": 4, "webhook": 4, "thread": 4, "route": 4, "suppression": 4, "stat": 4, "limit": 4, "user": 4,
 	"mailbox": 5, "queue": 5,
 	"folder": 6, "outbound": 6, "relay": 6,
-	"search": 7, "spam": 7, "inbound": 7, "migration": 7, "clientsetup": 7,
+	"search": 7, "spam": 7, "inbound": 7, "migration": 7, "clientsetup": 7, "transfer": 7,
 	"imapd": 8, "smtpd": 8, "api": 8, "dashboard": 8,
 	"server":        9,
 	"cmd/mailstead": 10, "cmd/load": 10,
@@ -38,7 +38,7 @@ const (
 )
 
 // pure rooms know nothing of storage, not even by way of another room.
-var pure = []string{"address", "fault", "secret", "dns", "message", "smtpclient", "mailauth", "egress", "digest", "bounce"}
+var pure = []string{"address", "fault", "secret", "dns", "message", "smtpclient", "mailauth", "egress", "digest", "bounce", "archive"}
 
 // anyTest are the helpers that every test may use, wherever it stands: they
 // start the whole house, or call it from outside.

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/emersion/go-imap/v2"
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/mailstead/mailstead/internal/folder"
 )
@@ -30,27 +28,6 @@ func (l *listed) has(attrs ...imap.MailboxAttr) bool {
 type namespaces struct {
 	personal []string // prefixes; the first of them is taken away
 	others   []string // prefixes of what belongs to other people, or to all
-}
-
-// uses are the special uses that a mailbox here has a folder for, by the names
-// that servers and clients give theirs, in lower case.
-func uses(name string) string {
-	switch strings.ToLower(name) {
-	case "sent", "sent items", "sent messages", "sent mail", "sent-mail", "gesendet", "gesendete elemente", "gesendete objekte",
-		"éléments envoyés", "messages envoyés", "envoyés", "enviados", "elementos enviados", "posta inviata", "inviati", "verzonden", "verzonden items", "wysłane", "отправленные":
-		return folder.Sent
-	case "drafts", "draft", "entwürfe", "brouillons", "borradores", "bozze", "concepten", "rascunhos", "kopie robocze", "черновики":
-		return folder.Drafts
-	case "junk", "spam", "junk e-mail", "junk email", "junk mail", "bulk mail", "spamverdacht", "junk-e-mail", "courrier indésirable", "indésirables",
-		"correo no deseado", "posta indesiderata", "ongewenste e-mail", "спам":
-		return folder.Junk
-	case "trash", "deleted items", "deleted messages", "deleted", "bin", "papierkorb", "gelöscht", "gelöschte elemente", "gelöschte objekte",
-		"corbeille", "éléments supprimés", "papelera", "elementos eliminados", "cestino", "posta eliminata", "prullenbak", "verwijderde items", "kosz", "корзина":
-		return folder.Trash
-	case "archive", "archives", "archiv", "archivo", "archivio", "archief":
-		return folder.Archive
-	}
-	return ""
 }
 
 // attribute is what a special use is called in a list (RFC 6154).
@@ -86,7 +63,7 @@ func newChart(all []listed, spaces namespaces, special map[string]string) *chart
 	}
 	for i := range all {
 		if levels := c.levels(&all[i]); len(levels) == 1 && attribute(&all[i]) == "" {
-			give(&all[i], uses(levels[0]))
+			give(&all[i], folder.UseOf(levels[0]))
 		}
 	}
 	return c
@@ -126,14 +103,14 @@ func (c *chart) target(l *listed) string {
 
 // below puts a folder under what became of the one above it.
 func (c *chart) below(l *listed, levels []string) string {
-	own := fit(levels[len(levels)-1])
+	own := folder.FitLevel(levels[len(levels)-1])
 	above := ""
 	if cut := strings.LastIndex(l.name, l.delim); l.delim != "" && cut > 0 && len(levels) > 1 {
 		if known, ok := c.given[l.name[:cut]]; ok {
 			above = known
 		} else { // it is not listed
 			for i := range levels[:len(levels)-1] {
-				levels[i] = fit(levels[i])
+				levels[i] = folder.FitLevel(levels[i])
 			}
 			above = strings.Join(levels[:len(levels)-1], string(folder.Separator))
 		}
@@ -144,52 +121,18 @@ func (c *chart) below(l *listed, levels []string) string {
 		}
 		return own
 	}
-	return shallow(above + string(folder.Separator) + own)
-}
-
-// shallow makes one level of those that are too many.
-func shallow(name string) string {
-	sep := string(folder.Separator)
-	levels := strings.SplitN(name, sep, folder.MaxDepth)
-	last := len(levels) - 1
-	levels[last] = strings.ReplaceAll(levels[last], sep, "_")
-	return strings.Join(levels, sep)
-}
-
-// fit makes of a level's name one that is possible here.
-func fit(level string) string {
-	level = norm.NFC.String(strings.ToValidUTF8(level, "_"))
-	level = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == folder.Separator || r == '\u2028' || r == '\u2029' {
-			return '_'
-		}
-		return r
-	}, level)
-	if level == "" {
-		return "_"
-	}
-	return level
+	return folder.Shallow(above + string(folder.Separator) + own)
 }
 
 // free makes a name that is not too long and that no other folder got.
 func (c *chart) free(name string) string {
-	name = shorten(name, folder.MaxName)
+	name = folder.Shorten(name, folder.MaxName)
 	for n, own := 2, name; c.taken[name]; n++ {
 		more := fmt.Sprintf(" (%d)", n)
-		name = shorten(own, folder.MaxName-len(more)) + more
+		name = folder.Shorten(own, folder.MaxName-len(more)) + more
 	}
 	c.taken[name] = true
 	return name
-}
-
-// shorten cuts a name, not within a character and not so that it ends with a
-// separator.
-func shorten(name string, limit int) string {
-	if len(name) <= limit {
-		return name
-	}
-	name = strings.ToValidUTF8(name[:limit], "")
-	return strings.TrimRight(name, string(folder.Separator)+" ")
 }
 
 // wanted reports whether a folder is to be copied: if some were chosen, those;

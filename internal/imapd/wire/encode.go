@@ -5,6 +5,8 @@ package wire
 import (
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // maxQuoted is the longest string written quoted: clients read lines into
@@ -35,7 +37,7 @@ func AppendAString(b []byte, s string) []byte {
 // as it is with inUTF8 (RFC 9051 §5.1).
 func AppendMailbox(b []byte, name string, inUTF8 bool) []byte {
 	if !inUTF8 {
-		name = EncodeUTF7(name)
+		name = message.EncodeUTF7(name)
 	}
 	if isAtom(name) {
 		return append(b, name...)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // Character classes of RFC 9051 §9.
@@ -334,7 +336,7 @@ func (r *Reader) mailboxName(s string) (string, error) {
 		}
 		return s, nil
 	}
-	name, err := DecodeUTF7(s)
+	name, err := message.DecodeUTF7(s)
 	if err != nil {
 		return "", refuse(No, CodeCannot, "A mailbox name must be modified UTF-7 (RFC 3501 section 5.1.3).")
 	}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package archive reads and writes mail in files: mbox in its variants,
+// Maildir and .eml, alone or many of them in a tar.
+//
+// What is read is a stream of any length, in memory that does not grow with
+// it, and may come from anyone: names in it are never names of files here, and
+// what can't be read is told and passed over as far as that is possible.
+// Messages are given with CRLF line ends. What is written is read back as it
+// was, byte by byte, also where other programs would lose something.
+package archive
+
+import (
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Flags are what a message is marked with.
+type Flags uint8
+
+// The flags.
+const (
+	Seen Flags = 1 << iota
+	Answered
+	Flagged
+	Deleted
+	Draft
+)
+
+// Message is a message of an archive.
+type Message struct {
+	Place    string    // where it stands, for people
+	Folder   string    // its folder, levels separated by "/"; "" if the archive says nothing
+	Special  string    // the folder's special use (RFC 6154), or NoUse; "" if the archive says nothing
+	Date     time.Time // when it was received; zero if that is not known
+	FileDate time.Time // when its file was changed; zero if that is not known
+	Flags    Flags
+	Keywords []string // not checked
+	Gone     bool     // marked as expunged by the program that wrote the archive
+	Body     io.Reader
+}
+
+// Folder is a folder of an archive.
+type Folder struct {
+	Name       string // levels separated by "/"; "" for the inbox
+	Special    string // its special use, or NoUse; "" if the archive says nothing
+	Subscribed bool   // also if the archive does not tell
+}
+
+// NoUse says of a folder that it has no special use, whatever its name is.
+const NoUse = "none"
+
+// use reads a special use where an archive tells it.
+func use(text string) string {
+	if text == "" {
+		return NoUse
+	}
+	return text
+}
+
+// Sink takes what an archive holds, in its order. An error of its funcs ends
+// the reading and is returned.
+type Sink struct {
+	// Message takes a message. Its Body must not be read later; it need not be
+	// read to its end.
+	Message func(m *Message) error
+	// Folder takes a folder that the archive tells of, also if it is empty.
+	// It may be called for the same one more than once.
+	Folder func(f Folder) error
+	// Failed takes what could not be read, and why.
+	Failed func(place, why string) error
+}
+
+// Limits of what is kept in memory while an archive is read.
+const (
+	maxPlace    = 200     // bytes
+	maxSideFile = 4 << 20 // bytes of a file that tells of folders or keywords
+	maxTables   = 10_000  // folders with keywords
+)
+
+// place makes a name of an archive fit to be shown.
+func place(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(name, "?"))
+	if len(name) > maxPlace {
+		name = "…" + strings.ToValidUTF8(name[len(name)-maxPlace:], "")
+	}
+	return name
+}
+
+// Code of an archive that can't be read.
+const CodeBroken = "broken_archive"
+
+func broken(why string) error { return fault.New(fault.Invalid, CodeBroken, "%s", why) }
+
+// source remembers why a stream ended, so that trouble on its way is not taken
+// for trouble of the archive.
+type source struct {
+	io.Reader
+	read int64
+	err  error
+}
+
+// Read reads on.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.read += int64(n)
+	if err != nil && err != io.EOF { //nolint:errorlint // what io.Reader promises
+		s.err = err
+	}
+	return n, err
+}
+
+// blame returns the stream's own error if it had one, else that the archive is
+// broken.
+func (s *source) blame(why string) error {
+	if s.err != nil {
+		return s.err
+	}
+	return broken(why)
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxFromLine is the longest line that can be the first of a message, in bytes.
+const maxFromLine = 1000
+
+// fromLine reads the line that begins a message in an mbox: a sender, which may
+// be of several words, and a date in one of the forms that programs write. ok
+// is false if there is no date.
+func fromLine(line []byte) (sender string, date time.Time, ok bool) {
+	rest, ok := bytes.CutPrefix(line, []byte("From "))
+	if !ok || len(line) > maxFromLine {
+		return "", time.Time{}, false
+	}
+	words := strings.Fields(string(rest))
+	if len(words) > 0 {
+		sender = words[0]
+	}
+	for i, word := range words { // a sender's name may stand before the weekday
+		if !weekday(word) {
+			continue
+		}
+		if date, ok := fromDate(words[i+1:]); ok {
+			return sender, date, true
+		}
+	}
+	if len(words) > 1 {
+		if date, ok := fromDate(words[1:]); ok {
+			return sender, date, true
+		}
+	}
+	return sender, time.Time{}, false
+}
+
+func weekday(word string) bool {
+	word = strings.ToLower(strings.TrimSuffix(word, ","))
+	for day := time.Sunday; day <= time.Saturday; day++ {
+		if name := strings.ToLower(day.String()); word == name || word == name[:3] {
+			return true
+		}
+	}
+	return false
+}
+
+func monthOf(word string) time.Month {
+	word = strings.ToLower(word)
+	for m := time.January; m <= time.December; m++ {
+		if name := strings.ToLower(m.String()); word == name || word == name[:3] {
+			return m
+		}
+	}
+	return 0
+}
+
+// fromDate reads a date from words in any order: month, day, time of day, year
+// and maybe a zone; or as ISO 8601 has it. Without a zone it is UTC.
+func fromDate(words []string) (time.Time, bool) {
+	if date, ok := isoDate(words); ok {
+		return date, true
+	}
+	var month time.Month
+	var clock time.Time
+	day, year, offset, timed := 0, 0, 0, false
+	for i, word := range words {
+		switch n, err := strconv.Atoi(word); {
+		case month == 0 && monthOf(word) != 0:
+			month = monthOf(word)
+		case !timed && strings.Contains(word, ":"):
+			if clock, timed = clockOf(word); !timed {
+				return time.Time{}, false
+			}
+		case zone(word, &offset):
+		case err == nil && n > 0 && day == 0 && len(word) <= 2:
+			day = n
+		case err == nil && year == 0 && (len(word) == 4 || len(word) == 2 && timed):
+			if year = n; len(word) == 2 { // RFC 5322 §4.3
+				year += 1900
+				if n < 50 {
+					year += 100
+				}
+			}
+		case word == "remote" && i+2 < len(words) && words[i+1] == "from": // UUCP
+			return dateOf(year, month, day, clock, offset, timed)
+		default:
+			return time.Time{}, false
+		}
+	}
+	return dateOf(year, month, day, clock, offset, timed)
+}
+
+func dateOf(year int, month time.Month, day int, clock time.Time, offset int, timed bool) (time.Time, bool) {
+	if year == 0 || month == 0 || day == 0 || day > 31 || !timed {
+		return time.Time{}, false
+	}
+	t := time.Date(year, month, day, clock.Hour(), clock.Minute(), clock.Second(), 0, time.FixedZone("", offset)).UTC()
+	return t, sane(t)
+}
+
+// sane reports whether mail can have been received at a time.
+func sane(t time.Time) bool { return t.Year() >= 1970 && t.Year() < 2200 && t.Unix() > 0 }
+
+func clockOf(word string) (time.Time, bool) {
+	for _, layout := range []string{"15:4:5", "15:4"} {
+		if t, err := time.Parse(layout, word); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+func isoDate(words []string) (time.Time, bool) {
+	for n := 1; n <= min(3, len(words)); n++ {
+		if n < len(words) && words[n] != "remote" {
+			continue
+		}
+		text := strings.Join(words[:n], " ")
+		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", time.DateTime, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05Z07:00"} {
+			if t, err := time.Parse(layout, text); err == nil {
+				return t.UTC(), sane(t)
+			}
+		}
+	}
+	return time.Time{}, false
+}
+
+// zone reads a time zone: +0100, (CET) and the names whose meaning is the same
+// everywhere. Other names count as UTC.
+func zone(word string, offset *int) bool {
+	word = strings.Trim(word, "()")
+	if t, err := time.Parse("-0700", word); err == nil {
+		_, *offset = t.Zone()
+		return true
+	}
+	switch word {
+	case "EST":
+		*offset = -5 * 3600
+	case "EDT":
+		*offset = -4 * 3600
+	case "CST":
+		*offset = -6 * 3600
+	case "CDT":
+		*offset = -5 * 3600
+	case "MST":
+		*offset = -7 * 3600
+	case "MDT", "PST":
+		*offset = -7 * 3600
+		if word == "PST" {
+			*offset = -8 * 3600
+		}
+	case "PDT":
+		*offset = -7 * 3600
+	case "MET", "CET", "WAT":
+		*offset = 3600
+	case "MEST", "CEST", "EET":
+		*offset = 2 * 3600
+	case "EEST", "MSK":
+		*offset = 3 * 3600
+	default:
+		if len(word) < 1 || len(word) > 5 || monthOf(word) != 0 || weekday(word) {
+			return false
+		}
+		for i := range len(word) {
+			if word[i] < 'A' || word[i] > 'Z' {
+				return false
+			}
+		}
+	}
+	return true
+}

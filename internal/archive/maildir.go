@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// Files that stand beside messages in a Maildir.
+const (
+	keywordsFile = "dovecot-keywords"       // the letters a to z and what they mean, as Dovecot has it
+	moreFile     = "mailstead-keywords"     // keywords beyond those, by message
+	foldersFile  = "mailstead-folders.json" // names and special uses of folders
+	maxLetters   = 26
+	maildirMark  = "Maildir" // what the folder of all folders is called, usually
+)
+
+// folderNote is an entry of foldersFile.
+type folderNote struct {
+	Path       string `json:"path"` // of the folder's Maildir, below the file; "" for where the file is
+	Name       string `json:"name"`
+	Special    string `json:"special_use,omitempty"`
+	Subscribed bool   `json:"subscribed"`
+}
+
+// maildirs is what is known of the Maildirs of an archive.
+type maildirs struct {
+	letters map[string][]string            // keywords of a Maildir, by letter
+	more    map[string]map[string][]string // further ones, by Maildir and message
+	notes   map[string]folderNote          // by Maildir
+	bytes   int                            // read of the files that tell all this
+}
+
+func newMaildirs() *maildirs {
+	return &maildirs{letters: map[string][]string{}, more: map[string]map[string][]string{}, notes: map[string]folderNote{}}
+}
+
+// side reads a file that tells of a Maildir, in dir. known is false if it is
+// none.
+func (d *maildirs) side(dir, base string, r io.Reader, to Sink) (known bool, err error) {
+	switch base {
+	case keywordsFile, moreFile, foldersFile:
+	default:
+		return false, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxSideFile))
+	if err != nil {
+		return true, err
+	}
+	if d.bytes += len(text); d.bytes > 4*maxSideFile || len(d.letters)+len(d.more)+len(d.notes) > maxTables {
+		return true, broken("The files of the archive that tell of keywords and folders are too large.")
+	}
+	switch base {
+	case keywordsFile:
+		d.letters[dir] = readLetters(text)
+	case moreFile:
+		d.more[dir] = readMore(text)
+	default:
+		var notes []folderNote
+		if json.Unmarshal(text, &notes) != nil || len(notes) > maxTables {
+			return true, to.Failed(place(path.Join(dir, base)), "This list of folders can't be read.")
+		}
+		for _, n := range notes {
+			d.notes[clean(path.Join(dir, n.Path))] = n
+			if err := to.Folder(Folder{Name: n.Name, Special: use(n.Special), Subscribed: n.Subscribed}); err != nil {
+				return true, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// readLetters reads lines such as "0 $Forwarded".
+func readLetters(text []byte) []string {
+	letters := make([]string, maxLetters)
+	for line := range bytes.Lines(text) {
+		number, word, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+		if n, err := strconv.Atoi(number); err == nil && n >= 0 && n < maxLetters {
+			letters[n] = word
+		}
+	}
+	return letters
+}
+
+// readMore reads lines such as "U17V1700000000 $Forwarded".
+func readMore(text []byte) map[string][]string {
+	more := map[string][]string{}
+	for line := range bytes.Lines(text) {
+		if words := strings.Fields(string(line)); len(words) > 1 {
+			more[words[0]] = append(more[words[0]], words[1:]...)
+		}
+	}
+	return more
+}
+
+// message describes the message in a file of a Maildir by its name. verbatim
+// says that the line ends of the file are those of the message.
+func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *Message, verbatim bool) {
+	m = &Message{Place: place(path.Join(dir, base)), Date: changed}
+	m.Folder, m.Special = d.folder(dir)
+	name, info := base, ""
+	for _, mark := range []string{":2,", "!2,", ";2,"} { // the others where a name can't have a colon
+		if at := strings.LastIndex(base, mark); at >= 0 {
+			name, info = base[:at], base[at+len(mark):]
+			break
+		}
+	}
+	for _, c := range info {
+		switch c {
+		case 'S':
+			m.Flags |= Seen
+		case 'R':
+			m.Flags |= Answered
+		case 'F':
+			m.Flags |= Flagged
+		case 'T':
+			m.Flags |= Deleted
+		case 'D':
+			m.Flags |= Draft
+		case 'P':
+			m.Keywords = append(m.Keywords, "$Forwarded")
+		}
+		if letters := d.letters[dir]; c >= 'a' && int(c-'a') < len(letters) && letters[c-'a'] != "" {
+			m.Keywords = append(m.Keywords, letters[c-'a'])
+		}
+	}
+	name, sizes, _ := strings.Cut(name, ",")
+	parts := strings.Split(name, ".")
+	if len(parts) > 1 {
+		if at := strings.IndexByte(parts[1], 'U'); at >= 0 {
+			m.Keywords = append(m.Keywords, d.more[dir][parts[1][at:]]...)
+		}
+	}
+	if !sane(m.Date) {
+		m.Date = time.Time{}
+		if n, err := strconv.ParseInt(parts[0], 10, 64); err == nil && sane(time.Unix(n, 0)) {
+			m.Date = time.Unix(n, 0).UTC()
+		}
+	}
+	stored, wire := "", ""
+	for part := range strings.SplitSeq(sizes, ",") {
+		if s, ok := strings.CutPrefix(part, "S="); ok {
+			stored = s
+		}
+		if w, ok := strings.CutPrefix(part, "W="); ok {
+			wire = w
+		}
+	}
+	return m, stored != "" && stored == wire && stored == strconv.FormatInt(size, 10)
+}
+
+// folder returns the folder that a Maildir is. Its path is as Maildir++ has it,
+// with the levels of a name after dots, or one folder in another.
+func (d *maildirs) folder(dir string) (name, special string) {
+	if n, ok := d.notes[dir]; ok {
+		return n.Name, use(n.Special)
+	}
+	if dir == "" {
+		return "", ""
+	}
+	var levels []string
+	for i, part := range strings.Split(dir, "/") {
+		if i == 0 && (strings.EqualFold(part, maildirMark) || strings.EqualFold(part, "."+maildirMark)) {
+			continue
+		}
+		dotted, isDotted := strings.CutPrefix(part, ".")
+		if !isDotted {
+			levels = append(levels, decodeLevel(part))
+			continue
+		}
+		for level := range strings.SplitSeq(dotted, ".") {
+			levels = append(levels, decodeLevel(level))
+		}
+	}
+	return strings.Join(levels, "/"), ""
+}
+
+// decodeLevel reads a level of a name: in modified UTF-7, as servers write it,
+// or as it stands.
+func decodeLevel(level string) string {
+	level = strings.ReplaceAll(level, dotCode, ".")
+	if name, err := message.DecodeUTF7(level); err == nil {
+		level = name
+	}
+	return strings.ReplaceAll(level, "/", "_")
+}
+
+// dotCode is how a dot within a level is written, which would begin another.
+const dotCode = "&AC4-"
+
+func encodeLevel(level string) string {
+	return strings.ReplaceAll(message.EncodeUTF7(level), ".", dotCode)
+}
+
+// clean makes a path within the archive of whatever name a file has: no name
+// leads out of it.
+func clean(name string) string {
+	name = strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "_"), "_")
+	return strings.TrimPrefix(path.Clean("/"+name), "/")
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxFileName is how long a name may be on most systems, in bytes.
+const maxFileName = 255
+
+// MaildirWriter writes folders as a tar of Maildirs, named as Maildir++ has it:
+// INBOX at the top, and each other folder, with all levels of its name, in a
+// directory that begins with a dot. Files have LF as line end.
+type MaildirWriter struct {
+	t     *tar.Writer
+	buf   []byte
+	now   time.Time
+	paths map[string]string // of folders, by name
+
+	dir      string // of the folder that is being written
+	validity uint32
+	letters  map[string]byte // of keywords there
+}
+
+// NewMaildirWriter begins a tar with directories for all folders. The name of
+// INBOX is "INBOX". now is the date of what has no date of its own.
+func NewMaildirWriter(w io.Writer, folders []Folder, now time.Time) (*MaildirWriter, error) {
+	m := &MaildirWriter{t: tar.NewWriter(w), buf: make([]byte, 64<<10), now: now.UTC().Truncate(time.Second), paths: map[string]string{}}
+	notes := []folderNote{}
+	taken := map[string]bool{}
+	for _, f := range folders {
+		p := ""
+		if f.Name != inbox {
+			p = dirName(f.Name)
+			for n := 2; taken[strings.ToLower(p)]; n++ { // some systems don't know a from A
+				p = fmt.Sprintf(".~%d%s", n, shortName(f.Name))
+			}
+			taken[strings.ToLower(p)] = true
+		}
+		m.paths[f.Name] = p
+		notes = append(notes, folderNote{Path: p, Name: f.Name, Special: f.Special, Subscribed: f.Subscribed})
+	}
+	text, err := json.MarshalIndent(notes, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	if err := m.file(foldersFile, append(text, '\n')); err != nil {
+		return nil, err
+	}
+	for _, f := range folders {
+		if p := m.paths[f.Name]; p != "" {
+			if err := m.directory(p); err != nil {
+				return nil, err
+			}
+		}
+		for _, sub := range []string{"cur", "new", "tmp"} {
+			if err := m.directory(join(m.paths[f.Name], sub)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return m, nil
+}
+
+const inbox = "INBOX"
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// dirName is the directory of a folder.
+func dirName(name string) string {
+	var b strings.Builder
+	for level := range strings.SplitSeq(name, "/") {
+		b.WriteString("." + encodeLevel(level))
+	}
+	if b.Len() > maxFileName {
+		return "." + shortName(name)
+	}
+	return b.String()
+}
+
+// shortName stands for a name that is too long; foldersFile tells which.
+func shortName(name string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return fmt.Sprintf("folder-%016x", h.Sum64())
+}
+
+func (m *MaildirWriter) directory(name string) error {
+	return m.t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o700, ModTime: m.now})
+}
+
+func (m *MaildirWriter) file(name string, text []byte) error {
+	if err := m.t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, ModTime: m.now, Size: int64(len(text))}); err != nil {
+		return err
+	}
+	_, err := m.t.Write(text)
+	return err
+}
+
+// Tagged is a message with keywords.
+type Tagged struct {
+	UID      uint32
+	Keywords []string
+}
+
+// Folder begins a folder that NewMaildirWriter was told of. Messages whose
+// keywords have no letter, since there are only 26, are asked for by tagged,
+// which is called with each keyword's letter known.
+func (m *MaildirWriter) Folder(name string, validity uint32, keywords []string, tagged func(yield func(Tagged) bool)) error {
+	m.dir, m.validity, m.letters = m.paths[name], validity, map[string]byte{}
+	if len(keywords) == 0 {
+		return nil
+	}
+	var list bytes.Buffer
+	for i, word := range keywords[:min(len(keywords), maxLetters)] {
+		m.letters[word] = 'a' + byte(i)
+		fmt.Fprintf(&list, "%d %s\n", i, word)
+	}
+	if err := m.file(join(m.dir, keywordsFile), list.Bytes()); err != nil || len(keywords) <= maxLetters {
+		return err
+	}
+	var more bytes.Buffer
+	for t := range tagged {
+		words := slices.DeleteFunc(slices.Clone(t.Keywords), func(w string) bool { return m.letters[w] != 0 })
+		if len(words) > 0 {
+			fmt.Fprintf(&more, "%s %s\n", m.key(t.UID), strings.Join(words, " "))
+		}
+	}
+	if more.Len() > maxSideFile {
+		return fmt.Errorf("the keywords of folder %s take more than %d bytes", m.dir, maxSideFile)
+	}
+	return m.file(join(m.dir, moreFile), more.Bytes())
+}
+
+func (m *MaildirWriter) key(uid uint32) string { return fmt.Sprintf("U%dV%d", uid, m.validity) }
+
+// Write writes a message of the folder that was begun last; its Folder and Body
+// are not used.
+func (m *MaildirWriter) Write(msg *Message, uid uint32, t Text) error {
+	s, err := shapeOf(t, m.buf)
+	if err != nil {
+		return err
+	}
+	size := t.Size()
+	if s.plain {
+		size -= s.lines
+	}
+	date := msg.Date.UTC().Truncate(time.Second)
+	name := fmt.Sprintf("%d.%s.mailstead,S=%d,W=%d:2,%s", date.Unix(), m.key(uid), size, t.Size(), m.info(msg))
+	err = m.t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: join(join(m.dir, "cur"), name), Mode: 0o600, ModTime: date, Size: size})
+	if err != nil {
+		return err
+	}
+	in := io.NewSectionReader(t, 0, t.Size())
+	if !s.plain {
+		_, err = io.CopyBuffer(struct{ io.Writer }{m.t}, struct{ io.Reader }{in}, m.buf)
+		return err
+	}
+	out := &lf{w: m.t}
+	if _, err = io.CopyBuffer(out, struct{ io.Reader }{in}, m.buf); err != nil {
+		return err
+	}
+	return out.end()
+}
+
+// info are the letters of a message's flags, in order.
+func (m *MaildirWriter) info(msg *Message) string {
+	var b []byte
+	for _, f := range []struct {
+		flag   Flags
+		letter byte
+	}{{Draft, 'D'}, {Flagged, 'F'}, {Answered, 'R'}, {Seen, 'S'}, {Deleted, 'T'}} {
+		if msg.Flags&f.flag != 0 {
+			b = append(b, f.letter)
+		}
+	}
+	for _, word := range msg.Keywords {
+		if letter := m.letters[word]; letter != 0 {
+			b = append(b, letter)
+		}
+	}
+	slices.SortFunc(b, func(a, c byte) int { return cmp.Compare(a, c) })
+	return string(b)
+}
+
+// Close ends the tar. Without it what was written is not whole.
+func (m *MaildirWriter) Close() error { return m.t.Close() }

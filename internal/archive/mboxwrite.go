@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"io"
+	"mime"
+	"strings"
+)
+
+// Text is the bytes of a message that is written to an archive. It may be read
+// twice.
+type Text interface {
+	io.ReaderAt
+	Size() int64
+}
+
+// shape is what a message's lines are like.
+type shape struct {
+	plain bool  // all lines end in CRLF, none in CR CRLF: LF alone tells as much
+	open  bool  // the last line has no end
+	lines int64 // line ends
+}
+
+// shapeOf reads a message once.
+func shapeOf(t Text, buf []byte) (s shape, err error) {
+	s = shape{plain: true, open: true}
+	last, before := byte(0), byte(0) // the bytes before p
+	for off := int64(0); off < t.Size(); {
+		p := buf[:min(int64(len(buf)), t.Size()-off)]
+		n, err := t.ReadAt(p, off)
+		if n < len(p) {
+			return s, noEnd(err)
+		}
+		for at := 0; ; {
+			i := bytes.IndexByte(p[at:], '\n')
+			if i < 0 {
+				break
+			}
+			at += i + 1
+			s.lines++
+			s.plain = s.plain && byteAt(p, at-2, last, before) == '\r' && byteAt(p, at-3, last, before) != '\r'
+		}
+		before, last = byteAt(p, len(p)-2, last, before), p[len(p)-1]
+		off += int64(len(p))
+	}
+	s.open = last != '\n'
+	s.plain = s.plain && last != '\r' // which would go with the LF that an mbox puts there
+	return s, nil
+}
+
+// byteAt is p[i], or one of the two bytes before p.
+func byteAt(p []byte, i int, last, before byte) byte {
+	switch {
+	case i >= 0:
+		return p[i]
+	case i == -1:
+		return last
+	}
+	return before
+}
+
+func noEnd(err error) error {
+	if err == nil || err == io.EOF { //nolint:errorlint // what io.ReaderAt promises
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// MboxWriter writes messages as an mbox of the kind mboxrd, with LF as line end
+// and the flags in Status, X-Status and X-Keywords, as other programs expect
+// them. All tells that messages are of several folders: then each is told in
+// X-Folder and X-Special-Use.
+type MboxWriter struct {
+	All bool
+
+	w   *bufio.Writer
+	buf []byte
+	in  *bufio.Reader
+}
+
+// NewMboxWriter returns a writer to w, which wants Flush at the end.
+func NewMboxWriter(w io.Writer) *MboxWriter {
+	return &MboxWriter{w: bufio.NewWriterSize(w, 64<<10), buf: make([]byte, 64<<10), in: bufio.NewReaderSize(nil, fragment)}
+}
+
+// Write writes a message; its Body is not used. The error is w's or t's.
+func (m *MboxWriter) Write(msg *Message, t Text) error {
+	s, err := shapeOf(t, m.buf)
+	if err != nil {
+		return err
+	}
+	m.first(msg, s)
+	m.in.Reset(io.NewSectionReader(t, 0, t.Size()))
+	begun := false // within a line
+	for {
+		line, err := m.in.ReadSlice('\n')
+		if len(line) == 0 && err != nil {
+			if err != io.EOF { //nolint:errorlint // what io.Reader promises
+				return err
+			}
+			break
+		}
+		if !begun && quotable(line) {
+			_ = m.w.WriteByte('>') // its error stays, and Flush or a later Write tells it
+		}
+		whole := line[len(line)-1] == '\n'
+		if s.plain {
+			if begun = !whole; whole {
+				line = append(bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), '\n')
+			} else if line[len(line)-1] == '\r' && err == bufio.ErrBufferFull { //nolint:errorlint // what bufio promises
+				_ = m.in.UnreadByte()
+				line = line[:len(line)-1]
+			}
+		}
+		begun = !whole
+		if _, err := m.w.Write(line); err != nil {
+			return err
+		}
+	}
+	if s.open {
+		_ = m.w.WriteByte('\n')
+	}
+	return m.w.WriteByte('\n')
+}
+
+// Flush writes what waits.
+func (m *MboxWriter) Flush() error { return m.w.Flush() }
+
+// quotable reports whether a line could be taken for the first of a message, or
+// for one that was quoted. Of a line as long as a fragment, or longer, only that
+// is looked at: what may go on as "From " counts, so that the answer for a line
+// with another ">" before it is the same.
+func quotable(line []byte) bool {
+	rest := bytes.TrimLeft(line, ">")
+	return bytes.HasPrefix(rest, []byte("From ")) || len(line) >= fragment && bytes.HasPrefix([]byte("From "), rest)
+}
+
+func (m *MboxWriter) first(msg *Message, s shape) {
+	var b strings.Builder
+	b.WriteString("From " + ourName)
+	if !s.plain {
+		b.WriteString(rawMark)
+	}
+	if s.open {
+		b.WriteString(openMark)
+	}
+	if m.All {
+		b.WriteString(folderMark)
+	}
+	b.WriteString(" " + stamp(msg.Date) + "\n" + statusField)
+	if msg.Flags&Seen != 0 {
+		b.WriteByte('R')
+	}
+	b.WriteString("O\n" + xStatusField)
+	for _, f := range []struct {
+		flag   Flags
+		letter byte
+	}{{Answered, 'A'}, {Flagged, 'F'}, {Deleted, 'D'}, {Draft, 'T'}} {
+		if msg.Flags&f.flag != 0 {
+			b.WriteByte(f.letter)
+		}
+	}
+	b.WriteString("\n" + keywordsField + strings.Join(msg.Keywords, " ") + "\n")
+	if m.All {
+		b.WriteString(folderField + encodeName(msg.Folder) + "\n" + specialField + msg.Special + "\n")
+	}
+	_, _ = m.w.WriteString(b.String()) // its error stays, and Flush or a later Write tells it
+}
+
+// encodeName makes a folder's name fit for a header field (RFC 2047).
+func encodeName(name string) string {
+	if encoded := mime.BEncoding.Encode("utf-8", name); encoded != name {
+		return encoded
+	}
+	if strings.TrimSpace(name) != name || strings.Contains(name, "=?") {
+		return "=?utf-8?b?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
+	}
+	return name
+}
+
+func decodeName(text string) string {
+	if name, err := new(mime.WordDecoder).DecodeHeader(text); err == nil {
+		return name
+	}
+	return text
+}

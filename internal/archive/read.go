@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Kind says what a stream is.
+type Kind int
+
+// The kinds of stream.
+const (
+	Detect Kind = iota // by how it begins
+	Mbox
+	EML  // a single message
+	Tar  // of any of the others, and of Maildirs
+	Gzip // of any of the others
+)
+
+// Codes of streams that are not taken.
+const (
+	CodeNotMail = "not_mail"
+	CodeBomb    = "archive_bomb"
+)
+
+// A stream that grows beyond all that mail does when it is unpacked is not
+// unpacked to its end.
+const (
+	bombSize  = 256 << 20 // bytes; no less is judged
+	bombRatio = 300
+)
+
+// head is how much of a file is looked at to see what it is, in bytes.
+const head = 1024
+
+// Options say how a stream is read.
+type Options struct {
+	Kind    Kind
+	Quoting Quoting // of mboxes
+}
+
+// Read gives all that a stream holds to a sink. What is wrong with the archive
+// as a whole, or from a place on, is a fault.Invalid, after all that stood
+// before it; errors of r and of the sink are returned as they are.
+func Read(r io.Reader, o Options, to Sink) error {
+	src := &source{Reader: r}
+	x := &reading{o: o, to: to, src: src, dirs: newMaildirs()}
+	err := x.stream(src, o.Kind, true)
+	if err != nil && src.err != nil {
+		return src.err
+	}
+	return err
+}
+
+// reading is a stream while it is read.
+type reading struct {
+	o    Options
+	to   Sink
+	src  *source
+	dirs *maildirs
+}
+
+// stream reads the stream as a whole, or what was packed in it.
+func (x *reading) stream(r io.Reader, kind Kind, packed bool) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	begin, err := in.Peek(head)
+	if err != nil && err != io.EOF { //nolint:errorlint // what bufio promises
+		return err
+	}
+	if kind == Detect {
+		kind = detect(begin)
+	}
+	switch {
+	case kind == Mbox:
+		return (&mbox{w: &window{src: in}, to: x.to, quoting: x.o.Quoting}).read()
+	case kind == Tar:
+		return x.tar(in)
+	case kind == Gzip && packed:
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return x.src.blame("This is not what gzip writes.")
+		}
+		return x.stream(&unpacking{r: z, src: x.src}, Detect, false)
+	case kind == EML && len(begin) > 0:
+		return x.to.Message(&Message{Place: "message 1", Body: withCRLF(in)})
+	case len(begin) == 0: // an mbox without messages looks like that
+		return nil
+	case bytes.HasPrefix(begin, []byte("PK\x03\x04")):
+		return fault.New(fault.Invalid, CodeNotMail, "Zip files are not taken, since they can't be read as a stream: unpack it, and send the mail in it as a tar.")
+	}
+	return fault.New(fault.Invalid, CodeNotMail, "This is no mail: an mbox, a message, or a tar of these or of Maildirs is wanted, packed by gzip or not.")
+}
+
+// detect finds out what a stream is by how it begins.
+func detect(begin []byte) Kind {
+	switch {
+	case bytes.HasPrefix(begin, []byte("\x1f\x8b")):
+		return Gzip
+	case isTar(begin):
+		return Tar
+	case bytes.HasPrefix(bytes.TrimLeft(begin, "\r\n"), []byte("From ")):
+		return Mbox
+	case isMail(begin):
+		return EML
+	}
+	return Detect
+}
+
+// isTar reports whether a stream begins with the header of a file in a tar, by
+// its checksum; tars before POSIX have no other mark.
+func isTar(begin []byte) bool {
+	const block, from, to = 512, 148, 156
+	if len(begin) < block {
+		return false
+	}
+	sum := int64(0)
+	for i, c := range begin[:block] {
+		if i >= from && i < to {
+			c = ' '
+		}
+		sum += int64(c)
+	}
+	var given int64
+	_, err := fmt.Sscanf(strings.Trim(string(begin[from:to]), " \x00"), "%o", &given)
+	return err == nil && given == sum && sum > 8*' '
+}
+
+// isMail reports whether a file begins with the header of a message.
+func isMail(begin []byte) bool {
+	line, _, _ := bytes.Cut(bytes.TrimPrefix(begin, []byte("\xef\xbb\xbf")), []byte("\n"))
+	return fieldName(line) != "" && !bytes.Contains(begin, []byte{0})
+}
+
+// unpacking bounds how much larger than itself a packed stream may get.
+type unpacking struct {
+	r    io.Reader
+	src  *source
+	size int64
+}
+
+// Read is that of io.Reader.
+func (u *unpacking) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	if u.size += int64(n); u.size > bombSize && u.size/bombRatio > u.src.read {
+		return 0, fault.New(fault.Invalid, CodeBomb, "What is packed in this file is larger than any mail would be.")
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // what io.Reader promises
+		err = u.src.blame("The packed file is damaged, or its end is missing.")
+	}
+	return n, err
+}
+
+// tar reads the files of a tar.
+func (x *reading) tar(r io.Reader) error {
+	t := tar.NewReader(r)
+	for {
+		h, err := t.Next()
+		if err == io.EOF { //nolint:errorlint // what tar promises
+			return nil
+		}
+		if err != nil {
+			if fault.KindOf(err) == fault.Invalid {
+				return err
+			}
+			return x.src.blame("The tar is damaged, or its end is missing.")
+		}
+		name := clean(h.Name)
+		switch {
+		case h.Typeflag == tar.TypeDir:
+			err = x.directory(name)
+		case h.Typeflag == tar.TypeXGlobalHeader:
+		case h.Typeflag == tar.TypeLink || h.Typeflag == tar.TypeSymlink:
+			err = x.link(name)
+		case h.Typeflag != tar.TypeReg || sparse(h):
+			err = x.to.Failed(place(name), "It is no ordinary file.")
+		default:
+			err = x.file(name, h, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sparse files would be as large as they claim to be.
+func sparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
+}
+
+// directory tells of a Maildir, which may be empty.
+func (x *reading) directory(name string) error {
+	if path.Base(name) != "cur" {
+		return nil
+	}
+	folder, special := x.dirs.folder(dirOf(path.Dir(name)))
+	return x.to.Folder(Folder{Name: folder, Special: special, Subscribed: true})
+}
+
+// dirOf is a directory as a key: "" for the top.
+func dirOf(dir string) string {
+	if dir == "." {
+		return ""
+	}
+	return dir
+}
+
+func (x *reading) link(name string) error {
+	switch path.Base(path.Dir(name)) {
+	case "cur", "new":
+		return x.to.Failed(place(name), "It is a link to another file; pack the files themselves (tar --hard-dereference).")
+	}
+	return nil
+}
+
+// file reads a file of a tar.
+func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
+	dir, base := dirOf(path.Dir(name)), path.Base(name)
+	r = &packed{r, x.src}
+	switch parent := path.Base(dir); {
+	case parent == "tmp" || skipped(base):
+		return nil
+	case parent == "cur" || parent == "new":
+		if base == "" || base[0] == '.' {
+			return nil
+		}
+		m, verbatim := x.dirs.message(dirOf(path.Dir(dir)), base, h.ModTime, h.Size)
+		if m.Body = r; !verbatim {
+			m.Body = withCRLF(r)
+		}
+		return x.to.Message(m)
+	}
+	if known, err := x.dirs.side(dir, base, r, x.to); known {
+		return err
+	}
+	in := bufio.NewReaderSize(r, 64<<10)
+	begin, err := in.Peek(head)
+	if err != nil && err != io.EOF { //nolint:errorlint // what bufio promises
+		return err
+	}
+	switch kind := detect(begin); {
+	case kind == Mbox, len(begin) == 0 && strings.HasSuffix(base, mboxEnding):
+		folder := mboxFolder(name)
+		if err := x.to.Folder(Folder{Name: folder, Subscribed: true}); err != nil {
+			return err
+		}
+		return (&mbox{w: &window{src: in}, to: x.to, name: place(name), folder: folder, quoting: x.o.Quoting}).read()
+	case kind == EML:
+		return x.to.Message(&Message{Place: place(name), Folder: dir, FileDate: h.ModTime, Body: withCRLF(in)})
+	}
+	return x.to.Failed(place(name), "It is no mail.")
+}
+
+const mboxEnding = ".mbox"
+
+// mboxFolder is the folder that an mbox holds, by its name. Apple Mail keeps
+// each in a folder of its own, Thunderbird what is below one in another.
+func mboxFolder(name string) string {
+	levels := strings.Split(name, "/")
+	if last := len(levels) - 1; last > 0 && levels[last] == "mbox" && strings.HasSuffix(levels[last-1], mboxEnding) {
+		levels = levels[:last]
+	}
+	for i := range levels {
+		level := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(levels[i], ".sbd"), mboxEnding), ".mbx")
+		if level != "" {
+			levels[i] = level
+		}
+	}
+	return strings.Join(levels, "/")
+}
+
+// skipped reports whether a file is one that mail programs and systems keep
+// beside the mail.
+func skipped(base string) bool {
+	switch base {
+	case "subscriptions", "maildirfolder", "maildirsize", ".DS_Store", "Thumbs.db", ".uidvalidity", ".mh_sequences", "msgFilterRules.dat", ".mbsyncstate":
+		return true
+	case keywordsFile:
+		return false
+	}
+	for _, begin := range []string{"dovecot", "courier", "._", ".lock", "popstate"} {
+		if strings.HasPrefix(base, begin) {
+			return true
+		}
+	}
+	for _, end := range []string{".msf", ".lock", ".tmp", ".plist"} {
+		if strings.HasSuffix(base, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// packed tells a file that ends early from one that is whole.
+type packed struct {
+	io.Reader
+	src *source
+}
+
+// Read is that of io.Reader.
+func (p *packed) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	if err != nil && err != io.EOF && fault.KindOf(err) != fault.Invalid { //nolint:errorlint // what io.Reader promises
+		err = p.src.blame("The tar is damaged, or its end is missing.")
+	}
+	return n, err
+}

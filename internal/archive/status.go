@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"encoding/csv"
+	"mime"
+	"strconv"
+	"strings"
+)
+
+// own reports whether a field, whose name is in lower case, is one that programs
+// write into messages of an mbox for themselves. It is no part of the message.
+func own(name string) bool {
+	switch name {
+	case "status", "x-status", "x-keywords", "x-uid", "x-imap", "x-imapbase", "content-length",
+		"x-mozilla-status", "x-mozilla-status2", "x-mozilla-keys":
+		return true
+	}
+	return false
+}
+
+// mark takes what a field of a message in an mbox tells of it. name is in
+// lower case.
+func (m *Message) mark(name, value string) {
+	value = strings.TrimSpace(value)
+	switch name {
+	case "status", "x-status":
+		for _, c := range value {
+			switch c {
+			case 'R':
+				m.Flags |= Seen
+			case 'A':
+				m.Flags |= Answered
+			case 'F':
+				m.Flags |= Flagged
+			case 'D':
+				m.Flags |= Deleted
+			case 'T':
+				m.Flags |= Draft
+			}
+		}
+	case "x-keywords", "x-mozilla-keys":
+		m.Keywords = append(m.Keywords, strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' })...)
+	case "x-mozilla-status":
+		bits, err := strconv.ParseUint(value, 16, 32)
+		if err != nil {
+			return
+		}
+		for _, b := range []struct {
+			bit  uint64
+			flag Flags
+		}{{0x1, Seen}, {0x2, Answered}, {0x4, Flagged}} {
+			if bits&b.bit != 0 {
+				m.Flags |= b.flag
+			}
+		}
+		if bits&0x1000 != 0 {
+			m.Keywords = append(m.Keywords, "$Forwarded")
+		}
+		m.Gone = bits&0x8 != 0
+	case "x-gmail-labels":
+		m.labels(value)
+	}
+}
+
+// labels takes the labels that Google's export writes, which are folders, flags
+// and states at once.
+func (m *Message) labels(value string) {
+	decoded, err := new(mime.WordDecoder).DecodeHeader(value)
+	if err != nil {
+		decoded = value
+	}
+	r := csv.NewReader(strings.NewReader(decoded))
+	r.LazyQuotes = true
+	labels, err := r.Read()
+	if err != nil {
+		return
+	}
+	m.Flags |= Seen
+	system, own, archived := "", "", false
+	for _, label := range labels {
+		switch name := strings.TrimSpace(label); strings.ToLower(name) {
+		case "unread":
+			m.Flags &^= Seen
+		case "starred":
+			m.Flags |= Flagged
+		case "inbox", "sent", "drafts", "spam", "trash":
+			if name := strings.ToLower(name); system == "" || name == "trash" || name == "spam" {
+				system = strings.ToUpper(name[:1]) + name[1:]
+			}
+			if strings.EqualFold(name, "drafts") {
+				m.Flags |= Draft
+			}
+		case "archived":
+			archived = true
+		case "opened", "important", "", "chat", "snoozed", "scheduled":
+		default:
+			if !strings.HasPrefix(strings.ToLower(name), "category ") && own == "" {
+				own = name
+			}
+		}
+	}
+	switch {
+	case system == "Inbox":
+		m.Folder = "INBOX"
+	case system != "":
+		m.Folder = system
+	case own != "":
+		m.Folder = own
+	case archived:
+		m.Folder = "Archive"
+	}
+}
