@@ -34,6 +34,7 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
+	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -51,6 +52,7 @@ type API struct {
 	Events       *event.Log
 	Webhooks     *webhook.Hooks
 	Migrations   *migration.Migrations
+	Transfers    *transfer.Transfers
 	Keys         *idempotency.Keys
 	Inbound      *inbound.Inbound
 	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox

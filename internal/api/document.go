@@ -145,8 +145,11 @@ func describe[I, O any](d *document, o operation) {
 	if o.takes != "" {
 		op.RequestBody = &huma.RequestBody{
 			Required:    true,
-			Description: "A file in UTF-8.",
-			Content:     map[string]*huma.MediaType{o.takes: {Schema: &huma.Schema{Type: "string"}}},
+			Description: "A file.",
+			Content:     map[string]*huma.MediaType{},
+		}
+		for media := range strings.SplitSeq(o.takes, ", ") {
+			op.RequestBody.Content[media] = &huma.MediaType{Schema: &huma.Schema{Type: "string"}}
 		}
 		problems = append(problems, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}

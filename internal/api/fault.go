@@ -15,13 +15,14 @@ import (
 // problem is an error as clients see it (RFC 9457). It never repeats what
 // the request said: that may have been a password.
 type problem struct {
-	Type      string        `json:"type" doc:"Always about:blank: code tells the kind." example:"about:blank"`
-	Title     string        `json:"title" doc:"The status in words." example:"Unprocessable Entity"`
-	Status    int           `json:"status" doc:"The HTTP status." example:"422"`
-	Detail    string        `json:"detail" doc:"What is wrong and what to do, in words." example:"Some fields need correcting."`
-	Code      string        `json:"code" doc:"Stable name of the error." example:"validation_failed"`
-	Errors    []fieldAnswer `json:"errors,omitempty" nullable:"false" doc:"With status 422: every field at fault, at most 100."`
-	RequestID string        `json:"request_id" doc:"Quote it when you ask for help; it is in the header X-Request-Id too." example:"ofvd5mpqfkhd2tmxjsyhzqvzr4"`
+	Type      string              `json:"type" doc:"Always about:blank: code tells the kind." example:"about:blank"`
+	Title     string              `json:"title" doc:"The status in words." example:"Unprocessable Entity"`
+	Status    int                 `json:"status" doc:"The HTTP status." example:"422"`
+	Detail    string              `json:"detail" doc:"What is wrong and what to do, in words." example:"Some fields need correcting."`
+	Code      string              `json:"code" doc:"Stable name of the error." example:"validation_failed"`
+	Errors    []fieldAnswer       `json:"errors,omitempty" nullable:"false" doc:"With status 422: every field at fault, at most 100."`
+	Import    *importedMailAnswer `json:"import,omitempty" nullable:"false" doc:"Of an import of mail: how far it came."`
+	RequestID string              `json:"request_id" doc:"Quote it when you ask for help; it is in the header X-Request-Id too." example:"ofvd5mpqfkhd2tmxjsyhzqvzr4"`
 
 	retry int // seconds, for Retry-After
 }

@@ -33,7 +33,7 @@ type operation struct {
 	status       int    // of success; 200 if 0
 	conflicts    bool   // it may answer 409
 	media        string // of the answer; JSON if ""
-	takes        string // media type of a request body that is no JSON
+	takes        string // media types of a request body that is no JSON
 }
 
 func (o operation) success() int {

@@ -62,6 +62,7 @@ func (a *API) routes(r *router) {
 	a.webhookRoutes(r)
 
 	a.migrationRoutes(r)
+	a.transferRoutes(r)
 
 	a.statsRoutes(r)
 

@@ -19,12 +19,15 @@ const (
 	MaxFolders = 1_000 // of one mailbox
 )
 
+// CodeBadName is that of a name that no folder can have.
+const CodeBadName = "bad_folder_name"
+
 // cleanName returns a name in the form in which it is stored: NFC, INBOX in
 // capitals also as the first of several levels (RFC 3501 §5.1). What can't be a
 // name is a fault.Invalid.
 func cleanName(name string) (string, error) {
 	bad := func(what string) (string, error) {
-		return "", fault.New(fault.Invalid, "bad_folder_name", "%s", what)
+		return "", fault.New(fault.Invalid, CodeBadName, "%s", what)
 	}
 	if !utf8.ValidString(name) {
 		return bad("A folder's name must be UTF-8.")

@@ -43,6 +43,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
+	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
@@ -80,6 +81,7 @@ type Server struct {
 	Retention    *retention.Keeper
 	Webhooks     *webhook.Hooks
 	Migrations   *migration.Migrations
+	Transfers    *transfer.Transfers
 	Dashboard    *dashboard.Dashboard
 
 	data      *dataFolder
