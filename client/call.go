@@ -26,6 +26,7 @@ type call struct {
 	key    string    // Idempotency-Key; "" for none
 	again  bool      // repeating it does no harm, though its method doesn't say so
 	into   io.Writer // takes the answer as it is; nil for JSON
+	long   bool      // an attempt may take as long as it wants to
 }
 
 // answer is a success.
@@ -89,7 +90,7 @@ func (c *Client) url(in call) (string, error) {
 // once makes one attempt.
 func (c *Client) once(whole context.Context, in call) (*answer, error) {
 	ctx := whole
-	if c.timeout > 0 {
+	if c.timeout > 0 && !in.long {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()

@@ -22,6 +22,8 @@ type Problem struct {
 	Errors    []FieldError `json:"errors"`     // with status 422: every field at fault
 	RequestID string       `json:"request_id"` // to quote when asking for help
 
+	Import *ImportedMail `json:"import"` // of an import of mail: how far it came
+
 	// RetryAfter is how long to wait before the next attempt, if the service
 	// said so.
 	RetryAfter time.Duration `json:"-"`

@@ -65,6 +65,7 @@ func TestService(t *testing.T) {
 		h.operator(p)
 		h.webhooks()
 		h.migrations()
+		h.transfers()
 		covered(t, s, p)
 	})
 }

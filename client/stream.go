@@ -135,7 +135,16 @@ func decode(data []byte, into any) error {
 }
 
 func (s *stream) open(ctx context.Context) (*http.Response, error) {
-	to, err := s.client.url(s.call)
+	header := http.Header{"Accept": {"text/event-stream, application/problem+json;q=0.9"}}
+	if s.cursor != "" {
+		header.Set("Last-Event-ID", s.cursor)
+	}
+	return s.client.open(ctx, s.call, header)
+}
+
+// open makes one attempt at a call whose answer is read as it comes.
+func (c *Client) open(ctx context.Context, in call, header http.Header) (*http.Response, error) {
+	to, err := c.url(in)
 	if err != nil {
 		return nil, final{err}
 	}
@@ -143,15 +152,12 @@ func (s *stream) open(ctx context.Context) (*http.Response, error) {
 	if err != nil {
 		return nil, final{fmt.Errorf("mailstead: %w", err)}
 	}
-	r.Header.Set("Authorization", "Bearer "+s.client.key)
-	r.Header.Set("User-Agent", s.client.agent)
-	r.Header.Set("Accept", "text/event-stream, application/problem+json;q=0.9")
-	if s.cursor != "" {
-		r.Header.Set("Last-Event-ID", s.cursor)
-	}
-	resp, err := s.client.http.Do(r)
+	r.Header = header
+	r.Header.Set("Authorization", "Bearer "+c.key)
+	r.Header.Set("User-Agent", c.agent)
+	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("mailstead: %s %s: %w", s.call.method, s.call.path, plain(err))
+		return nil, fmt.Errorf("mailstead: %s %s: %w", in.method, in.path, plain(err))
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -159,7 +165,7 @@ func (s *stream) open(ctx context.Context) (*http.Response, error) {
 	defer resp.Body.Close() //nolint:errcheck // only read
 	a := &answer{status: resp.StatusCode, header: resp.Header}
 	if a.body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20)); err != nil {
-		return nil, fmt.Errorf("mailstead: %s %s: reading the answer: %w", s.call.method, s.call.path, err)
+		return nil, fmt.Errorf("mailstead: %s %s: reading the answer: %w", in.method, in.path, err)
 	}
 	return nil, problem(a)
 }

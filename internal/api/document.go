@@ -170,7 +170,10 @@ func (d *document) success(o operation, out reflect.Type) *huma.Response {
 	switch {
 	case out == reflect.TypeFor[nothing]():
 	case o.media != "":
-		r.Content = map[string]*huma.MediaType{strings.Split(o.media, ";")[0]: {Schema: &huma.Schema{Type: "string"}}}
+		r.Content = map[string]*huma.MediaType{}
+		for media := range strings.SplitSeq(o.media, ", ") {
+			r.Content[strings.Split(media, ";")[0]] = &huma.MediaType{Schema: &huma.Schema{Type: "string"}}
+		}
 	default:
 		r.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemas.Schema(out, true, "")}}
 	}

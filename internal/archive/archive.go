@@ -96,7 +96,7 @@ func place(name string) string {
 	return name
 }
 
-// Code of an archive that can't be read.
+// CodeBroken is that of an archive that can't be read.
 const CodeBroken = "broken_archive"
 
 func broken(why string) error { return fault.New(fault.Invalid, CodeBroken, "%s", why) }

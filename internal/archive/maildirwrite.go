@@ -122,13 +122,13 @@ type Tagged struct {
 // keywords have no letter, since there are only 26, are asked for by tagged,
 // which is called with each keyword's letter known.
 func (m *MaildirWriter) Folder(name string, validity uint32, keywords []string, tagged func(yield func(Tagged) bool)) error {
-	m.dir, m.validity, m.letters = m.paths[name], validity, map[string]byte{}
+	m.dir, m.validity, m.letters = m.paths[name], validity, map[string]byte{} // by the word in lower case: its case says nothing
 	if len(keywords) == 0 {
 		return nil
 	}
 	var list bytes.Buffer
 	for i, word := range keywords[:min(len(keywords), maxLetters)] {
-		m.letters[word] = 'a' + byte(i)
+		m.letters[strings.ToLower(word)] = 'a' + byte(i)
 		fmt.Fprintf(&list, "%d %s\n", i, word)
 	}
 	if err := m.file(join(m.dir, keywordsFile), list.Bytes()); err != nil || len(keywords) <= maxLetters {
@@ -136,7 +136,7 @@ func (m *MaildirWriter) Folder(name string, validity uint32, keywords []string, 
 	}
 	var more bytes.Buffer
 	for t := range tagged {
-		words := slices.DeleteFunc(slices.Clone(t.Keywords), func(w string) bool { return m.letters[w] != 0 })
+		words := slices.DeleteFunc(slices.Clone(t.Keywords), func(w string) bool { return m.letters[strings.ToLower(w)] != 0 })
 		if len(words) > 0 {
 			fmt.Fprintf(&more, "%s %s\n", m.key(t.UID), strings.Join(words, " "))
 		}
@@ -190,7 +190,7 @@ func (m *MaildirWriter) info(msg *Message) string {
 		}
 	}
 	for _, word := range msg.Keywords {
-		if letter := m.letters[word]; letter != 0 {
+		if letter := m.letters[strings.ToLower(word)]; letter != 0 {
 			b = append(b, letter)
 		}
 	}

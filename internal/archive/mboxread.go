@@ -160,6 +160,9 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 		name := fieldName(line)
 		folded := begun && len(line) > 0 && (line[0] == ' ' || line[0] == '\t')
 		switch {
+		case !begun && blank(line) && b.ends(): // there is nothing but what belongs to the mbox
+			b.done = true
+			return false
 		case blank(line):
 			b.buf = append(b.buf, "\r\n"...)
 			w.take(len(line))

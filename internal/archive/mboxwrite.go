@@ -109,7 +109,7 @@ func (m *MboxWriter) Write(msg *Message, t Text) error {
 		}
 		whole := line[len(line)-1] == '\n'
 		if s.plain {
-			if begun = !whole; whole {
+			if whole {
 				line = append(bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), '\n')
 			} else if line[len(line)-1] == '\r' && err == bufio.ErrBufferFull { //nolint:errorlint // what bufio promises
 				_ = m.in.UnreadByte()

@@ -420,7 +420,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, media := range []string{"text/dns", "text/csv", "message/rfc822", "application/octet-stream", "text/event-stream", "application/x-apple-aspen-config"} {
+	for _, media := range []string{"text/dns", "text/csv", "message/rfc822", "application/octet-stream", "text/event-stream", "application/x-apple-aspen-config", "application/mbox", "application/x-tar"} {
 		former := openapi3filter.RegisteredBodyDecoder(media)
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 		defer func() {
@@ -554,6 +554,15 @@ func TestDocument(t *testing.T) {
 	c.call("GET", "/suppressions/export", nil, 200)
 	c.call("DELETE", "/suppressions/"+left, nil, 204)
 	c.call("DELETE", "/suppressions/"+left, nil, 404)
+
+	walked := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String()
+	c.file(walked+"/import?folder=Walked", "application/mbox", "From x Sat Nov 21 17:00:00 2026\nSubject: walked\n\nHello.\n", 200)
+	c.file(walked+"/import", "text/plain", "Subject: walked\n", 415)
+	c.file(walked+"/import", "application/x-tar", "no tar", 422)
+	c.call("GET", walked+"/export?folder=Walked", nil, 200)
+	c.call("GET", walked+"/export?format=maildir&folder=Walked", nil, 200)
+	c.call("GET", walked+"/export?format=zip", nil, 422)
+	c.call("GET", walked+"/export?folder=Nowhere", nil, 404)
 
 	c.webhooks()
 	c.mail()

@@ -25,8 +25,8 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
-	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/throttle"
+	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/user"
 )
 

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// The lines that programs begin messages with.
+func TestFromLines(t *testing.T) {
+	for _, c := range []struct{ line, date string }{
+		{"From bob@example.org Sat Nov 21 17:00:09 2026", "2026-11-21 17:00:09"},
+		{"From bob@example.org  Sat Jan  3 01:05:34 1996\r", "1996-01-03 01:05:34"},
+		{"From - Tue Apr 27 19:42:22 2010", "2010-04-27 19:42:22"},                             // Thunderbird
+		{"From ???@??? Mon Jan 01 00:00:01 1990", "1990-01-01 00:00:01"},                       // Eudora
+		{"From 1551111111111111111@xxx Mon Dec 25 10:11:12 +0000 2017", "2017-12-25 10:11:12"}, // Google
+		{"From bob@example.org Sat Nov 21 17:00:09 +0100 2026", "2026-11-21 16:00:09"},
+		{"From bob@example.org Sat Nov 21 17:00:09 2026 -0500", "2026-11-21 22:00:09"},
+		{"From bob@example.org Sat Nov 21 17:00:09 CET 2026", "2026-11-21 16:00:09"},
+		{"From bob@example.org Sat Nov 21 17:00:09 PDT 2026", "2026-11-22 00:00:09"},
+		{"From bob@example.org Sat Nov 21 17:00 2026", "2026-11-21 17:00:00"},
+		{"From bob Sat, 21 Nov 2026 17:00:09 +0000 (UTC)", "2026-11-21 17:00:09"},
+		{"From bob 21 Nov 2026 17:00:09", "2026-11-21 17:00:09"},
+		{"From uucp Sat Nov 21 17:00:09 1998 remote from otherhost", "1998-11-21 17:00:09"},
+		{"From \"Bob Jones\"@example.org Saturday November 21 17:00:09 2026", "2026-11-21 17:00:09"},
+		{"From Sat Market Sat Nov 21 17:00:09 2026", "2026-11-21 17:00:09"},
+		{"From bob Sat Nov 21 17:00:09 98", "1998-11-21 17:00:09"},
+		{"From bob 2026-11-21T17:00:09Z", "2026-11-21 17:00:09"},
+		{"From bob 2026-11-21 17:00:09", "2026-11-21 17:00:09"},
+		{"From bob 2026-11-21 17:00:09 +0200", "2026-11-21 15:00:09"},
+		{"From Sat Nov 21 17:00:09 2026", "2026-11-21 17:00:09"},
+		{"From MAILER-DAEMON Thu Feb 29 00:00:00 1996", "1996-02-29 00:00:00"},
+		{"From now on we meet on Sat", ""},
+		{"From Mon to Fri 10:00 2026", ""},
+		{"From bob@example.org", ""},
+		{"From ", ""},
+		{"From bob Sat Nov 41 17:00:09 2026", ""},
+		{"From bob Sat Nov 21 27:00:09 2026", ""},
+		{"From bob Sat Nov 21 17:00:09 2026 and so on", ""},
+		{"From bob Sat Nov 21 17:00:09 1066", ""},
+		{"From bob Sat Nov 21 17:00:09 2026 " + strings.Repeat("A ", 600), ""},
+		{">From bob Sat Nov 21 17:00:09 2026", ""},
+	} {
+		_, got, ok := fromLine([]byte(c.line + "\n"))
+		if ok != (c.date != "") || ok && !got.Equal(date(c.date)) {
+			t.Errorf("%s: %v %v", c.line, got, ok)
+		}
+	}
+}
+
+const (
+	from1 = "From a@x Sat Nov 21 17:00:00 2026\n"
+	from2 = "From b@x Sun Nov 22 17:00:00 2026\n"
+)
+
+// How programs divide and quote.
+func TestMboxVariants(t *testing.T) {
+	cl := func(text string) string { return fmt.Sprintf("Content-Length: %d\n", len(text)) }
+	inner := "Hello.\n\n" + from2 + "Subject: no message\n\nquoted\n"
+	for _, c := range []struct {
+		name, mbox string
+		quoting    Quoting
+		want       []string
+	}{
+		{"nothing", "", "", nil},
+		{"plain", from1 + "A: 1\n\none\n\n" + from2 + "A: 2\n\ntwo\n\n", "", []string{"A: 1\n\none\n", "A: 2\n\ntwo\n"}},
+		{"no empty lines between", from1 + "A: 1\n\none\n" + from2 + "A: 2\n\ntwo\n", "", []string{"A: 1\n\none\n", "A: 2\n\ntwo\n"}},
+		{"empty lines before", "\n\r\n" + from1 + "A: 1\n\none\n\n", "", []string{"A: 1\n\none\n"}},
+		{"several empty lines between", from1 + "A: 1\n\none\n\n\n\n" + from2 + "A: 2\n\ntwo", "", []string{"A: 1\n\none\n\n\n", "A: 2\n\ntwo"}},
+		{"CRLF", strings.ReplaceAll(from1+"A: 1\n\none\n>From x\n\n"+from2+"A: 2\n\ntwo\n\n", "\n", "\r\n"), "", []string{"A: 1\n\none\nFrom x\n", "A: 2\n\ntwo\n"}},
+		{"mixed line ends", from1 + "A: 1\r\n\none\r\n\r\n" + from2 + "A: 2\n\r\ntwo\n\n", "", []string{"A: 1\n\none\n", "A: 2\n\ntwo\n"}},
+		{"cut off", from1 + "A: 1\n\none\n\n" + from2 + "A: 2", "", []string{"A: 1\n\none\n", "A: 2"}},
+		{"a line From within", from1 + "A: 1\n\nFrom here on\n\nFrom Monday on\n\n" + from2 + "A: 2\n\ntwo\n\n", "", []string{"A: 1\n\nFrom here on\n\nFrom Monday on\n", "A: 2\n\ntwo\n"}},
+		{"no body", from1 + "A: 1\n\n" + from2 + "A: 2\n\n", "", []string{"A: 1\n\n", "A: 2\n\n"}},
+		{"no header", from1 + "no header\n\n" + from2 + "\nno header either\n\n", "", []string{"no header\n", "\nno header either\n"}},
+		{"nothing in it", from1 + "\n" + from2 + "A: 2\n\ntwo\n\n" + from1 + "\n", "", []string{"", "A: 2\n\ntwo\n", ""}},
+		{"mboxrd", from1 + "A: 1\n\n>From x\n>>From y\n>>>From z\n> From\n>Fromage\n\n", MboxRD, []string{"A: 1\n\nFrom x\n>From y\n>>From z\n> From\n>Fromage\n"}},
+		{"detected", from1 + "A: 1\n\n>From x\n>>From y\n\n", "", []string{"A: 1\n\nFrom x\n>From y\n"}},
+		{"mboxo", from1 + "A: 1\n\n>From x\n>>From y\n\n", MboxO, []string{"A: 1\n\nFrom x\n>>From y\n"}},
+		{"mboxcl2", from1 + "A: 1\n\n>From x\n>>From y\n\n", MboxCL2, []string{"A: 1\n\n>From x\n>>From y\n"}},
+		{"Content-Length fits", from1 + "A: 1\n" + cl(inner) + "\n" + inner + "\n" + from2 + "A: 2\n\n>From two\n\n", "", []string{"A: 1\n\n" + inner, "A: 2\n\n>From two\n"}},
+		{"Content-Length fits to the end", from1 + "A: 1\n" + cl(inner) + "\n" + inner, "", []string{"A: 1\n\n" + inner}},
+		{"Content-Length without an empty line", from1 + "A: 1\n" + cl(inner) + "\n" + inner + from2 + "A: 2\n\ntwo\n\n", "", []string{"A: 1\n\n" + inner, "A: 2\n\ntwo\n"}},
+		{"Content-Length too small", from1 + "A: 1\nContent-Length: 3\n\n" + inner + "\n", "", []string{"A: 1\n\nHello.\n", "Subject: no message\n\nquoted\n"}},
+		{"Content-Length too large", from1 + "A: 1\nContent-Length: 99999\n\n" + inner + "\n", "", []string{"A: 1\n\nHello.\n", "Subject: no message\n\nquoted\n"}},
+		{"Content-Length within a line", from1 + "A: 1\nContent-Length: 44\n\n" + inner + "\n", "", []string{"A: 1\n\nHello.\n", "Subject: no message\n\nquoted\n"}},
+		{"Content-Length of nonsense", from1 + "A: 1\nContent-Length: -9223372036854775809\n\none\n\n", "", []string{"A: 1\n\none\n"}},
+		{"dates that nobody knows", "From a le 21 novembre\nA: 1\n\none\n\nFrom b le 22 novembre\nA: 2\n\ntwo\n\nFrom here on\nit is text\n\n", "", []string{"A: 1\n\none\n", "A: 2\n\ntwo\n\nFrom here on\nit is text\n"}},
+		{"notes of a program", from1 + "Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\nX-IMAP: 1 2\n\nThis text is part of the internal format.\n\n" + from2 + "A: 2\n\ntwo\n\n", "", []string{"A: 2\n\ntwo\n"}},
+		{"fields of programs", from1 + "Status: RO\nA: 1\nX-Keywords: a\n  b\nX-UID: 3\nB: 2\n folded\nContent-Length: 4\n\none\nStatus: kept\n\n", "", []string{"A: 1\nB: 2\n folded\n\none\nStatus: kept\n"}},
+		{"a long line", from1 + "A: 1\n\n" + strings.Repeat("x", 200_000) + "\ny\n\n" + from2 + "A: 2\n\n" + strings.Repeat("y", fragment) + "\n\n", "", []string{"A: 1\n\n" + strings.Repeat("x", 200_000) + "\ny\n", "A: 2\n\n" + strings.Repeat("y", fragment) + "\n"}},
+		{"ours, changed by another program", "From MAILSTEAD Sat Nov 21 17:00:00 2026\nSubject: x\nStatus: RO\n\none\n\n", "", []string{"Subject: x\n\none\n"}},
+	} {
+		g := gather(t, c.mbox, Options{Kind: Mbox, Quoting: c.quoting})
+		want := slices.Clone(c.want)
+		for i := range want {
+			want[i] = strings.ReplaceAll(want[i], "\n", "\r\n")
+		}
+		if got := g.texts(); !slices.Equal(got, want) {
+			t.Errorf("%s: %.300q, not %.300q", c.name, got, want)
+		}
+	}
+	g := &gathered{}
+	if err := Read(strings.NewReader("Subject: x\n\nx\n"), Options{Kind: Mbox}, g.sink()); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("what is no mbox: %v", err)
+	}
+}
+
+// What programs note of messages.
+func TestStatus(t *testing.T) {
+	for _, c := range []struct {
+		head     string
+		flags    Flags
+		keywords string
+		folder   string
+		gone     bool
+	}{
+		{"Status: RO\n", Seen, "", "", false},
+		{"Status: O\nX-Status: AFDT\nX-Keywords:  NonJunk  $Label1\n", Answered | Flagged | Deleted | Draft, "NonJunk $Label1", "", false},
+		{"X-Mozilla-Status: 1007\nX-Mozilla-Status2: 00000000\nX-Mozilla-Keys: work $label2           \n", Seen | Answered | Flagged, "$Forwarded work $label2", "", false},
+		{"X-Mozilla-Status: 0009\n", Seen, "", "", true},
+		{"X-Mozilla-Status: what\n", 0, "", "", false},
+		{"X-Gmail-Labels: Inbox,Important,Starred,Opened\n", Seen | Flagged, "", "INBOX", false},
+		{"X-Gmail-Labels: Unread,\"Trips, 2019\",Category Updates\n", 0, "", "Trips, 2019", false},
+		{"X-Gmail-Labels: =?UTF-8?Q?Archived,R=C3=A9sum=C3=A9s?=\n", Seen, "", "Résumés", false},
+		{"X-Gmail-Labels: Trash,\n Inbox,\n Work\n", Seen, "", "Trash", false},
+		{"X-Gmail-Labels: Archived,Opened\n", Seen, "", "Archive", false},
+		{"X-Gmail-Labels: Drafts\n", Seen | Draft, "", "Drafts", false},
+	} {
+		g := gather(t, from1+c.head+"Subject: x\n\nStatus: RO\n\n", Options{})
+		m := g.messages[0]
+		if m.Flags != c.flags || strings.Join(m.Keywords, " ") != c.keywords || m.Folder != c.folder || m.Gone != c.gone || !m.Date.Equal(date("2026-11-21 17:00:00")) {
+			t.Errorf("%q: %+v", c.head, m.Message)
+		}
+		if !strings.HasSuffix(m.text, "Subject: x\r\n\r\nStatus: RO\r\n") {
+			t.Errorf("%q: %q", c.head, m.text)
+		}
+	}
+}
+
+// A message need not be read to its end, and an error of the line is no end of
+// a message.
+func TestMboxErrors(t *testing.T) {
+	n := 0
+	err := Read(strings.NewReader(strings.Repeat(from1+"A: 1\n\n"+strings.Repeat("one\n", 10_000)+"\n", 3)), Options{}, Sink{Message: func(m *Message) error {
+		n++
+		_, err := m.Body.Read(make([]byte, 100))
+		return err
+	}})
+	if err != nil || n != 3 {
+		t.Errorf("read %d: %v", n, err)
+	}
+	lost := errors.New("the line is gone")
+	for _, text := range []string{from1 + "A: 1\n\none\n\n", from1 + "A: 1\n\none", from1 + "A", from1, ""} {
+		g := &gathered{}
+		if err := Read(io.MultiReader(strings.NewReader(text), iotest.ErrReader(lost)), Options{Kind: Mbox}, g.sink()); !errors.Is(err, lost) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	full := errors.New("no room")
+	if err := Read(strings.NewReader(from1+"A: 1\n\none\n"), Options{}, Sink{Message: func(*Message) error { return full }}); !errors.Is(err, full) {
+		t.Errorf("the sink's error: %v", err)
+	}
+}
+
+// Hostile mboxes are read to their end, in time in proportion to their size.
+func TestHostileMbox(t *testing.T) {
+	const size = 4 << 20
+	for name, piece := range map[string]string{
+		"only first lines":           from1,
+		"first lines without a date": "From x\n\n",
+		"Content-Length each time":   from1 + "Content-Length: 8388607\n\n",
+		"empty lines":                "\n",
+		"no lines":                   "x",
+		"quotes":                     ">",
+		"a header without an end":    "A: 1\n",
+		"folded":                     " x\n",
+		"labels":                     "X-Gmail-Labels: a\n b\n",
+	} {
+		err := Read(strings.NewReader(from1+strings.Repeat(piece, size/len(piece))), Options{Kind: Mbox}, Sink{Message: func(m *Message) error {
+			_, err := io.Copy(io.Discard, m.Body)
+			return err
+		}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
