@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/mailstead/mailstead/internal/imapd/wire"
+	mime "github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -45,7 +45,7 @@ func TestMbsync(t *testing.T) {
 			s := servertest.Start(t)
 			bob := s.Dev.Mailboxes[1]
 			p := newProgram(t)
-			near := newMaildir(t, p.home+"/mail", wire.EncodeUTF7)
+			near := newMaildir(t, p.home+"/mail", mime.EncodeUTF7)
 			rc := p.write("mbsyncrc", fmt.Sprintf(mbsyncrc, p.home, s.Dev.Ports[door], security, s.Dev.CACert, bob.Address, bob.Password))
 			bothWays(t, s, near, func() { p.must("", "mbsync", "-c", rc, "-a") })
 		})
