@@ -62,6 +62,11 @@ type Options struct {
 	// tell of others, but must never say of one that it lacks what it has.
 	// Without it, or if it returns nil, Search scans.
 	Narrow func(ctx context.Context, mailbox db.ID, among []db.ID, sought []Sought) (*Narrowed, error)
+	// Find asks the index which messages of a mailbox may meet a clause, for a
+	// search in one of its folders, and which of the folder it does not know. It
+	// returns nil if it can't tell, or has too many. Without it Search looks at
+	// all messages of the folder.
+	Find func(ctx context.Context, mailbox db.ID, s Seek) (*Found, error)
 }
 
 // Store keeps the folders of all mailboxes. It is safe for use by many

@@ -87,25 +87,31 @@ type candidate struct {
 }
 
 // Search returns the UIDs of the session's messages for which c holds, rising.
-// It reads no more than it needs: rows only if neither the view nor the index
-// decides, bytes only if the rows do not. It ends early with ctx.
+// It looks at no more than it needs: at few messages if the index tells which,
+// at rows only if neither the view nor the index decides, at bytes only if the
+// rows do not. It ends early with ctx.
 func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 	ready := v.prepare(&c)
+	few, known, err := v.fromIndex(ctx, &ready)
+	if err != nil {
+		return nil, err
+	}
 	var hits, open []uint32
-	for _, e := range v.snap.all() {
-		switch ready.judge(&candidate{entry: e, recent: v.isRecent(e.uid)}) {
-		case yes:
-			hits = append(hits, e.uid)
-		case maybe:
-			open = append(open, e.uid)
+	if known {
+		for _, e := range v.snap.pick(few) {
+			v.sift(&ready, e, &hits, &open)
 		}
+	} else {
+		v.lookThrough(&ready, &hits, &open)
 	}
 	if len(open) == 0 {
 		return hits, nil
 	}
-	index, open, err := v.narrow(ctx, &ready, open, &hits)
-	if err != nil {
-		return nil, err
+	var index *Narrowed
+	if !known {
+		if index, open, err = v.narrow(ctx, &ready, open, &hits); err != nil {
+			return nil, err
+		}
 	}
 	buf := make([]byte, textBuffer)
 	want := ready.wants()
@@ -132,6 +138,33 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 	}
 	slices.Sort(hits)
 	return hits, nil
+}
+
+// sift puts a message with those for which the criterion holds, or with those
+// for which the view does not tell.
+func (v *View) sift(c *criterion, e entry, hits, open *[]uint32) {
+	switch c.judge(&candidate{entry: e, recent: v.isRecent(e.uid)}) {
+	case yes:
+		*hits = append(*hits, e.uid)
+	case maybe:
+		*open = append(*open, e.uid)
+	}
+}
+
+// lookThrough sifts all messages.
+func (v *View) lookThrough(c *criterion, hits, open *[]uint32) {
+	for _, slot := range v.snap.slots {
+		switch c.judgeChunk(slot) {
+		case yes:
+			for i := range slot.len() {
+				*hits = append(*hits, slot.uid(i))
+			}
+		case maybe:
+			for i := range slot.len() {
+				v.sift(c, slot.entry(i), hits, open)
+			}
+		}
+	}
 }
 
 func (v *View) prepare(c *Criterion) criterion {

@@ -21,6 +21,8 @@ func TestSearch(t *testing.T) {
 				"--b\r\nContent-Type: message/rfc822\r\n\r\nSubject: inner\r\n\r\ninmost\r\n--b--\r\n",
 			"Subject: \r\n\r\n" + strings.Repeat("x", 40_000) + "needle at the buffer's end" + strings.Repeat("x", 100_000),
 			"no header at all",
+			"Subject: five\r\nMIME-Version: 1.0\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
+				"<style>.needless{}</style><p class=3D\"lead\">Your in<b>voi</b>ce of <i>12 &euro;</i>\r\nis <a href=3D\"https://example.com/pay\">h=C3=A9re</a></p>",
 		}
 		for i, text := range texts {
 			u := h.upload(text, 0)
@@ -40,11 +42,11 @@ func TestSearch(t *testing.T) {
 			c    Criterion
 			want string
 		}{
-			{Criterion{}, "[1 2 3 4]"},
+			{Criterion{}, "[1 2 3 4 5]"},
 			{not(Criterion{}), "[]"},
 			{Criterion{Test: HasFlags, Flags: Seen}, "[2 3]"},
 			{Criterion{Test: HasFlags, Flags: Seen | Recent}, "[2 3]"},
-			{not(Criterion{Test: HasFlags, Flags: Seen}), "[1 4]"},
+			{not(Criterion{Test: HasFlags, Flags: Seen}), "[1 4 5]"},
 			{text(HasKeyword, "WORK"), "[2 3]"},
 			{text(HasKeyword, "none"), "[]"},
 			{Criterion{Test: InUIDs, UIDs: numbers(1, 4, 9)}, "[1 4]"},
@@ -52,8 +54,8 @@ func TestSearch(t *testing.T) {
 			{Criterion{Test: Smaller, Num: 17}, "[4]"},
 			{Criterion{Test: ModSeqFrom, Num: since}, "[2 3]"},
 			{date(DateBefore, 3), "[1 2]"},
-			{date(DateSince, 3), "[3 4]"},
-			{Criterion{Test: SavedSince, Time: time.Now().Add(-time.Hour)}, "[1 2 3 4]"},
+			{date(DateSince, 3), "[3 4 5]"},
+			{Criterion{Test: SavedSince, Time: time.Now().Add(-time.Hour)}, "[1 2 3 4 5]"},
 			{date(SentSince, 2), "[1]"},
 			{date(SentSince, 3), "[]"},
 			{date(SentBefore, 3), "[1]"},
@@ -64,7 +66,7 @@ func TestSearch(t *testing.T) {
 			{header("subject", "grüße"), "[1]"},
 			{header("x-odd", "\"thing"), "[1]"},
 			{header("reply-to", "list"), "[2]"},
-			{header("subject", ""), "[1 2 3]"},
+			{header("subject", ""), "[1 2 3 5]"},
 			{text(InBody, "straße"), "[2]"},
 			{text(InBody, "softBREAK"), "[2]"},
 			{text(InBody, "hidden"), "[]"},
@@ -73,11 +75,16 @@ func TestSearch(t *testing.T) {
 			{text(InBody, "two"), "[]"},
 			{text(InText, "two"), "[2]"},
 			{text(InText, "subject: grü"), "[1]"},
+			{text(InBody, "your INVOICE of 12 €"), "[5]"},
+			{text(InBody, "12 € is hére"), "[5]"},
+			{text(InText, "<b>"), "[]"},
+			{text(InText, "example.com/pay"), "[]"},
+			{text(InBody, "lead"), "[]"},
 			{text(InBody, "needle at the buffer's END"), "[3]"},
-			{not(text(InBody, "needle")), "[1 2 4]"},
+			{not(text(InBody, "needle")), "[1 2 4 5]"},
 			{Criterion{Test: Or, Of: []Criterion{text(InBody, "needle"), {Test: Smaller, Num: 17}}}, "[3 4]"},
 			{Criterion{Test: And, Of: []Criterion{not(text(InBody, "needle")), {Test: HasFlags, Flags: Seen}, header("subject", "two")}}, "[2]"},
-			{not(Criterion{Test: Or, Of: []Criterion{header("subject", "two"), date(SentSince, 2)}}), "[3 4]"},
+			{not(Criterion{Test: Or, Of: []Criterion{header("subject", "two"), date(SentSince, 2)}}), "[3 4 5]"},
 		} {
 			got, err := v.Search(h.ctx(), c.c)
 			if err != nil || fmt.Sprint(got) != c.want {

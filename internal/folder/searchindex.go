@@ -63,21 +63,26 @@ func (c *criterion) soughtBy(all []Sought) []Sought {
 	for i := range c.of {
 		all = c.of[i].soughtBy(all)
 	}
-	var kinds []TextKind
+	if s := c.seeks(); s != nil {
+		c.sought = len(all)
+		all = append(all, *s)
+	}
+	return all
+}
+
+// seeks returns what an index can tell of about the criterion itself, or nil.
+func (c *criterion) seeks() *Sought {
 	switch {
 	case len(c.needle) < minSought:
-		return all
+		return nil
 	case c.Test == InBody:
-		kinds = []TextKind{InBodies}
+		return &Sought{[]TextKind{InBodies}, c.needle}
 	case c.Test == InText:
-		kinds = []TextKind{InHeaders, InBodies}
+		return &Sought{[]TextKind{InHeaders, InBodies}, c.needle}
 	case c.place >= 0:
-		kinds = []TextKind{TextKind(c.place)}
-	default:
-		kinds = []TextKind{InHeaders}
+		return &Sought{[]TextKind{TextKind(c.place)}, c.needle}
 	}
-	c.sought = len(all)
-	return append(all, Sought{kinds, c.needle})
+	return &Sought{[]TextKind{InHeaders}, c.needle}
 }
 
 // narrow asks the index about the messages that the view leaves open, and
@@ -98,10 +103,7 @@ func (v *View) narrow(ctx context.Context, c *criterion, open []uint32, hits *[]
 	slices.Sort(among)
 	index, err := v.store.Narrow(ctx, v.row.Mailbox, among, sought)
 	if err != nil {
-		if ctx.Err() == nil { // without the index the answer is the same
-			v.store.Log.Error("the search index could not be read", "mailbox", v.row.Mailbox, "error", err)
-		}
-		return nil, open, ctx.Err()
+		return nil, open, v.without(ctx, err)
 	}
 	left := open[:0]
 	for i, uid := range open {
@@ -279,7 +281,7 @@ func (t *texts) bodies(limit int, f func(kind TextKind, text []byte)) (complete 
 			}
 		}
 		if isText(p) {
-			t.fail(foldedWindows(p.Text(t.section(p.Body), maxText), overlap, t.buf, give))
+			t.fail(foldedWindows(t.text(p), overlap, t.buf, give))
 			if limit < 0 {
 				return false
 			}

@@ -199,8 +199,10 @@ func (t *texts) headerTexts(p *message.Part) iter.Seq[string] {
 }
 
 // inBody looks through the texts of a message, with their transfer encoding
-// undone and as UTF-8, and through the headers of messages within it. Other
-// files are no text.
+// undone and as UTF-8, of HTML only what people see of it, and through the
+// headers of messages within it. Other files are no text. RFC 9051 §6.4.4 lets a
+// server match more freely than by octets: nobody looks for markup, and a word
+// is found although a part of it is bold.
 func (t *texts) inBody(n needle) bool {
 	for i := range t.ix.Parts {
 		p := &t.ix.Parts[i]
@@ -210,7 +212,7 @@ func (t *texts) inBody(n needle) bool {
 		if !isText(p) {
 			continue
 		}
-		found, err := n.inReader(p.Text(t.section(p.Body), maxText), t.buf)
+		found, err := n.inReader(t.text(p), t.buf)
 		t.fail(err)
 		if found {
 			return true
@@ -222,6 +224,15 @@ func (t *texts) inBody(n needle) bool {
 // isWithin reports whether a part is a message within the message.
 func (t *texts) isWithin(p *message.Part) bool {
 	return p.Parent >= 0 && t.ix.Parts[p.Parent].Kind == message.Embedded
+}
+
+// text reads what people see of a text.
+func (t *texts) text(p *message.Part) io.Reader {
+	r := p.Text(t.section(p.Body), maxText)
+	if _, subtype := p.MediaType(); subtype == "html" {
+		return message.Visible(r)
+	}
+	return r
 }
 
 func isText(p *message.Part) bool {

@@ -61,6 +61,7 @@ func (x *Index) Run(ctx context.Context) error {
 				}
 			}
 		}
+		failed(x.coverAll(ctx))
 		if now := x.Now(); !now.Before(sweep) { // a piece at a time, so that filling goes on
 			if more, err := x.Sweep(ctx); failed(err) || !more {
 				sweep = now.Add(sweepEvery)
@@ -100,7 +101,8 @@ const (
 	insertLate = `INSERT OR IGNORE INTO search_late (message) VALUES (?)`
 	readLate   = `SELECT message FROM search_late WHERE message > ? AND message <= ?`
 	deleteLate = `DELETE FROM search_late WHERE message <= ?`
-	insertTail = `INSERT OR REPLACE INTO search_tail (message, mailbox, sig) VALUES (?, ?, ?)`
+	insertTail = `INSERT OR REPLACE INTO search_tail (message, mailbox, fields) VALUES (?, ?, ?)`
+	insertText = `INSERT OR REPLACE INTO search_text (message, sig) VALUES (?, ?)`
 )
 
 // Fill lets a pass (0 or 1) take in some of the messages that were made before
@@ -138,6 +140,9 @@ func (x *Index) Fill(ctx context.Context, pass int, before time.Time) (more bool
 	docs, err := x.read(ctx, todo)
 	if err != nil {
 		return false, err
+	}
+	for _, d := range docs {
+		x.touched[d.mailbox] = true
 	}
 	return len(seen) == fillChunk, x.write(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, passMove, last, pass); err != nil {
@@ -181,8 +186,8 @@ func (x *Index) missed(ctx context.Context, seen []folder.Indexable, from, to db
 	return slices.DeleteFunc(seen, func(m folder.Indexable) bool { return known[m.ID] }), rows.Err()
 }
 
-// read makes the signatures of messages. One that can't be read is left out:
-// the searches that come to it will say so.
+// read makes the signatures of messages. One that can't be read may have any
+// text: the searches that come to it will say so.
 func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, err error) {
 	for _, m := range list {
 		d := doc{m.ID, m.Mailbox, new(signature)}
@@ -194,9 +199,9 @@ func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, 
 			continue
 		case err != nil:
 			x.Log.Warn("a message could not be indexed", "message", m.ID, "error", err)
-			continue
+			d.sig.fill(0)
 		case !complete:
-			d.sig.fill()
+			d.sig.fill(fieldBytes)
 		}
 		docs = append(docs, d)
 	}
@@ -208,7 +213,10 @@ func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, 
 func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
 	touched := map[db.ID]bool{}
 	for _, d := range docs {
-		if _, err := tx.ExecContext(ctx, insertTail, d.id, d.mailbox, d.sig[:]); err != nil {
+		if _, err := tx.ExecContext(ctx, insertTail, d.id, d.mailbox, d.sig[:fieldBytes]); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, insertText, d.id, d.sig[fieldBytes:]); err != nil {
 			return err
 		}
 		touched[d.mailbox] = true
@@ -222,10 +230,12 @@ func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
 }
 
 const (
-	countTail   = `SELECT COUNT(*) FROM search_tail WHERE mailbox = ?`
-	firstTail   = `SELECT message, sig FROM search_tail WHERE mailbox = ? ORDER BY message LIMIT ?`
-	deleteTails = `DELETE FROM search_tail WHERE mailbox = ? AND message <= ?`
-	insertBlock = `INSERT INTO search_block (mailbox, lo, hi, ids) VALUES (?, ?, ?, ?)`
+	countTail = `SELECT COUNT(*) FROM search_tail WHERE mailbox = ?`
+	firstTail = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message
+		WHERE t.mailbox = ? ORDER BY t.message LIMIT ?`
+	deleteTail  = `DELETE FROM search_tail WHERE message = ?`
+	deleteText  = `DELETE FROM search_text WHERE message = ?`
+	insertBlock = `INSERT INTO search_block (mailbox, shelf, lo, hi, ids) VALUES (?, 0, ?, ?, ?)`
 	insertSlice = `INSERT INTO search_slice (id, bits) VALUES (?, ?)`
 )
 
@@ -239,12 +249,24 @@ func makeBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	if err != nil {
 		return err
 	}
+	if err := addBlock(ctx, tx, mailbox, docs, rowsPerBlock); err != nil {
+		return err
+	}
+	for _, d := range docs {
+		if err := removeTail(ctx, tx, d.id); err != nil {
+			return err
+		}
+	}
+	return makeShelves(ctx, tx, mailbox)
+}
+
+// addBlock writes a block of blockDocs messages, with so many of its rows.
+func addBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc, rows int) error {
 	var ids []byte
 	for _, d := range docs {
 		ids = binary.LittleEndian.AppendUint64(ids, uint64(d.id))
 	}
-	last := docs[len(docs)-1].id
-	res, err := tx.ExecContext(ctx, insertBlock, mailbox, docs[0].id, last, ids)
+	res, err := tx.ExecContext(ctx, insertBlock, mailbox, docs[0].id, docs[len(docs)-1].id, ids)
 	if err != nil {
 		return err
 	}
@@ -258,12 +280,20 @@ func makeBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	}
 	defer insert.Close() //nolint:errcheck // what was written is told by each
 	all := sliced(docs)
-	for row := range rowsPerBlock {
+	for row := range rows {
 		if _, err := insert.ExecContext(ctx, block*rowsPerBlock+int64(row), all[row*rowBytes:][:rowBytes]); err != nil {
 			return err
 		}
 	}
-	_, err = tx.ExecContext(ctx, deleteTails, mailbox, last)
+	return nil
+}
+
+// removeTail takes a message out of the tail.
+func removeTail(ctx context.Context, tx *sql.Tx, id db.ID) error {
+	if _, err := tx.ExecContext(ctx, deleteTail, id); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, deleteText, id)
 	return err
 }
 
@@ -275,14 +305,13 @@ func tailOf(ctx context.Context, tx *sql.Tx, mailbox db.ID) (docs []doc, err err
 	defer rows.Close() //nolint:errcheck // what there is is told by Err
 	for rows.Next() {
 		d := doc{mailbox: mailbox}
-		var raw []byte
-		if err := rows.Scan(&d.id, &raw); err != nil {
+		var fields, text sql.RawBytes
+		if err := rows.Scan(&d.id, &fields, &text); err != nil {
 			return nil, err
 		}
-		if len(raw) != sigBytes {
+		if d.sig = joined(fields, text); d.sig == nil {
 			return nil, damaged("a signature has not the right size")
 		}
-		d.sig = (*signature)(raw)
 		docs = append(docs, d)
 	}
 	return docs, rows.Err()

@@ -60,7 +60,7 @@ func (h *house) open(path string) {
 	var err error
 	h.index, err = Open(h.ctx(), Options{Path: path, Folders: h.Store, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	h.must(err)
-	h.Narrow = h.index.Narrow
+	h.Narrow, h.Find = h.index.Narrow, h.index.Find
 }
 
 func (h *house) newMailbox() db.ID {
@@ -112,6 +112,7 @@ func (h *house) fill() {
 			h.must(err)
 		}
 	}
+	h.must(h.index.coverAll(h.ctx()))
 }
 
 // sweep goes through the whole index once, wherever it was.

@@ -18,7 +18,8 @@ const (
 	readBlocks = `SELECT id, ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ? ORDER BY lo`
 	readSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	readTail = `SELECT message, sig FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ? ORDER BY message`
+	readTail = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message
+		WHERE t.mailbox = ? AND t.message BETWEEN ? AND ? ORDER BY t.message`
 )
 
 // block is one that was read: its messages, and for each text that is sought
@@ -47,15 +48,20 @@ func (x *Index) Narrow(ctx context.Context, mailbox db.ID, among []db.ID, sought
 		err = known.addTail(ctx, tx, mailbox, among, sought)
 	}
 	if err != nil {
-		if isDamage(err) {
-			select {
-			case x.broken <- err: // Run mends it
-			default:
-			}
-		}
-		return nil, fmt.Errorf("reading the search index: %w", err)
+		return nil, x.unread(err)
 	}
 	return known.narrowed(sought), nil
+}
+
+// unread has Run mend what a search found damaged.
+func (x *Index) unread(err error) error {
+	if isDamage(err) {
+		select {
+		case x.broken <- err:
+		default:
+		}
+	}
+	return fmt.Errorf("reading the search index: %w", err)
 }
 
 // result is what is known of messages.
@@ -174,14 +180,14 @@ func (r *result) addTail(ctx context.Context, tx *sql.Tx, mailbox db.ID, among [
 	}
 	for rows.Next() {
 		var id db.ID
-		var raw sql.RawBytes
-		if err := rows.Scan(&id, &raw); err != nil {
+		var fields, text sql.RawBytes
+		if err := rows.Scan(&id, &fields, &text); err != nil {
 			return err
 		}
-		if len(raw) != sigBytes {
+		sig := joined(fields, text)
+		if sig == nil {
 			return damaged("a signature has not the right size")
 		}
-		sig := (*signature)(raw)
 		may := make([]bool, len(sought))
 		for i := range want {
 			may[i] = slices.ContainsFunc(want[i], sig.has)

@@ -5,8 +5,8 @@
 // answer never depends on how far the index has come, or on whether there is
 // one.
 //
-// Of each message it keeps a signature of the three-byte sequences in its
-// texts, in a file of its own (SQLite, whatever engine the mail is kept in):
+// Of each message it keeps a signature of the sequences of three and four bytes
+// in its texts, in a file of its own (SQLite, whatever engine the mail is kept in):
 // each node has one, fills it in the background, and the database's writer
 // never waits for it. The file is derived: deleted, it is made anew.
 package search
@@ -31,11 +31,12 @@ import (
 )
 
 // version is that of the file; one of another version is made anew. It changes
-// with the tables, with how texts are folded and decoded, and with bucketOf.
-const version = 1
+// with the tables, with how texts are folded, decoded and stripped of markup,
+// and with bucketOf.
+const version = 2
 
-// schema is what the file holds. Messages wait as rows of search_tail until
-// there are enough of a mailbox for a block.
+// schema is what the file holds. Messages wait in search_tail and search_text
+// until there are enough of a mailbox for a block.
 const schema = `
 CREATE TABLE search_state (
   pass INTEGER PRIMARY KEY,
@@ -44,22 +45,46 @@ CREATE TABLE search_state (
 INSERT INTO search_state (pass, upto) VALUES (0, 0), (1, 0), (2, 0);
 -- Messages that the first pass has indexed and the second has not yet seen.
 CREATE TABLE search_late (message INTEGER PRIMARY KEY);
+-- Folders of which all messages with UIDs up to one are indexed.
+CREATE TABLE search_folder (
+  folder  INTEGER PRIMARY KEY,
+  mailbox INTEGER NOT NULL,
+  upto    INTEGER NOT NULL
+);
+CREATE INDEX search_folder_mailbox ON search_folder (mailbox);
 CREATE TABLE search_tail (
   message INTEGER PRIMARY KEY,
   mailbox INTEGER NOT NULL,
-  sig     BLOB NOT NULL
+  fields  BLOB NOT NULL               -- of its signature the buckets of the fields
 );
 CREATE INDEX search_tail_mailbox ON search_tail (mailbox, message);
+CREATE TABLE search_text (
+  message INTEGER PRIMARY KEY,
+  sig     BLOB NOT NULL               -- the other buckets
+);
 CREATE TABLE search_block (
   id      INTEGER PRIMARY KEY,
   mailbox INTEGER NOT NULL,
+  shelf   INTEGER NOT NULL,           -- that it stands in; 0 for none
   lo      INTEGER NOT NULL,           -- the lowest and highest id in it
   hi      INTEGER NOT NULL,
   ids     BLOB NOT NULL
 );
 CREATE INDEX search_block_mailbox ON search_block (mailbox, lo);
+CREATE INDEX search_block_shelf ON search_block (mailbox, shelf);
 CREATE TABLE search_slice (
   id   INTEGER PRIMARY KEY,           -- the block, times rows per block, plus the row
+  bits BLOB NOT NULL
+);
+CREATE TABLE search_shelf (
+  id      INTEGER PRIMARY KEY,
+  mailbox INTEGER NOT NULL,
+  level   INTEGER NOT NULL,
+  blocks  BLOB NOT NULL               -- their ids, in their order on it
+);
+CREATE INDEX search_shelf_mailbox ON search_shelf (mailbox, level);
+CREATE TABLE search_field (
+  id   INTEGER PRIMARY KEY,           -- the shelf, times buckets of fields, plus the bucket
   bits BLOB NOT NULL
 );
 `
@@ -72,12 +97,14 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Index narrows searches. It is safe for use by many goroutines; Fill and
-// Sweep are for one.
+// Index narrows searches. It is safe for use by many goroutines; Fill,
+// Cover and Sweep are for one.
 type Index struct {
 	Options
-	anew           sync.RWMutex // held while the file is begun anew; guards lost
-	lost           bool         // there is no file that could be read
+	touched        map[db.ID]bool // mailboxes with messages that Fill has indexed, for Cover
+	wanted         chan db.ID     // mailboxes whose folders a search found not covered
+	anew           sync.RWMutex   // held while the file is begun anew; guards lost
+	lost           bool           // there is no file that could be read
 	reader, writer *sql.DB
 	broken         chan error // a search found damage
 }
@@ -85,7 +112,7 @@ type Index struct {
 // Open opens the file, or begins it anew if it is missing, damaged or of
 // another version.
 func Open(ctx context.Context, o Options) (*Index, error) {
-	x := &Index{Options: o, broken: make(chan error, 1)}
+	x := &Index{Options: o, broken: make(chan error, 1), touched: map[db.ID]bool{}, wanted: make(chan db.ID, 100)}
 	err := x.open(ctx)
 	if err != nil && ctx.Err() == nil {
 		err = x.begin(ctx)

@@ -25,6 +25,7 @@ const (
 	textBuckets  = 30_720
 	buckets      = fieldBuckets + textBuckets
 	sigBytes     = buckets / 8
+	fieldBytes   = fieldBuckets / 8
 )
 
 // bucketOf returns where a sequence of bytes falls.
@@ -55,11 +56,22 @@ func (s *signature) add(kind folder.TextKind, text []byte) {
 
 func (s *signature) set(b uint32) { s[b/8] |= 1 << (b % 8) }
 
-// fill makes the message one that may have any text.
-func (s *signature) fill() {
-	for i := fieldBuckets / 8; i < sigBytes; i++ {
+// fill makes the message one that may have any text in the buckets from one on.
+func (s *signature) fill(from int) {
+	for i := from; i < sigBytes; i++ {
 		s[i] = 0xff
 	}
+}
+
+// joined puts a signature together, or returns nil.
+func joined(fields, text []byte) *signature {
+	if len(fields) != fieldBytes || len(text) != sigBytes-fieldBytes {
+		return nil
+	}
+	s := new(signature)
+	copy(s[:], fields)
+	copy(s[fieldBytes:], text)
+	return s
 }
 
 func (s *signature) has(wanted []uint32) bool {

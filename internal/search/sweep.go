@@ -26,7 +26,6 @@ const (
 
 const (
 	nextTail    = `SELECT message FROM search_tail WHERE message > ? ORDER BY message LIMIT ?`
-	deleteTail  = `DELETE FROM search_tail WHERE message = ?`
 	nextBlock   = `SELECT id, mailbox, ids FROM search_block WHERE id > ? ORDER BY id LIMIT 1`
 	blockSlices = `SELECT bits FROM search_slice WHERE id >= ? AND id < ? ORDER BY id`
 	deleteBlock = `DELETE FROM search_block WHERE id = ?`
@@ -64,7 +63,7 @@ func (x *Index) sweepTail(ctx context.Context, after db.ID) error {
 	return x.write(ctx, func(tx *sql.Tx) error {
 		for _, id := range ids {
 			if !there[id] {
-				if _, err := tx.ExecContext(ctx, deleteTail, id); err != nil {
+				if err := removeTail(ctx, tx, id); err != nil {
 					return err
 				}
 			}
@@ -100,6 +99,9 @@ func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err err
 	var raw []byte
 	err = x.reader.QueryRowContext(ctx, nextBlock, after).Scan(&id, &mailbox, &raw)
 	if errors.Is(err, sql.ErrNoRows) {
+		if err := x.sweepFolders(ctx); err != nil {
+			return false, err
+		}
 		return false, x.write(ctx, func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, passMove, firstOfTails, sweepPass)
 			return err
@@ -153,6 +155,9 @@ func dissolve(ctx context.Context, tx *sql.Tx, id int64, mailbox db.ID, ids []db
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, deleteSlice, from, to); err != nil {
+		return err
+	}
+	if err := clearShelves(ctx, tx, mailbox); err != nil {
 		return err
 	}
 	var docs []doc

@@ -56,7 +56,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	if s.Search, err = search.Open(ctx, search.Options{Path: s.data.file("search.db"), Folders: s.Folders, Now: time.Now, Log: s.Log}); err != nil {
 		return err
 	}
-	s.Folders.Narrow = s.Search.Narrow
+	s.Folders.Narrow, s.Folders.Find = s.Search.Narrow, s.Search.Find
 	s.openSending()
 	if err := s.openReceiving(); err != nil {
 		return err

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"errors"
+	"html"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Visible returns the text that people see of an HTML that is read from r as
+// UTF-8, for searching: without tags, comments, scripts, styles and the title,
+// with entities decoded, the alternative text of images in their places, and
+// all white space as single blanks. Tags within a line, such as <b>, do not part
+// a word; others do. It understands what is not well-formed as browsers do
+// (WHATWG HTML §13.2.5) and never fails by itself: the only errors are r's.
+// Memory is bounded, and the text does not depend on how r hands it out.
+func Visible(r io.Reader) io.Reader { return &visible{r: r, step: (*visible).text} }
+
+// Bounds of what is kept of a name, and of an entity.
+const (
+	maxTagName = 16
+	maxEntity  = 40
+)
+
+type visible struct {
+	r    io.Reader
+	in   [4096]byte
+	from int // in[from:to] is still to be read
+	to   int
+	err  error
+	out  []byte
+	done int // of out, that was read
+
+	step    func(v *visible, c rune)
+	space   bool // comes before the next character
+	some    bool // there was one
+	name    []byte
+	end     bool   // of an end tag
+	hidden  string // the element whose content is no text
+	attr    []byte
+	last    rune // before this one, within a tag, white space left out
+	quote   rune
+	alt     bool
+	dashes  int
+	entity  []byte
+	resume  func(v *visible, c rune) // after an entity
+	closing int                      // how much of the hidden element's end tag was seen
+}
+
+// Read is that of io.Reader.
+func (v *visible) Read(p []byte) (int, error) {
+	if v.done == len(v.out) {
+		v.out, v.done = v.out[:0], 0
+	}
+	for len(v.out) == 0 {
+		if v.from == v.to || !utf8.FullRune(v.in[v.from:v.to]) && v.err == nil {
+			if v.err == nil {
+				v.fill()
+				continue
+			}
+			if len(v.entity) == 0 || !errors.Is(v.err, io.EOF) {
+				return 0, v.err
+			}
+			v.endEntity() // what was begun and is no entity is text
+			continue
+		}
+		for v.from < v.to && (v.err != nil || utf8.FullRune(v.in[v.from:v.to])) {
+			c, n := rune(v.in[v.from]), 1
+			if c >= utf8.RuneSelf {
+				c, n = utf8.DecodeRune(v.in[v.from:v.to])
+			}
+			v.from += n
+			v.step(v, c)
+		}
+	}
+	n := copy(p, v.out[v.done:])
+	v.done += n
+	return n, nil
+}
+
+func (v *visible) fill() {
+	v.to = copy(v.in[:], v.in[v.from:v.to])
+	v.from = 0
+	n, err := v.r.Read(v.in[v.to:])
+	v.to += n
+	v.err = err
+}
+
+// emit gives a character of the text.
+func (v *visible) emit(c rune) {
+	switch {
+	case c <= ' ' || c >= 0x80 && unicode.IsSpace(c):
+		v.space = true
+		return
+	case c == '\u00ad', c == '\u200b', c == '\ufeff', c == '\u034f': // soft hyphens and fillers
+		return
+	}
+	if v.space && v.some {
+		v.out = append(v.out, ' ')
+	}
+	v.space, v.some = false, true
+	v.out = utf8.AppendRune(v.out, c)
+}
+
+func (v *visible) text(c rune) {
+	switch c {
+	case '<':
+		v.step = (*visible).tagOpen
+	case '&':
+		v.beginEntity((*visible).text)
+	default:
+		v.emit(c)
+	}
+}
+
+func (v *visible) beginEntity(resume func(*visible, rune)) {
+	v.entity, v.resume, v.step = append(v.entity[:0], '&'), resume, (*visible).inEntity
+}
+
+func (v *visible) inEntity(c rune) {
+	if c < utf8.RuneSelf && (isAlphaNumeric(byte(c)) || c == '#' && len(v.entity) == 1) && len(v.entity) < maxEntity {
+		v.entity = append(v.entity, byte(c))
+		return
+	}
+	if c == ';' {
+		v.entity = append(v.entity, ';')
+		v.endEntity()
+		return
+	}
+	v.endEntity()
+	v.step(v, c)
+}
+
+func (v *visible) endEntity() {
+	for _, c := range html.UnescapeString(string(v.entity)) {
+		v.emit(c)
+	}
+	v.entity, v.step = v.entity[:0], v.resume
+}
+
+// tagOpen is after "<".
+func (v *visible) tagOpen(c rune) {
+	v.name, v.end, v.attr, v.last, v.alt = v.name[:0], false, v.attr[:0], 0, false
+	switch {
+	case isLetter(c):
+		v.step = (*visible).tagName
+		v.tagName(c)
+	case c == '/':
+		v.end, v.step = true, (*visible).endTagOpen
+	case c == '!':
+		v.dashes, v.step = 0, (*visible).declaration
+	case c == '?':
+		v.step = (*visible).bogus
+	default:
+		v.emit('<')
+		v.step = (*visible).text
+		v.text(c)
+	}
+}
+
+// endTagOpen is after "</".
+func (v *visible) endTagOpen(c rune) {
+	switch {
+	case isLetter(c):
+		v.step = (*visible).tagName
+		v.tagName(c)
+	case c == '>':
+		v.step = (*visible).text
+	default:
+		v.step = (*visible).bogus
+	}
+}
+
+func (v *visible) tagName(c rune) {
+	switch {
+	case c == '>':
+		v.endTag()
+	case c <= ' ' || c == '/':
+		v.step = (*visible).inTag
+	case len(v.name) < maxTagName:
+		v.name = append(v.name, lowerName(c))
+	}
+}
+
+// inTag is among the attributes.
+func (v *visible) inTag(c rune) {
+	switch {
+	case c == '>':
+		v.endTag()
+	case c <= ' ':
+		if v.last != '=' && len(v.attr) > 0 {
+			v.attr = append(v.attr, ' ') // another name follows, unless it is "="
+		}
+	case v.last == '=':
+		v.alt = !v.end && string(v.name) == "img" && string(v.attr) == "alt"
+		v.attr, v.last = v.attr[:0], 0
+		if v.space = v.space || v.alt; c == '"' || c == '\'' {
+			v.quote, v.step = c, (*visible).quoted
+			return
+		}
+		v.quote, v.step = 0, (*visible).quoted
+		v.quoted(c)
+	case c == '=' && len(v.attr) > 0:
+		v.attr, v.last = []byte(strings.TrimRight(string(v.attr), " ")), c
+	case c == '/':
+		v.attr = v.attr[:0]
+	default:
+		if n := len(v.attr); n > 0 && v.attr[n-1] == ' ' {
+			v.attr = v.attr[:0]
+		}
+		if len(v.attr) < maxTagName {
+			v.attr = append(v.attr, lowerName(c))
+		}
+	}
+}
+
+// quoted is within the value of an attribute, also of one without quotes.
+func (v *visible) quoted(c rune) {
+	switch {
+	case v.quote != 0 && c == v.quote, v.quote == 0 && c <= ' ':
+		v.space = v.space || v.alt
+		v.step = (*visible).inTag
+	case v.quote == 0 && c == '>':
+		v.step = (*visible).inTag
+		v.inTag(c)
+	case v.alt && c == '&':
+		v.beginEntity((*visible).quoted)
+	case v.alt:
+		v.emit(c)
+	}
+}
+
+// endTag is at the ">" of a tag.
+func (v *visible) endTag() {
+	v.step = (*visible).text
+	switch name := string(v.name); name {
+	case "script", "style", "title":
+		if !v.end {
+			v.hidden, v.closing, v.step = name, 0, (*visible).hiddenText
+		}
+		v.space = true
+	case "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "ins", "kbd", "label", "mark", "q", "s",
+		"samp", "small", "span", "strike", "strong", "sub", "sup", "tt", "u", "var", "wbr":
+	default:
+		v.space = true
+	}
+}
+
+// hiddenText looks for the end tag of the hidden element.
+func (v *visible) hiddenText(c rune) {
+	end := "</" + v.hidden
+	switch {
+	case v.closing == len(end):
+		if c <= ' ' || c == '/' || c == '>' {
+			v.name, v.end, v.attr, v.last, v.alt = append(v.name[:0], v.hidden...), true, v.attr[:0], 0, false
+			v.step = (*visible).inTag
+			v.inTag(c)
+			return
+		}
+		v.closing = 0
+	case lowerName(c) == end[v.closing]:
+		v.closing++
+		return
+	}
+	if v.closing = 0; c == '<' {
+		v.closing = 1
+	}
+}
+
+// declaration is after "<!": a comment, or what is no text either.
+func (v *visible) declaration(c rune) {
+	switch {
+	case c == '-' && v.dashes == 0:
+		v.dashes = 1
+	case c == '-':
+		v.dashes, v.step = 2, (*visible).comment // "<!-->" and "<!--->" are whole
+	default:
+		v.step = (*visible).bogus
+		v.bogus(c)
+	}
+}
+
+func (v *visible) comment(c rune) {
+	switch {
+	case c == '-':
+		v.dashes++
+	case c == '>' && v.dashes >= 2:
+		v.step = (*visible).text
+	case c == '!' && v.dashes >= 2: // "--!>" ends it too
+	default:
+		v.dashes = 0
+	}
+}
+
+// bogus is what ends with the next ">".
+func (v *visible) bogus(c rune) {
+	if c == '>' {
+		v.step = (*visible).text
+	}
+}
+
+func isLetter(c rune) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+func isAlphaNumeric(c byte) bool { return isLetter(rune(c)) || c >= '0' && c <= '9' }
+
+// lowerName returns a character of a name in lower case; 0xff for one that no name
+// has that matters.
+func lowerName(c rune) byte {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return byte(c) + 'a' - 'A'
+	case c < utf8.RuneSelf:
+		return byte(c)
+	}
+	return 0xff
+}

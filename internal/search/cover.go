@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+// A search that asks the index for what it finds must know of which messages
+// the index knows nothing. The messages of a folder become visible in the order
+// of their UIDs, and never change, so it is enough to note up to which UID all
+// are indexed; those above it each search looks at itself.
+
+const (
+	coveredTo     = `SELECT upto FROM search_folder WHERE folder = ?`
+	cover         = `INSERT INTO search_folder (folder, mailbox, upto) VALUES (?, ?, ?) ON CONFLICT (folder) DO UPDATE SET upto = excluded.upto`
+	coveredOf     = `SELECT folder, upto FROM search_folder WHERE mailbox = ?`
+	uncover       = `DELETE FROM search_folder WHERE folder = ?`
+	coverMailbox  = `SELECT DISTINCT mailbox FROM search_folder WHERE mailbox > ? ORDER BY mailbox LIMIT ?`
+	coverAtOnce   = 2_000 // messages of a folder
+	sweepAtOnce   = 100   // mailboxes
+	knownInTail   = `SELECT message FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ?`
+	knownInBlocks = `SELECT ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ?`
+)
+
+// coverAll notes how far the folders are indexed of the mailboxes whose
+// messages were, or whose folders a search found behind.
+func (x *Index) coverAll(ctx context.Context) error {
+	for {
+		select {
+		case mailbox := <-x.wanted:
+			x.touched[mailbox] = true
+			continue
+		default:
+		}
+		break
+	}
+	for mailbox := range x.touched {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := x.Cover(ctx, mailbox); err != nil {
+			return err
+		}
+		delete(x.touched, mailbox)
+	}
+	return nil
+}
+
+// Cover notes how far the folders of a mailbox are indexed, and forgets those
+// that are deleted.
+func (x *Index) Cover(ctx context.Context, mailbox db.ID) error {
+	folders, err := x.Folders.Folders(ctx, mailbox)
+	if err != nil {
+		return err
+	}
+	covered, err := x.covered(ctx, mailbox)
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		upto := covered[f.ID]
+		delete(covered, f.ID)
+		if upto+1 >= f.UIDNext {
+			continue
+		}
+		if err := x.coverFolder(ctx, mailbox, f, upto); err != nil {
+			return err
+		}
+	}
+	if len(covered) == 0 {
+		return nil
+	}
+	return x.write(ctx, func(tx *sql.Tx) error {
+		for id := range covered {
+			if _, err := tx.ExecContext(ctx, uncover, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// covered returns up to which UID the folders of a mailbox are indexed.
+func (x *Index) covered(ctx context.Context, mailbox db.ID) (map[db.ID]uint32, error) {
+	rows, err := x.reader.QueryContext(ctx, coveredOf, mailbox)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	all := map[db.ID]uint32{}
+	for rows.Next() {
+		var id db.ID
+		var upto uint32
+		if err := rows.Scan(&id, &upto); err != nil {
+			return nil, err
+		}
+		all[id] = upto
+	}
+	return all, rows.Err()
+}
+
+// coverFolder looks at the messages that came since the last time, up to the
+// first that is not indexed. The folder was read before them.
+func (x *Index) coverFolder(ctx context.Context, mailbox db.ID, f folder.Folder, began uint32) error {
+	upto := began
+	for upto+1 < f.UIDNext {
+		uids, ids, err := x.Folders.MessagesAfter(ctx, f.ID, upto, coverAtOnce)
+		if err != nil {
+			return err
+		}
+		n, err := x.known(ctx, mailbox, ids)
+		if err != nil {
+			return err
+		}
+		if n < len(uids) {
+			upto = max(upto, uids[n]-1)
+			break
+		}
+		if len(uids) < coverAtOnce {
+			upto = max(upto, f.UIDNext-1)
+			if n > 0 {
+				upto = max(upto, uids[n-1])
+			}
+			break
+		}
+		upto = uids[n-1]
+	}
+	if upto == began {
+		return nil
+	}
+	return x.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, cover, f.ID, mailbox, upto)
+		return err
+	})
+}
+
+// known returns how many of the messages of a mailbox come before the first that
+// is not indexed.
+func (x *Index) known(ctx context.Context, mailbox db.ID, ids []db.ID) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	lo, hi := slices.Min(ids), slices.Max(ids)
+	tx, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and its tail change together
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	tail, err := int64s(ctx, tx, knownInTail, mailbox, lo, hi)
+	if err != nil {
+		return 0, err
+	}
+	there := make(map[db.ID]bool, len(ids))
+	for _, id := range tail {
+		there[db.ID(id)] = true
+	}
+	rows, err := tx.QueryContext(ctx, knownInBlocks, mailbox, hi, lo)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	for rows.Next() {
+		var raw sql.RawBytes
+		if err := rows.Scan(&raw); err != nil {
+			return 0, err
+		}
+		for _, id := range idsOf(raw) {
+			if id >= lo && id <= hi {
+				there[id] = true
+			}
+		}
+	}
+	if n := slices.IndexFunc(ids, func(id db.ID) bool { return !there[id] }); n >= 0 {
+		return n, rows.Err()
+	}
+	return len(ids), rows.Err()
+}
+
+// sweepFolders forgets the folders of mailboxes that have none any more.
+func (x *Index) sweepFolders(ctx context.Context) error {
+	for last := int64(0); ; {
+		mailboxes, err := int64s(ctx, x.reader, coverMailbox, last, sweepAtOnce)
+		if err != nil || len(mailboxes) == 0 {
+			return err
+		}
+		for _, id := range mailboxes {
+			if last = id; ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := x.Cover(ctx, db.ID(id)); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+const (
+	topShelves = `SELECT id, blocks FROM search_shelf WHERE mailbox = ? ORDER BY id`
+	bareBlocks = `SELECT id FROM search_block WHERE mailbox = ? AND shelf = ?`
+	allBlocks  = `SELECT id FROM search_block WHERE mailbox = ?`
+	oneField   = `SELECT bits FROM search_field WHERE id = ?`
+	oneSlice   = `SELECT bits FROM search_slice WHERE id = ?`
+	blockIDs   = `SELECT ids FROM search_block WHERE id = ?`
+	tailFields = `SELECT message, fields FROM search_tail WHERE mailbox = ?`
+	tailAll    = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message WHERE t.mailbox = ?`
+)
+
+// clause is a folder.Clause made ready: the buckets for each kind of text that
+// may have what is sought, or others to combine.
+type clause struct {
+	kinds [][]uint32
+	of    []clause
+	any   bool
+}
+
+// ready also reports whether the fields of the envelope are all it asks about.
+func ready(c *folder.Clause) (out clause, fields bool) {
+	fields = true
+	if c.Sought != nil {
+		for _, kind := range c.Sought.Kinds {
+			fields = fields && kind < folder.InHeaders
+			out.kinds = append(out.kinds, wanted(kind, c.Sought.Text))
+		}
+		return out, fields
+	}
+	out.any = c.Any
+	for i := range c.Of {
+		one, only := ready(&c.Of[i])
+		out.of, fields = append(out.of, one), fields && only
+	}
+	return out, fields
+}
+
+func (c *clause) met(s *signature) bool {
+	switch {
+	case c.of == nil:
+		return slices.ContainsFunc(c.kinds, s.has)
+	case c.any:
+		return slices.ContainsFunc(c.of, func(o clause) bool { return o.met(s) })
+	}
+	return !slices.ContainsFunc(c.of, func(o clause) bool { return !o.met(s) })
+}
+
+// finder answers one Find, in one read transaction.
+type finder struct {
+	ctx    context.Context
+	tx     *sql.Tx
+	clause clause
+	limit  int
+	found  []db.ID
+	row    map[string]*sql.Stmt
+}
+
+// errMany ends a Find that has found too much.
+var errMany = errors.New("too many messages")
+
+// Find tells which messages of a mailbox may meet a clause; see folder.Options.
+func (x *Index) Find(ctx context.Context, mailbox db.ID, s folder.Seek) (*folder.Found, error) {
+	x.anew.RLock()
+	defer x.anew.RUnlock()
+	if x.lost {
+		return nil, nil
+	}
+	tx, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("reading the search index: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	var out folder.Found
+	err = tx.QueryRowContext(ctx, coveredTo, s.Folder).Scan(&out.UpTo)
+	if errors.Is(err, sql.ErrNoRows) {
+		x.ask(mailbox)
+		return nil, nil
+	}
+	if err == nil {
+		if out.UpTo < s.Last {
+			x.ask(mailbox)
+		}
+		err = tx.QueryRowContext(ctx, passUpTo, 0).Scan(&out.After)
+	}
+	if err == nil {
+		f := finder{ctx: ctx, tx: tx, limit: s.Limit, row: map[string]*sql.Stmt{}}
+		err = f.find(mailbox, &s.Clause)
+		out.Messages = f.found
+	}
+	if errors.Is(err, errMany) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, x.unread(err)
+	}
+	return &out, nil
+}
+
+// ask has Run look how far the folders of a mailbox are indexed.
+func (x *Index) ask(mailbox db.ID) {
+	select {
+	case x.wanted <- mailbox:
+	default: // a later search will ask
+	}
+}
+
+func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
+	only := false
+	f.clause, only = ready(c)
+	if !only {
+		blocks, err := int64s(f.ctx, f.tx, allBlocks, mailbox)
+		if err != nil {
+			return err
+		}
+		if err := f.inBlocks(blocks); err != nil {
+			return err
+		}
+		return f.inTail(tailAll, mailbox, sigBytes)
+	}
+	shelves, err := shelvesOf(f.ctx, f.tx, topShelves, mailbox)
+	if err != nil {
+		return err
+	}
+	for _, s := range shelves {
+		may, err := f.judge(&f.clause, source{oneField, s.id * fieldBuckets, 1, len(s.blocks) * sliceBytes}, nil)
+		if err == nil {
+			err = f.take(s.blocks, may)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	blocks, err := int64s(f.ctx, f.tx, bareBlocks, mailbox, bareBlock)
+	if err != nil {
+		return err
+	}
+	if err := f.inBlocks(blocks); err != nil {
+		return err
+	}
+	return f.inTail(tailFields, mailbox, fieldBytes)
+}
+
+func (f *finder) inBlocks(blocks []int64) error {
+	for _, id := range blocks {
+		may, err := f.judge(&f.clause, source{oneSlice, id * rowsPerBlock, rowBuckets, sliceBytes}, nil)
+		if err == nil {
+			err = f.take([]int64{id}, may)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// source is where the slices of a shelf or block stand: size bytes for each
+// bucket, so many buckets in a row.
+type source struct {
+	query  string
+	from   int64
+	perRow uint32
+	size   int
+}
+
+// set is a bit for each message of a shelf or block; nil are all of them.
+type set []uint64
+
+func (s set) empty() bool {
+	for _, w := range s {
+		if w != 0 {
+			return false
+		}
+	}
+	return s != nil
+}
+
+// judge returns those of within that may meet a clause. It reads no further
+// once there are none.
+func (f *finder) judge(c *clause, from source, within set) (set, error) {
+	switch {
+	case c.of == nil:
+		return f.either(len(c.kinds), from, within, func(i int) (set, error) { return f.inAll(c.kinds[i], from, within) })
+	case c.any:
+		return f.either(len(c.of), from, within, func(i int) (set, error) { return f.judge(&c.of[i], from, within) })
+	}
+	for i := range c.of {
+		var err error
+		if within, err = f.judge(&c.of[i], from, within); err != nil || within.empty() {
+			return within, err
+		}
+	}
+	return within, nil
+}
+
+func (f *finder) either(n int, from source, within set, of func(i int) (set, error)) (set, error) {
+	all := make(set, from.size/8)
+	for i := range n {
+		some, err := of(i)
+		if err != nil {
+			return nil, err
+		}
+		for k, w := range some {
+			all[k] |= w
+		}
+	}
+	return all, nil
+}
+
+// inAll returns those of within that are in all the buckets.
+func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
+	stmt := f.row[from.query]
+	if stmt == nil {
+		var err error
+		if stmt, err = f.tx.PrepareContext(f.ctx, from.query); err != nil {
+			return nil, err
+		}
+		f.row[from.query] = stmt
+	}
+	found := slices.Clone(within)
+	for _, bucket := range want {
+		var raw []byte
+		err := stmt.QueryRowContext(f.ctx, from.from+int64(bucket/from.perRow)).Scan(&raw)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && len(raw) != int(from.perRow)*from.size {
+			err = damaged("a row is missing or has not the right size")
+		}
+		if err != nil {
+			return nil, err
+		}
+		bits := raw[int(bucket%from.perRow)*from.size:][:from.size]
+		if found == nil {
+			found = make(set, from.size/8)
+			for i := range found {
+				found[i] = ^uint64(0)
+			}
+		}
+		left := uint64(0)
+		for i := range found {
+			found[i] &= binary.LittleEndian.Uint64(bits[i*8:])
+			left |= found[i]
+		}
+		if left == 0 {
+			break
+		}
+	}
+	return found, nil
+}
+
+// take adds the messages of a set to what is found. A block that was dissolved
+// has none: they are in the tail again.
+func (f *finder) take(blocks []int64, may set) error {
+	for i, id := range blocks {
+		part := may[i*blockDocs/64:][:blockDocs/64]
+		if part.empty() {
+			continue
+		}
+		var raw []byte
+		err := f.tx.QueryRowContext(f.ctx, blockIDs, id).Scan(&raw)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		ids := idsOf(raw)
+		if len(ids) != blockDocs {
+			return damaged("a block has not the right number of messages")
+		}
+		for k, w := range part {
+			for ; w != 0; w &= w - 1 {
+				f.found = append(f.found, ids[k*64+bits.TrailingZeros64(w)])
+			}
+		}
+		if len(f.found) > f.limit {
+			return errMany
+		}
+	}
+	return nil
+}
+
+// inTail looks at the messages that are in no block.
+func (f *finder) inTail(query string, mailbox db.ID, size int) error {
+	rows, err := f.tx.QueryContext(f.ctx, query, mailbox)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	var sig signature
+	for rows.Next() {
+		var id db.ID
+		var fields, text sql.RawBytes
+		into := []any{&id, &fields, &text}
+		if size == fieldBytes {
+			into = into[:2]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if len(fields) != fieldBytes || len(fields)+len(text) != size {
+			return damaged("a signature has not the right size")
+		}
+		copy(sig[:], fields)
+		copy(sig[fieldBytes:], text)
+		if f.clause.met(&sig) {
+			f.found = append(f.found, id)
+		}
+	}
+	if len(f.found) > f.limit {
+		return errMany
+	}
+	return rows.Err()
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+// find asks the index about the inbox.
+func (h *house) find(c folder.Clause) *folder.Found {
+	h.Helper()
+	f, err := h.Folders(h.ctx(), h.box)
+	h.must(err)
+	at := slices.IndexFunc(f, func(f folder.Folder) bool { return f.Name == folder.Inbox })
+	found, err := h.index.Find(h.ctx(), h.box, folder.Seek{Folder: f[at].ID, Last: f[at].UIDNext - 1, Clause: c, Limit: 1000})
+	h.must(err)
+	return found
+}
+
+func seek(text string, kinds ...folder.TextKind) folder.Clause {
+	return folder.Clause{Sought: &folder.Sought{Kinds: kinds, Text: []byte(text)}}
+}
+
+// TestCover: the index says up to which UID it knows a folder, whatever moved
+// there, and what comes later is found all the same.
+func TestCover(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(100)...)
+		if h.find(seek("number 7 ", 1)) != nil {
+			t.Error("it knows a folder that nobody looked at")
+		}
+		h.fill()
+		if f := h.find(seek("number 7 ", 1)); f == nil || f.UpTo != 100 || len(f.Messages) != 1 {
+			t.Errorf("indexed: %+v", f)
+		}
+		v := h.view(h.Store, h.box, folder.Inbox)
+		_, err := v.Copy(h.ctx(), v.Resolve([]folder.Range{{Lo: 1, Hi: 50}}, true), folder.Inbox)
+		h.must(err)
+		h.append(h.box, folder.Inbox, "Subject: number 7 again\r\n\r\nx")
+		_, err = v.Sync(h.ctx(), true)
+		h.must(err)
+		subject7 := folder.Criterion{Test: folder.HasHeader, Header: "subject", Text: "number 7 "}
+		if got := fmt.Sprint(h.search(v, subject7)); got != "[8 108 151]" {
+			t.Errorf("found %s", got)
+		}
+		h.must(h.index.coverAll(h.ctx())) // the search asked for it
+		if f := h.find(seek("number 7 ", 1)); f.UpTo != 150 {
+			t.Errorf("after a copy, with a message that is not indexed: %+v", f)
+		}
+		h.fill()
+		if f := h.find(folder.Clause{Of: []folder.Clause{seek("number", 1), {Any: true, Of: []folder.Clause{seek("says <8>", folder.InBodies), seek(" again", 1)}}}}); f.UpTo != 151 || len(f.Messages) != 2 {
+			t.Errorf("two of them: %+v", f)
+		}
+		if got := fmt.Sprint(h.search(v, subject7)); got != "[8 108 151]" {
+			t.Errorf("found %s", got)
+		}
+		h.must(h.Empty(h.ctx(), h.box))
+		h.sweep()
+		if n := h.count(`SELECT COUNT(*) FROM search_folder`); n != 0 {
+			t.Errorf("%d folders are left of a mailbox that is deleted", n)
+		}
+	})
+}
+
+// TestTwoNodes: an index catches up with what another node stored, and each
+// node's answers are right before it has.
+func TestTwoNodes(t *testing.T) {
+	each(t, func(h *house) {
+		other, err := Open(h.ctx(), Options{Path: filepath.Join(t.TempDir(), "search.db"), Folders: h.plain, Now: h.index.Now, Log: h.index.Log})
+		h.must(err)
+		defer other.Close() //nolint:errcheck // it is thrown away
+		h.plain.Narrow, h.plain.Find = other.Narrow, other.Find
+		h.append(h.box, folder.Inbox, numbered(60)...)
+		h.fill()
+		for _, s := range []*folder.Store{h.Store, h.plain} {
+			if got := h.search(h.view(s, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+				t.Errorf("found %v", got)
+			}
+		}
+		for more := true; more; {
+			more, err = other.Fill(h.ctx(), 0, h.index.Now().Add(1e12))
+			h.must(err)
+		}
+		h.must(other.coverAll(h.ctx()))
+		v := h.view(h.plain, h.box, folder.Inbox)
+		found, err := other.Find(h.ctx(), h.box, folder.Seek{Folder: v.Folder().ID, Clause: seek("says <7>", folder.InBodies), Limit: 9})
+		h.must(err)
+		if found == nil || found.UpTo != 60 || len(found.Messages) != 1 {
+			t.Errorf("the other node's index: %+v", found)
+		}
+	})
+}
+
+// TestShelves: what stands on shelves of either level, in blocks and in the tail
+// is found, and nothing of blocks that are dissolved.
+func TestShelves(t *testing.T) {
+	x, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "search.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close() //nolint:errcheck // it is thrown away
+	const box = 5
+	r := rand.New(rand.NewPCG(7, 8))
+	text := func(n int) []byte { return fmt.Appendf(nil, "subject %d of them", n*2654435761%1000003) }
+	var ids []db.ID
+	next := func(n int) (docs []doc) {
+		for range n {
+			d := doc{db.ID(len(ids) + 1), box, new(signature)}
+			d.sig.add(1, text(len(ids)))
+			ids = append(ids, d.id)
+			docs = append(docs, d)
+		}
+		return docs
+	}
+	gone := map[db.ID]bool{}
+	write := func(f func(tx *sql.Tx) error) {
+		t.Helper()
+		if err := x.write(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func() {
+		t.Helper()
+		write(func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(t.Context(), cover, 1, box, 1)
+			return err
+		})
+		for range 40 {
+			n := r.IntN(len(ids))
+			found, err := x.Find(t.Context(), box, folder.Seek{Folder: 1, Clause: seek(string(text(n)), 1), Limit: 500})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if there := slices.Contains(found.Messages, ids[n]); there == gone[ids[n]] || len(found.Messages) > 20 {
+				t.Errorf("%d: %d messages found, it among them: %v; deleted: %v", n, len(found.Messages), there, gone[ids[n]])
+			}
+		}
+	}
+	for block := range shelfFan*shelfFan + shelfFan + 3 {
+		write(func(tx *sql.Tx) error {
+			if err := addBlock(t.Context(), tx, box, next(blockDocs), fieldBuckets/rowBuckets); err != nil {
+				return err
+			}
+			return makeShelves(t.Context(), tx, box)
+		})
+		if block%20 == 9 {
+			check()
+		}
+	}
+	write(func(tx *sql.Tx) error { return addDocs(t.Context(), tx, next(100)) })
+	check()
+	levels, err := int64s(t.Context(), x.reader, `SELECT level FROM search_shelf ORDER BY level`)
+	if err != nil || fmt.Sprint(levels) != "[1 2]" {
+		t.Errorf("shelves of levels %v, %v", levels, err)
+	}
+	write(func(tx *sql.Tx) error {
+		for id := 1; id <= shelfFan*shelfFan+2; id++ {
+			if _, err := tx.ExecContext(t.Context(), deleteBlock, id); err != nil {
+				return err
+			}
+			for n := range blockDocs {
+				gone[db.ID((id-1)*blockDocs+n+1)] = true
+			}
+		}
+		return clearShelves(t.Context(), tx, box)
+	})
+	check()
+	if levels, err = int64s(t.Context(), x.reader, `SELECT level FROM search_shelf ORDER BY level`); err != nil || fmt.Sprint(levels) != "[1]" {
+		t.Errorf("shelves of levels %v are left, %v", levels, err)
+	}
+}
