@@ -224,6 +224,8 @@ var types = map[string]reflect.Type{
 	"MigrationProgress":          reflect.TypeFor[client.MigrationProgress](),
 	"MigrationSource":            reflect.TypeFor[client.MigrationSource](),
 
+	"CreateAppleProfileRequest": nil, // arguments
+
 	"MigrationCompleteEvent":     reflect.TypeFor[client.MigrationData](),
 	"MigrationCompleteEventBody": reflect.TypeFor[client.Event](),
 }

@@ -183,3 +183,17 @@ func (c *Client) GetAppleProfile(ctx context.Context, id string) ([]byte, error)
 	err := c.run(ctx, call{method: http.MethodGet, path: "/mailboxes/{id}/apple-profile", id: id, into: &profile})
 	return profile.Bytes(), err
 }
+
+// CreateAppleProfile returns a .mobileconfig with an app password that is made
+// for a device: it asks for nothing. The password ends when it is revoked.
+func (c *Client) CreateAppleProfile(ctx context.Context, id, device string) ([]byte, error) {
+	body, err := jsonBody(struct {
+		Name string `json:"name"`
+	}{device})
+	if err != nil {
+		return nil, err
+	}
+	var profile bytes.Buffer
+	err = c.run(ctx, call{method: http.MethodPost, path: "/mailboxes/{id}/apple-profile", id: id, body: body, into: &profile})
+	return profile.Bytes(), err
+}

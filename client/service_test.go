@@ -243,6 +243,9 @@ func (h *house) mailboxes() {
 	if setup, err := h.c.GetClientSetup(ctx, m.ID); err != nil || setup.Username != m.Address || len(setup.IMAP) != 2 || setup.IMAP[0].Security != "tls" || len(setup.SMTP) != 2 || setup.SMTP[1].Security != "starttls" {
 		h.Errorf("set up %+v, %v", setup, err)
 	}
+	if profile, err := h.c.CreateAppleProfile(ctx, m.ID, "Phone"); err != nil || !bytes.Contains(profile, []byte("IncomingPassword")) {
+		h.Errorf("the profile with a password: %v\n%s", err, profile)
+	}
 	if profile, err := h.c.GetAppleProfile(ctx, m.ID); err != nil || !bytes.Contains(profile, []byte(m.Address)) {
 		h.Errorf("a profile %s, %v", profile, err)
 	}

@@ -36,6 +36,9 @@ func (a *API) setupRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/apple-profile", id: "getAppleProfile", scope: "mailboxes.read", media: "application/x-apple-aspen-config",
 		summary: "A profile that sets up Apple's mail clients", description: "A .mobileconfig without the password, which the device asks for. It is signed if the service has a certificate of a public authority. " +
 			"Installed again it replaces the former one."}, a.appleProfile)
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/apple-profile", id: "createAppleProfile", scope: "mailboxes.write", media: "application/x-apple-aspen-config", conflicts: true,
+		summary: "A profile with an app password", description: "The same, with an app password that is made for the device: nothing is to be entered there. " +
+			"The password is in the profile alone; it is listed by its name among the app passwords, and ends when it is revoked."}, a.createAppleProfile)
 	handle(r, operation{method: "POST", path: "/mailboxes/{id}/client-setup/check", id: "checkClientSetup", scope: "mailboxes.read",
 		summary: "Check that the settings of a mailbox work", description: "The service connects to its own doors for mail clients now, speaks TLS with each, and asks whether signing in with a password is offered. " +
 			"Nobody is signed in. It takes 30 seconds at most; what went wrong stands in the answer, whose status is 200 nevertheless."}, a.checkSetup)
@@ -116,13 +119,40 @@ func (a *API) appleProfile(ctx context.Context, p account.Principal, in *one) ([
 	if err != nil {
 		return nil, err
 	}
+	return a.profileOf(ctx, m, "")
+}
+
+type createAppleProfileRequest struct {
+	Name string `json:"name" doc:"The device, in at most 100 bytes; the app password is called so." example:"Ann's phone"`
+}
+
+type createAppleProfileInput struct {
+	one
+	Body createAppleProfileRequest
+}
+
+func (a *API) createAppleProfile(ctx context.Context, p account.Principal, in *createAppleProfileInput) ([]byte, error) {
+	m, err := a.setupOf(ctx, p, &in.one)
+	if err != nil {
+		return nil, err
+	}
+	_, password, err := a.Mailboxes.CreateAppPassword(ctx, p.Account, m.ID, in.Body.Name, []string{string(mailbox.IMAP), string(mailbox.SMTP)})
+	if err != nil {
+		return nil, err
+	}
+	return a.profileOf(ctx, m, password)
+}
+
+// profileOf makes a profile, with a password unless it is "".
+func (a *API) profileOf(ctx context.Context, m mailbox.Mailbox, password string) ([]byte, error) {
 	var signer *tls.Certificate
 	if a.Signer != nil {
+		var err error
 		if signer, err = a.Signer(ctx); err != nil {
 			// A profile works without; the device says that it is not signed.
 			a.Log.WarnContext(ctx, "signing a profile", "mailbox", m.ID, "error", err)
 			signer = nil
 		}
 	}
-	return a.Setup.Profile(m.Address, m.DisplayName, "", signer)
+	return a.Setup.Profile(m.Address, m.DisplayName, password, signer)
 }

@@ -103,7 +103,7 @@ func (d *Dashboard) ownProfile(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return d.sendProfile(v, m)
+	return d.sendProfile(v, m, "")
 }
 
 // ownPassword changes the password of who knows the present one, and keeps this

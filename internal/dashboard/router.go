@@ -32,6 +32,8 @@ type done struct {
 	To   string // where it goes on
 	Told string // what was done, in a sentence: for the person and for the audit log
 	Show *page  // shown instead of going on, for what is seen once, such as a new key
+	// Give answers instead of going on, for what is downloaded once.
+	Give func() error
 }
 
 type (

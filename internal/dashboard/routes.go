@@ -82,6 +82,8 @@ func (d *Dashboard) mailboxRoutes(r *router) {
 	r.view("/mailboxes/{id}/setup", d.clientSetup)
 	r.actFor(reading, "/mailboxes/{id}/setup/check", d.checkSetup, d.clientSetup)
 	r.file("/mailboxes/{id}/setup/profile", d.profileFile)
+	r.act("/mailboxes/{id}/setup/profile", d.profileWithPassword, d.clientSetup)
+	r.act("/mailboxes/{id}/setup/link", d.linkForPhone, d.clientSetup)
 	r.view("/mailboxes/{id}/access", d.access)
 	r.act("/mailboxes/{id}/access", d.addApp, d.access)
 	r.act("/mailboxes/{id}/access/{app}/revoke", d.endApp, d.access)
@@ -103,10 +105,14 @@ func (d *Dashboard) ownerRoutes(r *router) {
 	r.actFor(anybody, "/mailbox/check", d.ownCheck, d.own)
 	r.actFor(anybody, "/mailbox/password", d.ownPassword, d.own)
 	r.fileFor(anybody, "/mailbox/profile", d.ownProfile)
+	r.actFor(anybody, "/mailbox/profile", d.ownProfileWithPassword, d.own)
+	r.actFor(anybody, "/mailbox/link", d.ownLinkForPhone, d.own)
 	r.viewFor(anybody, "/mailbox/access", d.ownAccess)
 	r.actFor(anybody, "/mailbox/access", d.addOwnApp, d.ownAccess)
 	r.actFor(anybody, "/mailbox/access/{app}/revoke", d.endOwnApp, d.ownAccess)
 	r.fileFor(anybody, "/phone/{ticket}", d.phone)
+	r.viewFor(anybody, "/phone/once/{token}", d.phoneOnce)
+	r.actFor(anybody, "/phone/once/{token}", d.takeProfile, nil)
 }
 
 // programRoutes are what programs are set up with, and tried out.

@@ -3,7 +3,6 @@
 package dashboard
 
 import (
-	"crypto/tls"
 	"fmt"
 	"html/template"
 	"net/url"
@@ -26,6 +25,7 @@ type shownSetup struct {
 	Settings  clientsetup.Settings
 	Mutt      string
 	Path      string // of the page: what else it needs is below it
+	Access    string // the page of its app passwords
 	OwnersURL string // where the mailbox's owner signs in
 	QR        template.URL
 	Trials    []clientsetup.Trial // nil unless a check was asked for
@@ -33,7 +33,10 @@ type shownSetup struct {
 }
 
 func (d *Dashboard) setupOf(m mailbox.Mailbox, path string) (shownSetup, error) {
-	s := shownSetup{Mailbox: m, Settings: d.Setup.For(m.Address, m.DisplayName), Path: path, OwnersURL: d.Base + "/mailbox"}
+	s := shownSetup{Mailbox: m, Settings: d.Setup.For(m.Address, m.DisplayName), Path: path, Access: accessPath(m), OwnersURL: d.Base + "/mailbox"}
+	if path == "/mailbox" {
+		s.Access = ownPath
+	}
 	s.Mutt = muttrc(s.Settings)
 	var err error
 	s.QR, err = qrCode(d.PhoneLink(m.ID))
@@ -83,7 +86,7 @@ func (d *Dashboard) profileFile(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return d.sendProfile(v, m)
+	return d.sendProfile(v, m, "")
 }
 
 // phone gives the profile to who has scanned the picture: it holds no password.
@@ -96,27 +99,7 @@ func (d *Dashboard) phone(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return d.sendProfile(v, m)
-}
-
-func (d *Dashboard) sendProfile(v *visit, m mailbox.Mailbox) error {
-	var signer *tls.Certificate
-	if d.Signer != nil {
-		var err error
-		if signer, err = d.Signer(v.ctx); err != nil {
-			// A profile works without; the device says that it is not signed.
-			d.Log.WarnContext(v.ctx, "signing a profile", "mailbox", m.ID, "error", err)
-			signer = nil
-		}
-	}
-	text, err := d.Setup.Profile(m.Address, m.DisplayName, "", signer)
-	if err != nil {
-		return err
-	}
-	v.w.Header().Set("Content-Type", "application/x-apple-aspen-config")
-	v.w.Header().Set("Content-Disposition", `attachment; filename="mail.mobileconfig"`)
-	_, _ = v.w.Write(text) // whoever has gone needs no answer
-	return nil
+	return d.sendProfile(v, m, "")
 }
 
 // muttrc is the configuration of mutt for a mailbox. What stands in single

@@ -145,6 +145,9 @@ func (v *visit) done(did done) error {
 			return err
 		}
 	}
+	if did.Give != nil {
+		return did.Give()
+	}
 	if did.Show != nil {
 		return v.show(*did.Show)
 	}

@@ -78,6 +78,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"createAlias":        {"address": "walk@demo.test", "targets": []string{"bob@demo.test"}},
 		"updateAlias":        {"targets": []string{"bob@demo.test"}},
 		"createAppPassword":  {"name": "walk"},
+		"createAppleProfile": {"name": "walk"},
 		"createDomain":       {"name": "walk.test"},
 		"createMailbox":      {"domain_id": s.Dev.Domain.ID.String(), "local_part": "walk"},
 		"updateDomain":       {"dkim_rotation_days": 90, "dmarc_enforcement": "junk", "spam_filtering": "junk", "mta_sts": "enforce"},
@@ -465,6 +466,8 @@ func TestDocument(t *testing.T) {
 	c.call("GET", "/mailboxes/"+box+"/client-setup", nil, 200)
 	c.call("POST", "/mailboxes/"+box+"/client-setup/check", nil, 200)
 	c.call("GET", "/mailboxes/"+box+"/apple-profile", nil, 200)
+	c.call("POST", "/mailboxes/"+box+"/apple-profile", m{"name": "Till's phone"}, 200)
+	c.call("POST", "/mailboxes/"+box+"/apple-profile", m{"name": ""}, 422)
 	c.call("PATCH", "/mailboxes/"+box, m{"display_name": "Till B", "status": "suspended"}, 200)
 	c.call("POST", "/mailboxes/"+box+"/password", m{}, 200)
 	c.call("DELETE", "/domains/"+shop, nil, 409)

@@ -67,11 +67,9 @@ var (
 // returns it: it can't be had again. More than MaxAppPasswords is a
 // fault.Conflict.
 func (m *Mailboxes) CreateAppPassword(ctx context.Context, account, mailbox db.ID, name string, protocols []string) (AppPassword, string, error) {
-	made := AppPassword{ID: m.db.NewID(), Mailbox: mailbox, Name: strings.TrimSpace(name), CreatedAt: m.now().UTC()}
+	made := AppPassword{ID: m.db.NewID(), Mailbox: mailbox, CreatedAt: m.now().UTC()}
 	var bad fault.Fields
-	if made.Name == "" || len(made.Name) > maxAppName || !utf8.ValidString(made.Name) || strings.ContainsFunc(made.Name, unicode.IsControl) {
-		bad.Add("name", "invalid_name", "Give a name of 1 to %d bytes in one line, such as that of the device.", maxAppName)
-	}
+	made.Name = readAppName(&bad, name)
 	var err error
 	if made.Protocols, err = readProtocols(protocols); err != nil {
 		bad.Add("protocols", "unknown_protocol", "Give imap, smtp or both.")
@@ -79,18 +77,33 @@ func (m *Mailboxes) CreateAppPassword(ctx context.Context, account, mailbox db.I
 	if err := bad.Err(); err != nil {
 		return AppPassword{}, "", err
 	}
-	token := secret.Token("", appRandom)
-	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		// So that the count is still true when this is committed.
-		if err := tx.One(ctx, lockBox.With(mailbox, account), new(db.ID)); errors.Is(err, db.ErrNoRow) {
-			return notFound()
-		} else if err != nil {
-			return err
-		}
-		n, err := tx.Exec(ctx, insertApp.With(made.ID, mailbox, made.Name, joined(made.Protocols), secret.Hash(token), db.Micros(made.CreatedAt), MaxAppPasswords))
-		return some(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
+	var password string
+	err = m.db.Tx(ctx, func(tx *db.Tx) (err error) {
+		password, err = m.makeApp(ctx, tx, account, made)
+		return err
 	})
-	return made, grouped(token), err
+	return made, password, err
+}
+
+func readAppName(bad *fault.Fields, name string) string {
+	name = strings.TrimSpace(name)
+	if name == "" || len(name) > maxAppName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		bad.Add("name", "invalid_name", "Give a name of 1 to %d bytes in one line, such as that of the device.", maxAppName)
+	}
+	return name
+}
+
+// makeApp writes an app password, and returns it as it is shown.
+func (m *Mailboxes) makeApp(ctx context.Context, tx *db.Tx, account db.ID, made AppPassword) (password string, err error) {
+	// So that the count is still true when this is committed.
+	if err := tx.One(ctx, lockBox.With(made.Mailbox, account), new(db.ID)); errors.Is(err, db.ErrNoRow) {
+		return "", notFound()
+	} else if err != nil {
+		return "", err
+	}
+	token := secret.Token("", appRandom)
+	n, err := tx.Exec(ctx, insertApp.With(made.ID, made.Mailbox, made.Name, joined(made.Protocols), secret.Hash(token), db.Micros(made.CreatedAt), MaxAppPasswords))
+	return grouped(token), some(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
 }
 
 // AppPasswords lists those of a mailbox of the account, newest first.

@@ -222,7 +222,7 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 				if _, err := tx.Exec(ctx, burial.With(id, before)); err != nil {
 					return err
 				}
-				for _, s := range []db.Statement{noLonger.With(id), noApps.With(id), noSignIns.With(id), noVacation.With(id), noAnswers.With(id), noUsage.With(id)} {
+				for _, s := range []db.Statement{noLonger.With(id), noApps.With(id), noLinks.With(id), noSignIns.With(id), noVacation.With(id), noAnswers.With(id), noUsage.With(id)} {
 					if _, err := tx.Exec(ctx, s); err != nil {
 						return err
 					}
