@@ -21,6 +21,7 @@ type destination struct {
 
 	waits   bool // rows wait that found no place
 	arrived int  // how often rows came to wait
+	behind  bool // waits for its rows to be claimed
 	filling bool // rows are being claimed
 
 	proven   bool      // it answered, and may have more runs than one
@@ -34,6 +35,10 @@ type destination struct {
 // not be reached the last time, or took nothing.
 const probe = 5
 
+// leastShare is how many deliveries that waited in rows are taken in hand for a
+// destination however many others have such: fewer would cost a statement each.
+const leastShare = 50
+
 func (q *Queue) dest(name string) *destination {
 	d := q.dests[name]
 	if d == nil {
@@ -45,7 +50,7 @@ func (q *Queue) dest(name string) *destination {
 
 // tidy forgets a destination of which there is nothing to know.
 func (q *Queue) tidy(d *destination) {
-	if d.held == 0 && d.runs == 0 && !d.waits && !d.filling && !d.inLine && d.failures == 0 && !d.slowed {
+	if d.held == 0 && d.runs == 0 && !d.waits && !d.behind && !d.filling && !d.inLine && d.failures == 0 && !d.slowed {
 		delete(q.dests, d.name)
 	}
 }
@@ -56,13 +61,47 @@ func (q *Queue) able() (db.ID, bool) {
 	return tenure, ok && !q.ending && q.unwritten == 0
 }
 
-// room is how many more deliveries can be taken in hand for d.
+// room is how many more deliveries can be taken in hand for d as they come.
 func (q *Queue) room(d *destination) int {
-	window := q.o.Window
+	return min(d.window(q.o.Window)-d.held, q.o.Places-q.held)
+}
+
+// window is how many deliveries may be in hand for d, of so many at most.
+func (d *destination) window(most int) int {
 	if d.failures > 0 || d.slowed {
-		window = min(window, probe)
+		return min(most, probe)
 	}
-	return min(window-d.held, q.o.Places-q.held)
+	return most
+}
+
+// share is how many deliveries that waited in rows may be in hand for d: the
+// places for them are shared by the destinations that have such, so that none
+// holds up the others. It is also what makes a long backlog cheap: what was
+// accepted together lies together, and is claimed and settled together.
+func (q *Queue) share(d *destination) int {
+	places := q.claimable()
+	return min(d.window(q.o.Window), max(places/max(1, q.waiting), leastShare), places)
+}
+
+// claimable is how many places there are for what waited in rows; the others
+// are for new mail.
+func (q *Queue) claimable() int { return max(1, q.o.Places*3/4) }
+
+// await notes that rows wait for d.
+func (q *Queue) await(d *destination) {
+	d.arrived++ // a claim under way may have looked before
+	if !d.waits {
+		d.waits = true
+		q.waiting++
+	}
+}
+
+// served notes that no more rows wait for d.
+func (q *Queue) served(d *destination) {
+	if d.waits {
+		d.waits = false
+		q.waiting--
+	}
 }
 
 // hold takes places.
@@ -75,10 +114,6 @@ func (q *Queue) hold(d *destination, n int) {
 func (q *Queue) vacate(d *destination, n int) {
 	q.hold(d, -n)
 	q.fill(d)
-	if q.crowded && q.held <= q.o.Places*3/4 {
-		q.crowded = false
-		q.wakeAt(q.o.Now())
-	}
 	q.tidy(d)
 }
 

@@ -246,7 +246,7 @@ func (q *Queue) parkRows(d *destination, hold db.ID) {
 		q.fills--
 		d.filling = false
 		if err == nil && n < chunk && d.arrived == arrived {
-			d.waits = false
+			q.served(d)
 		}
 		if err == nil {
 			q.fill(d)
@@ -340,8 +340,7 @@ func (q *Queue) heed(ctx context.Context, now time.Time) error {
 // beginAgain tries a destination, also one that was put off. q.mu is held.
 func (q *Queue) beginAgain(d *destination) {
 	d.until, d.rest = time.Time{}, time.Time{}
-	d.waits = true
-	d.arrived++
+	q.await(d)
 	q.fill(d)
 	q.start(d)
 	q.tidy(d)

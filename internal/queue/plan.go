@@ -181,9 +181,9 @@ func (p *Plan) Committed() {
 // left notes that rows wait for a destination, and tells other nodes, which
 // may have room.
 func (q *Queue) left(d *destination) {
-	d.arrived++
-	if !d.waits {
-		d.waits = true
+	waited := d.waits
+	q.await(d)
+	if !waited {
 		q.o.Hub.Wake(signal.Key{Kind: signal.Queue})
 	}
 	q.fill(d)

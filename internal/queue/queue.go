@@ -92,6 +92,9 @@ type Queue struct {
 	dests      map[string]*destination
 	hand       map[place]*Delivery
 	line       []*destination // that wait for a run
+	behind     []*destination // whose rows wait to be claimed
+	waiting    int            // destinations with rows that wait and may be claimed, as far as is known
+	full       bool           // no place was left for what waits
 	held       int            // places taken
 	runs       int
 	aside      int // runs that wait for something, and don't count
@@ -101,7 +104,6 @@ type Queue struct {
 	begun      bool
 	ending     bool
 	checking   bool // rows and memory are being compared: nothing is claimed
-	crowded    bool // something found no place at all
 	alarm      time.Time
 	doubt      time.Time     // when a commit of unknown outcome may have left rows behind
 	cursor     string        // where the search over destinations goes on

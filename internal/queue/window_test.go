@@ -50,6 +50,36 @@ func TestWindows(t *testing.T) {
 	}, func(o *queue.Options) { o.Window, o.Places, o.Runs = 10, 50, 2 })
 }
 
+// Destinations with long backlogs that take nothing leave places for the
+// others.
+func TestShares(t *testing.T) {
+	const slow, each = 3, 200
+	release := make(chan bool)
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		if c.To[0].Destination != "z.test" {
+			<-release
+		}
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		release = make(chan bool)
+		h.run()
+		for i := range slow * each {
+			m := h.message()
+			m.DueAt = h.clock.Now().Add(time.Hour)
+			h.accept(m, to(fmt.Sprintf("%d@d%d.test", i, i/each)))
+		}
+		m := h.message()
+		m.DueAt = h.clock.Now().Add(time.Hour)
+		h.accept(m, to("last@z.test"))
+		h.later(2 * time.Hour)
+		h.await(1)
+		h.wantStates(m.ID, "delivered")
+		close(release)
+		h.awaitDelivered(slow * each)
+	}, func(o *queue.Options) { o.Places = 400 })
+}
+
 // Mail of the API leaves in a transaction per recipient with a return path of
 // its own; mail of a mailbox shares one, but for blind copies. A message is
 // prepared once.

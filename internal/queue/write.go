@@ -104,8 +104,7 @@ func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
 		q.wakeAt(due)
 	}
 	for _, d := range ds {
-		d.dest.waits = true
-		d.dest.arrived++
+		q.await(d.dest)
 		q.forget(d)
 	}
 }
