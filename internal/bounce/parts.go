@@ -59,7 +59,7 @@ func (p *parts) part(raw []byte, i int, part *message.Part, pages *[]string) {
 	typ, subtype := part.MediaType()
 	own := message.Header(raw[part.Header.Start:part.Header.End()])
 	switch {
-	case part.Kind == message.Embedded, typ == "message" && (subtype == "rfc822" || subtype == "global"),
+	case part.Kind == message.Embedded, part.Type == "message" && (part.Subtype == "rfc822" || part.Subtype == "global"),
 		typ == "text" && subtype == "rfc822-headers", typ == "message" && subtype == "global-headers",
 		typ == "message" && subtype == "partial", typ == "message" && subtype == "rfc822-headers":
 		if len(p.original) == 0 {

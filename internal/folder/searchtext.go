@@ -187,11 +187,16 @@ func (t *texts) inHeader(p *message.Part, n needle) bool {
 	return false
 }
 
-// headerTexts are the fields of a part's header, decoded, as TEXT sees them.
+// headerTexts are the fields of a part's header, decoded, as TEXT sees them,
+// and the lines there that are no fields.
 func (t *texts) headerTexts(p *message.Part) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for f := range t.header(p).Fields() {
-			if !yield(string(f.Name) + ": " + f.Decoded()) {
+			line := string(f.Name) + ": " + f.Decoded()
+			if len(f.Name) == 0 {
+				line = message.DecodeWords(string(f.Raw))
+			}
+			if !yield(line) {
 				return
 			}
 		}

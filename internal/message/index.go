@@ -17,7 +17,7 @@ type Kind uint8
 const (
 	Leaf      Kind = iota // content; also a multipart or message that could not be taken apart
 	Multipart             // parts
-	Embedded              // message/rfc822: one child, which is that message
+	Embedded              // message/rfc822 or message/global: one child, which is that message
 )
 
 // Traits says what a part's own bytes are like (not those of its children).
@@ -84,17 +84,25 @@ func (p *Part) Filename() string {
 
 // MediaType returns the type and subtype to show for the part. A multipart in
 // which no part was found is readable as text/plain; what could not be taken
-// apart for other reasons is application/octet-stream.
+// apart for other reasons is application/octet-stream. A message/global is told
+// as message/rfc822: in IMAP only that has parts for all clients (RFC 9051 §9
+// has both, RFC 3501 one).
 func (p *Part) MediaType() (typ, subtype string) {
-	if p.Kind == Leaf {
-		switch {
-		case p.Type == "multipart" && p.Traits&TooDeep == 0:
-			return "text", "plain"
-		case p.Type == "multipart", p.Type == "message" && p.Subtype == "rfc822":
-			return "application", "octet-stream"
-		}
+	switch {
+	case p.Kind == Embedded:
+		return "message", "rfc822"
+	case p.Kind == Leaf && p.Type == "multipart" && p.Traits&TooDeep == 0:
+		return "text", "plain"
+	case p.Kind == Leaf && (p.Type == "multipart" || p.isMessage()):
+		return "application", "octet-stream"
 	}
 	return p.Type, p.Subtype
+}
+
+// isMessage reports whether the part says that it is a message (RFC 2046
+// §5.2.1, RFC 6532 §3.7).
+func (p *Part) isMessage() bool {
+	return p.Type == "message" && (p.Subtype == "rfc822" || p.Subtype == "global")
 }
 
 // Attachment reports whether the part is a file rather than something to read

@@ -223,7 +223,7 @@ func (s *Scanner) endHeader() {
 	if f.part == 0 {
 		s.top, s.buf = s.buf, nil
 	}
-	container := p.Type == "multipart" || p.Type == "message" && p.Subtype == "rfc822"
+	container := p.Type == "multipart" || p.isMessage()
 	if container && len(s.frames) >= MaxDepth {
 		p.Traits |= TooDeep
 		return
