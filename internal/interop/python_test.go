@@ -14,7 +14,7 @@ import (
 func TestPython(t *testing.T) {
 	s := servertest.Start(t)
 	p := newProgram(t, "DEV="+filepath.Join(s.Config.Data, "dev.json"))
-	for _, script := range []string{"smtp.py", "imap.py", "dsn.py"} {
+	for _, script := range []string{"smtp.py", "imap.py", "imapscripts.py", "dsn.py"} {
 		t.Run(script, func(t *testing.T) {
 			path, err := filepath.Abs(filepath.Join("testdata", script))
 			if err != nil {
