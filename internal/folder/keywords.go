@@ -78,6 +78,13 @@ func (t *wordTable) all() []string {
 	return words
 }
 
+// count returns how many keywords all returns.
+func (t *wordTable) count() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.spelling)
+}
+
 // having returns for which sets a keyword, in any case, is in them.
 func (t *wordTable) having(word string) map[uint32]bool {
 	t.mu.RLock()

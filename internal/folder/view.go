@@ -90,6 +90,9 @@ func (v *View) FirstUnseen() uint32 {
 // Keywords returns all keywords in the folder, sorted.
 func (v *View) Keywords() []string { return v.shared.words.all() }
 
+// KeywordCount returns how many there are; there are never fewer.
+func (v *View) KeywordCount() int { return v.shared.words.count() }
+
 // UID returns the UID of a sequence number, or 0 if there is no such message.
 func (v *View) UID(seq uint32) uint32 {
 	if seq == 0 || int64(seq) > int64(v.snap.n) {

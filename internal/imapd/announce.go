@@ -57,6 +57,7 @@ func (s *session) announce(expunge bool) error {
 	if err != nil {
 		return err
 	}
+	s.tellKeywords()
 	if s.qresync {
 		s.w.Vanished(false, wire.SetOf(c.Vanished...))
 	} else {

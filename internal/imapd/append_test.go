@@ -18,7 +18,7 @@ func TestAppend(t *testing.T) {
 		if !matches("OK [APPENDUID … 1] …", c.tagged) {
 			t.Fatalf("got %q", c.tagged)
 		}
-		c.got("* 1 EXISTS", "* 1 RECENT")
+		c.got(append(keywords("$Work"), "* 1 EXISTS", "* 1 RECENT")...)
 		c.ok("FETCH 1 (FLAGS INTERNALDATE RFC822.SIZE BODY.PEEK[])")
 		c.got(fmt.Sprintf("* 1 FETCH (FLAGS (\\Seen \\Draft…$Work) INTERNALDATE \" 2-Mar-2026 09:22:33 +0000\" RFC822.SIZE %d BODY[] {%d}\r\n%s)",
 			len(m), len(m), m))

@@ -3,6 +3,7 @@
 package imapd
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/mailstead/mailstead/internal/folder"
@@ -19,6 +20,7 @@ type fetcher struct {
 	parts  bool // some section needs the message's index
 	binary bool // some section is to be decoded
 	seen   map[uint32]bool
+	left   int   // messages that are still to be answered for
 	err    error // of messages that could not be read
 }
 
@@ -48,10 +50,14 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 			return "", err
 		}
 	}
-	if err := s.view.Fetch(s.ctx(), uids, f.want, f.row); err != nil {
-		return "", err
+	f.left = len(uids)
+	if err := s.view.Fetch(s.ctx(), uids, f.want, f.row); err != nil || f.err != nil {
+		return "", cmp.Or(err, f.err)
 	}
-	return "", f.err
+	if f.left > 0 { // somebody has expunged messages that the client still numbers (RFC 2180 §4.1, RFC 5530 §3)
+		return wire.CodeExpungeIssued, nil
+	}
+	return "", nil
 }
 
 // check refuses what belongs to extensions that are not announced, or that the
@@ -148,6 +154,7 @@ func (f *fetcher) markSeen(uids []uint32) error {
 
 // row answers for one message. An error ends the command.
 func (f *fetcher) row(r *folder.Row) error {
+	f.left--
 	var b *body
 	if f.needsBody(r) {
 		var err error

@@ -19,3 +19,23 @@ func (s *session) wireFlags(f folder.Flags, keywords []string) wire.Flags {
 	}
 	return wire.Flags{System: wire.SystemFlags(f), Keywords: keywords}
 }
+
+// tellFlags writes which flags the folder has.
+func (s *session) tellFlags() wire.Flags {
+	known := wire.Flags{System: wire.AllFlags, Keywords: s.view.Keywords()}
+	s.keywords = len(known.Keywords)
+	s.w.FlagsAre(known)
+	return known
+}
+
+// tellKeywords writes the flags again when a keyword has been added: before a
+// FETCH tells of it, since clients record them from FLAGS (RFC 3501 §7.2.6).
+func (s *session) tellKeywords() {
+	if s.view.KeywordCount() == s.keywords {
+		return
+	}
+	known := s.tellFlags()
+	if !s.readOnly {
+		s.w.Untagged(wire.OK, wire.PermanentFlags(known, true), "There are new keywords.")
+	}
+}

@@ -65,10 +65,18 @@ func (p *program) criterion(k *wire.SearchKey) (folder.Criterion, error) {
 }
 
 func (p *program) numbers(c folder.Criterion, n wire.NumSet) (folder.Criterion, error) {
-	var err error
 	c.Test = folder.InUIDs
-	if c.UIDs, err = p.resolve(n); err != nil {
-		return c, err
+	switch {
+	case n.Saved:
+		c.UIDs = p.view.Resolve(p.saved, true)
+	case p.view.Len() > 0:
+		// A number that no message has finds none: this is a description, not
+		// an order that misses its aim.
+		last := uint32(p.view.Len())
+		if n.UID {
+			last = p.view.UID(last)
+		}
+		c.UIDs = p.view.Resolve(rangesOf(n.Set.Resolve(last)), n.UID)
 	}
 	if len(c.UIDs) == p.view.Len() {
 		c.Test, c.UIDs = folder.All, nil

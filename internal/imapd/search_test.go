@@ -36,11 +36,17 @@ func TestSearch(t *testing.T) {
 		}
 		c.ok("UID SEARCH DELETED")
 		c.got("* SEARCH 3")
-		for _, bad := range []string{"SEARCH", "SEARCH FROB", "SEARCH 4", "SEARCH RETURN (ALL PARTIAL 1:2) ALL", "SEARCH OLDER 0"} {
+		for _, bad := range []string{"SEARCH", "SEARCH FROB", "SEARCH RETURN (ALL PARTIAL 1:2) ALL", "SEARCH OLDER 0"} {
 			c.bad(bad)
+		}
+		for _, none := range []string{"SEARCH 4", "SEARCH 99:100", "UID SEARCH 4 SEEN"} {
+			c.ok(none)
+			c.got("* SEARCH")
 		}
 		c.no("SEARCH CHARSET KOI8-R ALL", "BADCHARSET (")
 		c.ok("SELECT Sent")
+		c.ok("SEARCH 1:*")
+		c.got("* SEARCH")
 		c.ok("SEARCH ALL")
 		c.got("* SEARCH")
 	})

@@ -82,7 +82,7 @@ func TestSearchSaveFails(t *testing.T) {
 		c.ok("SEARCH RETURN (ALL) SEEN")
 		c.no("SEARCH CHARSET KOI8-R ALL", "BADCHARSET ")
 		c.bad("SEARCH RETURN (SAVE) FROB")
-		c.bad("SEARCH RETURN (SAVE) 99")
+		c.bad("SEARCH RETURN (SAVE) 0")
 		saved(" 2 5 6")
 		c.no("SEARCH RETURN (SAVE) CHARSET KOI8-R ALL", "BADCHARSET (US-ASCII UTF-8)]")
 		saved("")

@@ -24,8 +24,7 @@ func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 	}
 	s.view, s.readOnly = view, cmd.ReadOnly
 	f := view.Folder()
-	known := wire.Flags{System: wire.AllFlags, Keywords: view.Keywords()}
-	s.w.FlagsAre(known)
+	known := s.tellFlags()
 	s.w.Exists(uint32(view.Len()))
 	s.tellRecent(view.Recent())
 	if first := view.FirstUnseen(); first > 0 && !s.rev2 {

@@ -17,6 +17,7 @@ type state struct {
 	view     *folder.View
 	readOnly bool           // EXAMINE
 	saved    []folder.Range // UIDs that SEARCH RETURN (SAVE) found: "$"
+	keywords int            // how many of the folder's the client was told of
 	enabled
 	answered bool // the command in hand wrote its tagged answer itself
 }

@@ -27,6 +27,7 @@ func (s *session) store(cmd *wire.Store) (wire.Code, error) {
 	if err != nil {
 		return "", err
 	}
+	s.tellKeywords()
 	for i := range changed {
 		s.writeStored(&changed[i], cmd)
 	}

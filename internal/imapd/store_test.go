@@ -12,7 +12,7 @@ func TestStore(t *testing.T) {
 		}
 		c.ok("SELECT INBOX")
 		c.ok(`STORE 1:2 +FLAGS (\Flagged $Work)`)
-		c.got(`* 1 FETCH (UID 1 FLAGS (\Flagged \Recent $Work))`, `* 2 FETCH (UID 2 FLAGS (\Flagged \Recent $Work))`)
+		c.got(append(keywords("$Work"), `* 1 FETCH (UID 1 FLAGS (\Flagged \Recent $Work))`, `* 2 FETCH (UID 2 FLAGS (\Flagged \Recent $Work))`)...)
 		c.ok(`STORE 2 -FLAGS $work`)
 		c.got(`* 2 FETCH (UID 2 FLAGS (\Flagged \Recent))`)
 		c.ok(`UID STORE 1 FLAGS (\Seen \Answered)`)

@@ -62,7 +62,8 @@ func TestThread(t *testing.T) {
 			c.got("* THREAD")
 			c.no("THREAD "+algorithm+" KOI8-R ALL", "BADCHARSET (")
 			c.bad("THREAD " + algorithm + " UTF-8")
-			c.bad("THREAD " + algorithm + " UTF-8 99")
+			c.ok("THREAD " + algorithm + " UTF-8 99")
+			c.got("* THREAD")
 		}
 		c.bad("THREAD REFS UTF-8 ALL")
 

@@ -61,6 +61,7 @@ type addressParser struct {
 	pos, count          int
 	inGroup             bool
 	name, local, domain []byte
+	route               []byte // obsolete: "@a,@b"
 	words               []byte
 }
 
@@ -94,7 +95,7 @@ func (p *addressParser) next() addressKind {
 
 // item reads one address or the start of a group.
 func (p *addressParser) item() addressKind {
-	p.name, p.local, p.domain, p.words = p.name[:0], nil, nil, p.words[:0]
+	p.name, p.local, p.domain, p.route, p.words = p.name[:0], nil, nil, nil, p.words[:0]
 	at, gap, space := -1, 0, false
 	for p.pos < len(p.in) {
 		c := p.in[p.pos]
@@ -168,7 +169,7 @@ func (p *addressParser) bare(at, gap int) addressKind {
 // angle reads <route:local@domain> and skips to the end of the item.
 func (p *addressParser) angle() addressKind {
 	p.pos++
-	p.skipRoute()
+	p.takeRoute()
 	p.words = p.words[:0]
 	at := -1
 loop:
@@ -204,8 +205,8 @@ loop:
 	return anAddress
 }
 
-// skipRoute skips the obsolete @a,@b: (RFC 5322 §4.4).
-func (p *addressParser) skipRoute() {
+// takeRoute takes the obsolete @a,@b: (RFC 5322 §4.4).
+func (p *addressParser) takeRoute() {
 	for p.pos < len(p.in) && isSpace(p.in[p.pos]) {
 		p.pos++
 	}
@@ -215,6 +216,7 @@ func (p *addressParser) skipRoute() {
 	for i := p.pos; i < len(p.in); i++ {
 		switch c := p.in[i]; {
 		case c == ':':
+			p.route = p.in[p.pos:i]
 			p.pos = i + 1
 			return
 		case c == '>' || c == '"' || c == '<':

@@ -157,7 +157,9 @@ func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) 
 		case anAddress:
 			dst = append(dst, '(')
 			dst = appendNString(dst, p.name)
-			dst = append(dst, " NIL "...)
+			dst = append(dst, ' ')
+			dst = appendNString(dst, unfold(nil, p.route)) // at-domain-list
+			dst = append(dst, ' ')
 			dst = AppendString(dst, p.local)
 			dst = append(dst, ' ')
 			// NIL for the host would mean a group.

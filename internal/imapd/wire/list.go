@@ -85,7 +85,7 @@ func (r *Reader) listMailboxes() (Command, error) {
 
 func (r *Reader) patterns(cmd *List) error {
 	one := func() error {
-		p, err := r.mailbox()
+		p, err := r.pattern()
 		cmd.Patterns = append(cmd.Patterns, p)
 		return err
 	}
@@ -146,6 +146,6 @@ func (r *Reader) lsub() (Command, error) {
 	if err = r.sp(); err != nil {
 		return nil, err
 	}
-	pattern, err := r.mailbox()
+	pattern, err := r.pattern()
 	return &Lsub{ref, pattern}, err
 }

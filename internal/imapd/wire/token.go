@@ -4,6 +4,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math"
 	"unicode/utf8"
@@ -351,6 +352,20 @@ func isASCII(s string) bool {
 	}
 	return true
 }
+
+// pattern takes a list-mailbox. One that no name is made of, since it is not
+// modified UTF-7, is a pattern that no folder matches.
+func (r *Reader) pattern() (string, error) {
+	name, err := r.mailbox()
+	var refused *Error
+	if !r.UTF8 && errors.As(err, &refused) && refused.Code == CodeCannot {
+		return noName, nil
+	}
+	return name, err
+}
+
+// noName is no name in UTF-8.
+const noName = "\xff"
 
 // equalFold compares with upper, which is ASCII in upper case.
 func equalFold(s, upper string) bool {

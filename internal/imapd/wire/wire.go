@@ -74,9 +74,10 @@ type Limits struct {
 	Discard int64 // what is read and thrown away to get past a refused command
 }
 
-// LimitsBeforeLogin are for clients that nobody vouches for yet.
+// LimitsBeforeLogin are for clients that nobody vouches for yet. An ID may have
+// 30 fields of 1 KiB (RFC 2971 §3.3).
 func LimitsBeforeLogin() Limits {
-	return Limits{Line: 8 << 10, Literal: 8 << 10, Append: 0, Discard: 64 << 10}
+	return Limits{Line: 40 << 10, Literal: 40 << 10, Append: 0, Discard: 64 << 10}
 }
 
 // LimitsAfterLogin are for known clients; messages may have up to appendLimit

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import "testing"
+
+// keywords are the answers that tell of a new keyword, the only one or the
+// last of several.
+func keywords(last string) []string {
+	return []string{"* FLAGS (…" + last + ")", "* OK [PERMANENTFLAGS (…" + last + ` \*)] …`}
+}
+
+// Whoever has a folder open is told of a keyword before the first message that
+// has it.
+func TestNewKeyword(t *testing.T) {
+	each(t, func(h *house) {
+		a := h.login()
+		a.append("INBOX", "", note("one"))
+		a.ok("SELECT INBOX")
+		b, c := h.selected("INBOX"), h.login()
+		c.ok("EXAMINE INBOX")
+		a.ok("STORE 1 +FLAGS.SILENT (first)")
+		a.got(keywords("first")...)
+		a.ok("STORE 1 +FLAGS (second)")
+		a.got(append(keywords("second"), `* 1 FETCH (UID 1 FLAGS (… first second))`)...)
+		a.ok("STORE 1 -FLAGS (first second)")
+		a.ok("STORE 1 +FLAGS (SECOND)")
+		a.got(`* 1 FETCH (UID 1 FLAGS (… second))`)
+		b.ok("FETCH 1 FLAGS")
+		b.got("* 1 FETCH (FLAGS (…))", "* FLAGS (… first second)", "* OK [PERMANENTFLAGS (… first second \\*)] …", `* 1 FETCH (UID 1 FLAGS (…second))`)
+		c.ok("NOOP") // where nothing can be changed PERMANENTFLAGS stay empty
+		c.got("* FLAGS (… first second)", `* 1 FETCH (UID 1 FLAGS (…second))`)
+		b.append("INBOX", "(third) ", note("two"))
+		b.got("* FLAGS (… first second third)", "* OK [PERMANENTFLAGS (…third \\*)] …", "* 2 EXISTS", "* … RECENT")
+		a.ok("CLOSE")
+		a.ok("NOOP")
+		a.got()
+	})
+}
