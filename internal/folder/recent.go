@@ -27,16 +27,17 @@ var errClaimed = errors.New("another session claimed the recent messages")
 // recent messages unless the session is read-only.
 func (v *View) claimStored(ctx context.Context) error {
 	sh := v.shared
-	for {
-		sh.mu.Lock()
-		v.snap, v.row = sh.snap, sh.seen()
-		from, to, stored := sh.recentFrom, sh.next, sh.row.recentFrom
-		if from >= to || v.readOnly || stored < from {
-			v.tellRecent(from, to)
-			sh.mu.Unlock()
-			return nil
-		}
+	sh.mu.Lock()
+	v.snap, v.row = sh.snap, sh.seen()
+	from, to, stored := sh.recentFrom, sh.next, sh.row.recentFrom
+	if from >= to || v.readOnly || stored < from {
+		v.tellRecent(from, to)
 		sh.mu.Unlock()
+		return nil
+	}
+	sh.recentFrom = to // before other sessions of this node look
+	sh.mu.Unlock()
+	for from < to {
 		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{Guard: func(b *db.Batch) {
 			b.Queue(claimRecent.With(sh.id, stored, to)).Else(errClaimed)
 		}})
@@ -53,7 +54,12 @@ func (v *View) claimStored(ctx context.Context) error {
 		if err := sh.refresh(ctx, true); err != nil {
 			return err
 		}
+		sh.mu.Lock()
+		stored = sh.row.recentFrom
+		sh.mu.Unlock()
+		from = max(from, stored) // up to there another node was faster
 	}
+	return nil
 }
 
 // tellRecent makes the messages from a UID up to, but without, another recent

@@ -62,6 +62,14 @@ func loginRefusal(err error) error {
 	return err
 }
 
+// expungeIssued refuses what FETCH and STORE cannot do for messages that
+// another session has expunged but this one still numbers (RFC 2180 §4.1.2,
+// §4.2.2 and §4.2.3). After a command by UID the client is told that they are
+// gone, so it needs no more.
+func expungeIssued() *wire.Error {
+	return no(wire.CodeExpungeIssued, "Some of the messages no longer exist; they have been deleted.")
+}
+
 // orTryCreate is for the destination of APPEND, COPY and MOVE: one that does
 // not exist could be created (RFC 3501 §7.1).
 func orTryCreate(err error) error {

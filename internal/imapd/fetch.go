@@ -54,8 +54,8 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	if err := s.view.Fetch(s.ctx(), uids, f.want, f.row); err != nil || f.err != nil {
 		return "", cmp.Or(err, f.err)
 	}
-	if f.left > 0 { // somebody has expunged messages that the client still numbers (RFC 2180 §4.1, RFC 5530 §3)
-		return wire.CodeExpungeIssued, nil
+	if f.left > 0 && !cmd.Messages.UID {
+		return "", expungeIssued()
 	}
 	return "", nil
 }

@@ -34,6 +34,9 @@ func (s *session) store(cmd *wire.Store) (wire.Code, error) {
 	if len(failed) > 0 {
 		return s.modified(cmd, failed), nil
 	}
+	if len(changed) < len(uids) && !cmd.Messages.UID && !cmd.Silent {
+		return "", expungeIssued()
+	}
 	return "", nil
 }
 

@@ -43,6 +43,13 @@ func TestStoreOnExpunged(t *testing.T) {
 		b.ok("EXPUNGE")
 		a.ok(`STORE 2 +FLAGS (\Seen)`)
 		a.got(`* 2 FETCH (UID 2 FLAGS (\Seen \Recent))`)
+		a.no(`STORE 1:2 +FLAGS (\Answered)`, "EXPUNGEISSUED]")
+		a.got(`* 2 FETCH (UID 2 FLAGS (\Seen \Answered \Recent))`)
+		a.no(`STORE 1 +FLAGS (\Answered)`, "EXPUNGEISSUED]")
+		a.got()
+		a.ok(`STORE 1 +FLAGS.SILENT (\Answered)`)
+		a.no("FETCH 1:3 (INTERNALDATE)", "EXPUNGEISSUED]")
+		a.got("* 2 FETCH (INTERNALDATE …", "* 3 FETCH (INTERNALDATE …")
 		a.ok("SEARCH ALL")
 		for _, line := range a.untagged {
 			if matches("* … EXPUNGE", line) {

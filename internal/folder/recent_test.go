@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"sync"
+	"testing"
+)
+
+// Sessions that begin while messages arrive and others are told of them: each
+// message is recent to one of them.
+func TestRecentToOne(t *testing.T) {
+	each(t, func(h *house) {
+		const rounds = 60
+		var mu sync.Mutex
+		recent := map[uint32]int{}
+		claim := func(v *View) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, r := range v.recent {
+				for uid := r.Lo; uid <= r.Hi; uid++ {
+					recent[uid]++
+				}
+			}
+			v.Close()
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for range rounds {
+					_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload("x", 0))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			all.Go(func() {
+				for range rounds {
+					v, err := h.Open(h.ctx(), h.box, Inbox, false)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for range 2 {
+						if _, err := v.Sync(h.ctx(), true); err != nil {
+							t.Error(err)
+						}
+					}
+					claim(v)
+				}
+			})
+		}
+		all.Wait()
+		last, err := h.Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		claim(last)
+		for uid := uint32(1); uid <= 3*rounds; uid++ {
+			if recent[uid] != 1 {
+				t.Errorf("message %d was recent to %d sessions", uid, recent[uid])
+			}
+		}
+	})
+}
