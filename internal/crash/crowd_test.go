@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"crypto/tls"
+	"net"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/imapd/crowdtest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// Clients of two nodes that do everything to one mailbox at once are never
+// told anything wrong.
+func TestCrowdOfTwoNodes(t *testing.T) {
+	h := newHouse(t)
+	var dial []func() (net.Conn, error)
+	for _, node := range []*service{h.a, h.b} {
+		dial = append(dial, func() (net.Conn, error) { return tls.Dial("tcp", node.Addr("imaps"), node.TLS()) })
+	}
+	crowdtest.Crowd{
+		Dial: dial, User: h.a.Dev.Mailboxes[0].Address, Password: h.a.Dev.Mailboxes[0].Password,
+		Sessions: servertest.Soak(6, 20), Rounds: servertest.Soak(2, 400), Steps: servertest.Soak(40, 200), Seed: crowdtest.Seed(t),
+	}.Run(t)
+	h.a.Stop()
+	h.b.Stop()
+}

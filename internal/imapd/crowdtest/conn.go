@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crowdtest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// conn speaks IMAP line by line and keeps the last of them.
+type conn struct {
+	nc   net.Conn
+	br   *bufio.Reader
+	tags int
+	last []string
+}
+
+// kept is how many lines a transcript has.
+const kept = 40
+
+func (c *conn) note(line string) {
+	if len(c.last) == kept {
+		c.last = c.last[1:]
+	}
+	c.last = append(c.last, fmt.Sprintf("%.300s", line))
+}
+
+func (c *conn) transcript() string { return strings.Join(c.last, "\n") }
+
+func (c *conn) close() {
+	if c.nc != nil {
+		_ = c.nc.Close()
+	}
+}
+
+func (c *conn) send(text string) error {
+	for _, line := range strings.SplitAfter(text, "\r\n") {
+		if line != "" {
+			c.note("> " + strings.TrimSpace(line))
+		}
+	}
+	if err := c.nc.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, err := io.WriteString(c.nc, text)
+	return err
+}
+
+// answer reads one answer: a line, and with each literal in it the next.
+func (c *conn) answer() (string, error) {
+	if err := c.nc.SetDeadline(time.Now().Add(patience)); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for {
+		line, err := c.br.ReadString('\n')
+		if err != nil {
+			return "", err
+		}
+		line, ended := strings.CutSuffix(line, "\r\n")
+		if !ended {
+			return "", fmt.Errorf("a line ends without CR LF: %q", line)
+		}
+		b.WriteString(line)
+		open := strings.LastIndexByte(line, '{')
+		if open < 0 || !strings.HasSuffix(line, "}") {
+			break
+		}
+		n, err := strconv.Atoi(line[open+1 : len(line)-1])
+		if err != nil {
+			break
+		}
+		b.WriteString("\r\n")
+		if _, err := io.CopyN(&b, c.br, int64(n)); err != nil {
+			return "", err
+		}
+	}
+	c.note("< " + b.String())
+	return b.String(), nil
+}
+
+// value is an atom, a string or a list of an answer.
+type value struct {
+	text string
+	list []value
+}
+
+// values reads what an answer says.
+func values(s string) []value {
+	p := parser{s}
+	return p.values()
+}
+
+type parser struct{ rest string }
+
+func (p *parser) values() (all []value) {
+	for {
+		p.rest = strings.TrimLeft(p.rest, " ")
+		switch {
+		case p.rest == "":
+			return all
+		case p.rest[0] == ')':
+			p.rest = p.rest[1:]
+			return all
+		case p.rest[0] == '(':
+			p.rest = p.rest[1:]
+			list := p.values()
+			all = append(all, value{list: append([]value{}, list...)})
+		default:
+			all = append(all, value{text: p.text()})
+		}
+	}
+}
+
+func (p *parser) text() string {
+	switch p.rest[0] {
+	case '"':
+		end := strings.IndexByte(p.rest[1:], '"') + 1
+		text := p.rest[1:end]
+		p.rest = p.rest[end+1:]
+		return text
+	case '{':
+		size, rest, _ := strings.Cut(p.rest[1:], "}\r\n")
+		n, _ := strconv.Atoi(size)
+		p.rest = rest[n:]
+		return rest[:n]
+	}
+	end := strings.IndexAny(p.rest, " ()")
+	if strings.HasPrefix(p.rest, "BODY[") {
+		end = strings.IndexByte(p.rest, ']') + 1
+	}
+	if end < 0 {
+		end = len(p.rest)
+	}
+	text := p.rest[:end]
+	p.rest = p.rest[end:]
+	return text
+}
+
+func number(s string) uint64 { n, _ := strconv.ParseUint(s, 10, 64); return n }
+
+// set reads a set of UIDs such as 1:3,5.
+func set(s string) (uids []uint32) {
+	for part := range strings.SplitSeq(s, ",") {
+		lo, hi, isRange := strings.Cut(part, ":")
+		if !isRange {
+			hi = lo
+		}
+		from, to := number(lo), number(hi)
+		for uid := min(from, to); uid <= max(from, to); uid++ {
+			uids = append(uids, uint32(uid))
+		}
+	}
+	return uids
+}
+
+// codeOf returns what follows a response code's name, if the text has it.
+func codeOf(text, name string) (string, bool) {
+	_, rest, found := strings.Cut(text, "["+name+" ")
+	if !found {
+		return "", false
+	}
+	code, _, closed := strings.Cut(rest, "]")
+	return code, closed
+}
