@@ -32,7 +32,7 @@ const (
 var (
 	addTasks = db.SQL(`INSERT INTO spam_task (message, account, spam)
 		SELECT f.message, b.account, $5 FROM folder_message f JOIN mailbox b ON b.id = $1
-		WHERE f.folder = $2 AND f.uid BETWEEN $3 AND $4 ORDER BY f.uid LIMIT $6
+		WHERE f.folder = $2 AND f.uid BETWEEN $3 AND $4 GROUP BY f.message, b.account ORDER BY MIN(f.uid) LIMIT $6
 		ON CONFLICT (message) DO UPDATE SET spam = excluded.spam`)
 	nextTask   = db.SQL(`SELECT message, account, spam FROM spam_task WHERE message > 0 ORDER BY message LIMIT 1`)
 	deleteTask = db.SQL(`DELETE FROM spam_task WHERE message = $1 AND spam = $2`)

@@ -21,6 +21,9 @@ func (s *session) step() error {
 }
 
 func (s *session) act() error {
+	if len(s.known) > 100 { // copies add up
+		return s.pipeline(fmt.Sprintf(`UID STORE %d:%d +FLAGS (\Deleted)`, s.known[0].uid, s.known[60].uid), "EXPUNGE")
+	}
 	switch what := s.rnd.IntN(100); {
 	case what < 18 && len(s.known) < 60:
 		return s.add()

@@ -103,10 +103,14 @@ func (s *session) resume(m memory) error {
 	return s.must("FETCH 1:* (UID FLAGS MODSEQ)")
 }
 
+// uidSet names messages by ranges of UIDs.
 func uidSet(known []message) string {
 	var all []string
-	for _, m := range known {
-		all = append(all, fmt.Sprint(m.uid))
+	for i := 0; i < len(known); {
+		from := i
+		for i++; i < len(known) && known[i].uid == known[i-1].uid+1; i++ {
+		}
+		all = append(all, fmt.Sprintf("%d:%d", known[from].uid, known[i-1].uid))
 	}
 	return strings.Join(all, ",")
 }
