@@ -71,12 +71,8 @@ func (c *conn) answer() (string, error) {
 		if open < 0 || !strings.HasSuffix(line, "}") {
 			break
 		}
-		n, err := strconv.Atoi(line[open+1 : len(line)-1])
-		if err != nil {
-			break
-		}
 		b.WriteString("\r\n")
-		if _, err := io.CopyN(&b, c.br, int64(n)); err != nil {
+		if _, err := io.CopyN(&b, c.br, int64(number(line[open+1:len(line)-1]))); err != nil {
 			return "", err
 		}
 	}
