@@ -20,6 +20,8 @@ import (
 
 // Checker tries the doors as a mail client would, from this machine.
 type Checker struct {
+	Dialer net.Dialer // to be set before the first check, if at all
+
 	service *Service
 	roots   *x509.CertPool
 	running chan struct{}
@@ -102,7 +104,7 @@ func (c *Checker) try(ctx context.Context, t *Trial) {
 		t.Steps = append(t.Steps, Step{name, err == nil, words})
 		return err == nil
 	}
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))))
+	raw, err := c.Dialer.DialContext(ctx, "tcp", net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))))
 	if !step("Connect", "The server answers.", err) {
 		return
 	}

@@ -39,17 +39,25 @@ const patience = 2 * time.Minute
 // browse starts chromium. It must be there: script/test-packages names it.
 func browse(t *testing.T, s *servertest.Server) *browser {
 	t.Helper()
+	return browseAt(t, s.Dev.BaseURL, "")
+}
+
+// browseAt is browse for a service whose name resolves by rules, and whose
+// certificate is not looked at.
+func browseAt(t *testing.T, base, rules string) *browser {
+	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatal("chromium is missing: script/install-packages installs it:", err)
 	}
 	alloc, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 860), chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"))...)
+		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"),
+		chromedp.Flag("host-resolver-rules", rules), chromedp.Flag("ignore-certificate-errors", rules != ""))...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(alloc)
 	t.Cleanup(cancel)
-	b := &browser{t: t, ctx: ctx, base: strings.TrimSuffix(s.Dev.BaseURL, "/")}
+	b := &browser{t: t, ctx: ctx, base: strings.TrimSuffix(base, "/")}
 	b.do(colours("light"))
 	return b
 }

@@ -103,9 +103,6 @@ func (d *Dashboard) domain(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	if s.Keys, _, err = d.Domains.Keys(v.ctx, v.in.Account, s.Domain.ID, db.Page{Limit: db.MaxPage}); err != nil {
-		return page{}, err
-	}
 	s.Providers = providers
 	return page{Template: "domain", Title: s.Domain.DisplayName, Section: "domains", Data: s}, nil
 }
@@ -126,6 +123,9 @@ func (d *Dashboard) records(v *visit) (shownDomain, error) {
 		return shownDomain{}, err
 	}
 	s := shownDomain{Domain: found, Waiting: found.Status == domain.Pending}
+	if s.Keys, _, err = d.Domains.Keys(v.ctx, v.in.Account, id, db.Page{Limit: db.MaxPage}); err != nil {
+		return s, err
+	}
 	for _, r := range found.Records {
 		if r.Required {
 			s.Required = append(s.Required, r)

@@ -48,7 +48,11 @@ func (d *Dashboard) mailboxes(v *visit) (page, error) {
 		}
 		s.Pager = pagerOf(path, p, n, more, s.List[0].ID, s.List[n-1].ID)
 	}
-	return page{Template: "mailboxes", Title: "Mailboxes", Section: "mailboxes", Data: s}, nil
+	title := "Mailboxes"
+	if s.Deleted {
+		title = "Deleted mailboxes"
+	}
+	return page{Template: "mailboxes", Title: title, Section: "mailboxes", Data: s}, nil
 }
 
 // maxChoice bounds how many domains a list to choose from offers.

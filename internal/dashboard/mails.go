@@ -88,6 +88,12 @@ func (d *Dashboard) messages(v *visit) (page, error) {
 	if data.Direction != outward && data.Direction != inward {
 		data.Direction = ""
 	}
+	switch data.Direction {
+	case outward:
+		shown.Title = "Sent messages"
+	case inward:
+		shown.Title = "Received messages"
+	}
 	data.Ways = ways(search, data.Direction)
 	var err error
 	if data.Boxes, err = d.someBoxes(v, suggested); err != nil {

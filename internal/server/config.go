@@ -38,7 +38,7 @@ type Config struct {
 	Relay          string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps:// for TLS from the start. Its certificate is checked with smtps, or where a password is sent; ?verify=no takes any, ?verify=yes always checks." placeholder:"URL"`
 	SMTPPort       int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
 	AllowPrivate   []string `help:"Private networks that mail may be sent to, separated by commas." placeholder:"PREFIX"`
-	TrustRoots     string   `help:"PEM file of certificates to trust, beside the system's, where the certificate of another mail host, of its MTA-STS policy or of a webhook is checked." placeholder:"FILE"`
+	TrustRoots     string   `help:"PEM file of certificates to trust, beside the system's, where the certificate of another mail host, of its MTA-STS policy, of a webhook or, by the check of mail clients' settings, of this service is checked." placeholder:"FILE"`
 	MaxConnections int      `name:"max-connections-per-host" help:"Connections to one address of another mail host at a time, whatever domains it is for; a host that complains gets fewer for a while." default:"10" placeholder:"N"`
 	MaxMessages    int      `name:"max-messages-per-connection" help:"Messages over one connection to another mail host." default:"500" placeholder:"N"`
 	MaxRate        float64  `name:"max-rate-per-host" help:"Messages per second to one address of another mail host; 0 for no limit." default:"0" placeholder:"N"`

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"crypto/x509"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -27,6 +28,11 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 		return nil, err
 	}
 	door.Checker = clientsetup.NewChecker(door.Setup, roots)
+	if s.Config.Resolver != "" {
+		door.Checker.Dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, s.Config.Resolver)
+		}}
+	}
 	calls := door.Handler()
 	s.Dashboard = &dashboard.Dashboard{
 		Users: s.Users, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
@@ -59,10 +65,10 @@ func (s *Server) health() dashboard.Health {
 }
 
 // ownRoots are who has issued the certificates of our doors as mail clients of
-// the sandbox know them; elsewhere nil, which is who everybody trusts.
+// the sandbox know them; elsewhere who everybody trusts, and --trust-roots.
 func (s *Server) ownRoots() (*x509.CertPool, error) {
 	if !s.Config.Dev {
-		return nil, nil
+		return s.Config.roots()
 	}
 	text, err := os.ReadFile(cert.CAFile(s.data.path))
 	if err != nil {

@@ -61,6 +61,17 @@ func Data(dir string) Option { return func(c *server.Config) { c.Data = dir } }
 // Clock makes the service count limits by a clock of the test's.
 func Clock(now func() time.Time) Option { return func(c *server.Config) { c.Clock = now } }
 
+// Serve makes the service that of a host, as `mailstead serve` is, instead of the
+// sandbox: there is no Dev. It asks a DNS server, shows a certificate
+// (CERTIFICATE.pem,KEY.pem) of an authority (a PEM file), and reaches loopback.
+func Serve(host, resolver, pair, authority string) Option {
+	return func(c *server.Config) {
+		c.Dev, c.Host, c.Postmaster = false, host, ""
+		c.Resolver, c.TLS, c.TrustRoots = resolver, pair, authority
+		c.WebhookAllow, c.AllowPrivate = []string{"127.0.0.0/8"}, []string{"127.0.0.0/8"}
+	}
+}
+
 // MigrationWait makes the service leave the source of a migration alone for no
 // longer than that after the first trouble.
 func MigrationWait(d time.Duration) Option { return func(c *server.Config) { c.MigrationWait = d } }

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/x509"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/cert/certtest"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// written writes a certificate of an authority, and the authority's own, and
+// returns the paths.
+func written(t *testing.T, host string) (pair, authority string) {
+	t.Helper()
+	a := certtest.New(t, "Story")
+	dir := t.TempDir()
+	write := func(name, kind string, blocks ...[]byte) string {
+		var text []byte
+		for _, b := range blocks {
+			text = append(text, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})...)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	made := a.Server(host).Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write("cert.pem", "CERTIFICATE", made.Certificate...) + "," + write("key.pem", "PRIVATE KEY", key), write("ca.pem", "CERTIFICATE", a.Cert.Raw)
+}
+
+// ticked is how many steps of the checklist are.
+func (b *browser) ticked() int {
+	b.t.Helper()
+	b.open("/")
+	return script[int](b, `document.querySelectorAll(".steps .ticked").length`)
+}
+
+// The first customer of a new service: from the link that serve prints to a
+// domain, a mailbox, a template that was sent and a webhook that was called.
+func TestStory(t *testing.T) {
+	const host = "mail.story.example"
+	heard := make(chan string, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = io.WriteString(w, "thank you")
+		heard <- string(body)
+	}))
+	defer receiver.Close()
+	pair, authority := written(t, host)
+	resolver, zone := dnstest.Start(t, host+". A 127.0.0.1")
+	s := servertest.Start(t, servertest.Serve(host, resolver, pair, authority))
+	link, err := url.Parse(s.SetupURL)
+	if err != nil || link.Host == "" {
+		t.Fatalf("%q %v", s.SetupURL, err)
+	}
+	b := browseAt(t, "https://"+link.Host, "MAP "+host+" 127.0.0.1")
+
+	b.open(link.Path)
+	b.reads("You are the first")
+	b.looks("story-link")
+	b.fill("email", "ann@story.example")
+	b.fill("name", "Ann Lee")
+	b.fill("password", "Correct-Horse-7")
+	b.press(link.Path)
+	b.reads("Get going")
+	b.open(link.Path)
+	b.reads("Not found") // it works once
+	b.open("/profile/factor")
+	secret := script[string](b, `document.querySelector("[name=secret]").value`)
+	b.fill("code", codeOf(t, secret))
+	b.press("/profile/factor")
+	b.reads("Each of these signs you in once")
+	b.accessible()
+
+	if n := b.ticked(); n != 0 {
+		t.Errorf("%d steps are done at the beginning:\n%s", n, b.text())
+	}
+	b.looks("story-start")
+	b.open("/domains")
+	b.reads("No domain yet")
+	b.fill("name", "story.example")
+	b.press("/domains")
+	b.reads("Added the domain story.example.")
+	b.accessible()
+	b.publish(s, zone)
+	b.becomes("pending")
+	script[string](b, `window.same = "yes"`)
+	me, err := s.Accounts.ByEmail(t.Context(), "ann@story.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := db.ParseID(strings.TrimPrefix(b.path(), "/domains/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the service does a minute after the domain was added.
+	if _, err := s.Domains.CheckDNS(t.Context(), me.ID, domain); err != nil {
+		t.Fatal(err)
+	}
+	script[bool](b, `new Promise(done => {
+		const look = () => [...document.querySelectorAll("#records .summary .badge")].filter(x => x.textContent === "verified").length === 2;
+		if (look()) return done(true);
+		new MutationObserver((_, o) => { if (look()) { o.disconnect(); done(true); } }).observe(document.body, {childList: true, subtree: true});
+	})`)
+	if script[string](b, `window.same`) != "yes" {
+		t.Error("the page was loaded anew")
+	}
+	if n := script[int](b, `document.querySelectorAll("#keys .badge.good").length`); n != 2 {
+		t.Errorf("%d keys are shown as active", n)
+	}
+	b.looks("story-verified")
+	if n := b.ticked(); n != 2 {
+		t.Errorf("%d steps are done with a domain:\n%s", n, b.text())
+	}
+
+	b.open("/mailboxes")
+	b.reads("Make a mailbox")
+	b.open("/mailboxes/new")
+	b.fill("local_part", "ann")
+	b.fill("display_name", "Ann Lee")
+	b.press("/mailboxes")
+	b.reads("ann@story.example is ready")
+	b.accessible()
+	password := script[string](b, `document.querySelectorAll("main code")[1].textContent`)
+	setup := script[string](b, `document.querySelector("main .actions .button").getAttribute("href")`)
+	b.open(setup)
+	if strings.Contains(script[string](b, `document.documentElement.outerHTML`), password) {
+		t.Error("the password is shown twice")
+	}
+	b.press(setup + "/check")
+	b.reads("It works")
+	b.accessible()
+
+	b.open("/templates/new")
+	b.fill("name", "Welcome")
+	b.fill("subject", "Welcome, {{name}}")
+	b.fill("html", "<h1>Welcome, {{name}}!</h1><p>Good to have you here.</p>")
+	script[string](b, `document.querySelector("[name=key]").value = "name"; document.querySelector("[name=trial]").value = "Bob"; ""`)
+	b.press("/templates")
+	b.reads("Welcome")
+	template := strings.SplitN(b.path(), "?", 2)[0]
+	send := func() {
+		t.Helper()
+		b.open(template + "/test")
+		b.fill("to", "ann@story.example")
+		b.fill("trial", "Bob")
+		b.press(template + "/test")
+		b.reads("Sent a test of the template")
+		b.becomes("Attempt 1: delivered")
+	}
+	send()
+	b.accessible()
+	b.open("/messages")
+	b.reads("[Test] Welcome, Bob")
+	if n := script[int](b, `document.querySelectorAll("tbody tr").length`); n != 2 {
+		t.Errorf("what was sent and what arrived are %d messages:\n%s", n, b.text())
+	}
+	b.accessible()
+
+	b.open("/webhooks/new")
+	b.fill("url", receiver.URL+"/hook")
+	b.tick("events", "delivery_status")
+	b.press("/webhooks")
+	b.reads("whsec_")
+	hook := script[string](b, `document.querySelector("main .button").getAttribute("href")`)
+	send()
+	if body := <-heard; !strings.Contains(body, "delivered") {
+		t.Error("the receiver heard", body)
+	}
+	servertest.Eventually(t, func() string {
+		b.open(hook)
+		if script[bool](b, `!!document.querySelector("tbody .badge.good")`) {
+			return ""
+		}
+		return b.text()
+	})
+	b.open(script[string](b, `document.querySelector("tbody a").getAttribute("href")`))
+	script[string](b, `document.querySelectorAll("main details").forEach(d => d.open = true); ""`)
+	b.reads("thank you")
+	b.reads("webhook-signature")
+	b.reads("ann@story.example")
+	b.accessible()
+
+	// What was sent is counted when it is made findable, some seconds later.
+	servertest.Eventually(t, func() string {
+		b.open("/")
+		if text := b.text(); strings.Contains(text, "Get going") {
+			return text
+		}
+		return ""
+	})
+	b.looks("story-end")
+	b.press("/sign-out")
+	b.open("/sign-in")
+	b.fill("email", "ann@story.example")
+	b.fill("password", "Correct-Horse-7")
+	b.press("/sign-in")
+	b.reads("code")
+}
+
+// publish enters what the page of a domain asks for into a zone.
+func (b *browser) publish(s *servertest.Server, zone *dnstest.Zone) {
+	b.t.Helper()
+	type record struct {
+		Type, Name, Value string
+		Priority          *int
+	}
+	for i, r := range script[[]record](b, `[...document.querySelectorAll("article.record")].map(a => {
+		const said = {};
+		for (const d of a.querySelectorAll(".inner > dl > div")) said[d.querySelector("dt").textContent] = d.querySelector("code").textContent;
+		return {Type: said.Type, Name: said.Name, Value: said.Value, Priority: said.Priority ? Number(said.Priority) : null};
+	})`) {
+		if r.Type == "" || r.Name == "" || r.Value == "" {
+			b.t.Fatalf("record %d is shown as %+v", i, r)
+		}
+		zone.Publish(r.Type, r.Name, r.Value, r.Priority)
+	}
+}
+
+// codeOf is what an authenticator shows now (RFC 6238 §4).
+func codeOf(t *testing.T, secret string) string {
+	t.Helper()
+	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hmac.New(sha1.New, key)
+	_ = binary.Write(h, binary.BigEndian, time.Now().Unix()/30) // a hash takes everything
+	sum := h.Sum(nil)
+	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[sum[19]&15:])&0x7fffffff%1_000_000)
+}
