@@ -237,10 +237,26 @@ func (v *visit) failed(err error) {
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. It was logged as request %s.", v.requestID())
 	}
 	status, title := status(f.Kind)
-	if err := v.show(page{Template: "error", Title: title, Status: status, Data: f.Message}); err != nil {
+	if err := v.show(page{Template: "error", Title: title, Status: status, Data: v.sorry(f.Message)}); err != nil {
 		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "path", v.r.URL.Path, "error", err)
 		http.Error(v.w, title, status)
 	}
+}
+
+// sorry is a page without what was asked for, and where to go on.
+type sorry struct{ Message, To, Action string }
+
+func (v *visit) sorry(message string) sorry {
+	path := v.r.URL.Path + "/"
+	switch {
+	case strings.HasPrefix(path, "/phone/"):
+		return sorry{Message: message} // a phone has no other page here
+	case strings.HasPrefix(path, "/mailbox/"):
+		return sorry{message, "/mailbox", "To your mailbox"}
+	case v.known && !v.in.Halfway:
+		return sorry{message, "/", "To the start"}
+	}
+	return sorry{message, "/", "Sign in"}
 }
 
 // status is how the door says the kinds of error.

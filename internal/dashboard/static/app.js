@@ -24,6 +24,7 @@ spread();
 function chart(box) {
   const table = document.getElementById(box.dataset.chart);
   if (!table || !window.uPlot) return;
+  box.replaceChildren();
   const probe = box.appendChild(document.createElement("i"));
   const colour = (name) => { probe.style.color = `var(${name})`; return getComputedStyle(probe).color; };
   const heads = [...table.tHead.rows[0].cells].slice(1).map((c) => c.textContent);
@@ -39,9 +40,12 @@ function chart(box) {
     series: [{ value: (_, t) => t == null ? "" : new Date(t * 1000).toISOString().slice(0, 10) }]
       .concat(heads.map((name, i) => ({ label: name, stroke: colour(strokes[i % strokes.length]), width: 2, points: { show: false } }))),
   }, data, box);
-  new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 240 })).observe(box);
+  box.plot = plot;
 }
-addEventListener("load", () => document.querySelectorAll("[data-chart]").forEach(chart));
+const widths = new ResizeObserver((all) => all.forEach(({ target }) => target.plot && target.plot.setSize({ width: target.clientWidth, height: 240 })));
+const charts = () => document.querySelectorAll("[data-chart]").forEach((box) => { chart(box); widths.observe(box); });
+addEventListener("load", charts);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", charts); // its colours are drawn, not styled
 
 // A form with a preview sends itself to it as it is filled in. The frame is made
 // anew each time, so that the way back does not lead through previews.
