@@ -47,7 +47,7 @@ func (b *bench) sizes(ctx context.Context, s *system, round int) error {
 		{me: boxes[1], n: b.options.million, label: thousands(float64(b.options.million))},
 	}}
 	defer r.close()
-	if err := r.fill(); err != nil {
+	if err := r.fill(ctx); err != nil {
 		return err
 	}
 	parts := []func() error{r.warm, r.resync, r.newest, r.change, r.push, r.sessions, func() error { return r.searches("scan") },
@@ -115,7 +115,7 @@ const fillBatch = 500
 
 // fill appends the messages as a client that moves in would, all but ten of
 // them seen.
-func (r *sizeRun) fill() error {
+func (r *sizeRun) fill(ctx context.Context) error {
 	for _, f := range r.folders {
 		if err := r.open(f); err != nil {
 			return err
@@ -125,6 +125,9 @@ func (r *sizeRun) fill() error {
 		}
 		began := time.Now()
 		for i := 0; i < f.n; i += fillBatch {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			var batch [][]byte
 			for k := i; k < min(i+fillBatch, f.n); k++ {
 				batch = append(batch, note(k, f.n))
