@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -29,8 +30,8 @@ var staticFiles embed.FS
 // looks are the templates and the files that pages load, with names that change
 // with what is in them, so that browsers keep them for good.
 type looks struct {
-	pages  map[string]*template.Template
-	static map[string]*file // by path below /static/
+	pages  map[string]func() (*template.Template, error) // made when first shown: together they take 14 MB
+	static map[string]*file                              // by path below /static/
 	named  map[string]string
 	icons  map[string]template.HTML
 }
@@ -41,7 +42,7 @@ type file struct {
 }
 
 func newLooks() (*looks, error) {
-	l := &looks{pages: map[string]*template.Template{}, static: map[string]*file{}, named: map[string]string{}, icons: map[string]template.HTML{}}
+	l := &looks{pages: map[string]func() (*template.Template, error){}, static: map[string]*file{}, named: map[string]string{}, icons: map[string]template.HTML{}}
 	if err := l.readStatic(); err != nil {
 		return nil, err
 	}
@@ -58,13 +59,13 @@ func newLooks() (*looks, error) {
 		if base == "frame" {
 			continue
 		}
-		t, err := frame.Clone()
-		if err != nil {
-			return nil, err
-		}
-		if l.pages[base], err = t.ParseFS(templateFiles, name); err != nil {
-			return nil, err
-		}
+		l.pages[base] = sync.OnceValues(func() (*template.Template, error) {
+			t, err := frame.Clone()
+			if err != nil {
+				return nil, err
+			}
+			return t.ParseFS(templateFiles, name)
+		})
 	}
 	return l, nil
 }
@@ -164,9 +165,13 @@ func (l *looks) files() http.Handler {
 
 // render writes a page, or the part of it that was asked for.
 func (l *looks) render(w io.Writer, s screen) error {
-	t := l.pages[s.Template]
-	if t == nil {
+	page := l.pages[s.Template]
+	if page == nil {
 		return fmt.Errorf("there is no template %s", s.Template)
+	}
+	t, err := page()
+	if err != nil {
+		return err
 	}
 	if s.Part {
 		return t.ExecuteTemplate(w, "part", s)

@@ -11,6 +11,19 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
+// A template that can't be read is not first seen by whoever opens its page.
+func TestTemplates(t *testing.T) {
+	l, err := newLooks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, page := range l.pages {
+		if _, err := page(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // What other servers said is shown as they said it, and nothing more: the
 // sandbox has no such conversations.
 func TestConversations(t *testing.T) {
