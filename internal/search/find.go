@@ -19,8 +19,8 @@ const (
 	topShelves = `SELECT id, blocks FROM search_shelf WHERE mailbox = ? ORDER BY id`
 	bareBlocks = `SELECT id FROM search_block WHERE mailbox = ? AND shelf = ?`
 	allBlocks  = `SELECT id FROM search_block WHERE mailbox = ?`
-	oneField   = `SELECT bits FROM search_field WHERE id = ?`
-	oneSlice   = `SELECT bits FROM search_slice WHERE id = ?`
+	someFields = `SELECT id, bits FROM search_field WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
+	someSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
 	blockIDs   = `SELECT ids FROM search_block WHERE id = ?`
 	tailFields = `SELECT message, fields FROM search_tail WHERE mailbox = ?`
 	tailAll    = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message WHERE t.mailbox = ?`
@@ -64,7 +64,8 @@ func (c *clause) met(s *signature) bool {
 
 // finder answers one Find, in one read transaction.
 type finder struct {
-	ctx    context.Context
+	ctx    context.Context // without an end: each of many small queries would have to watch for it
+	ended  func() error    // whether nobody waits for the answer any more
 	tx     *sql.Tx
 	clause clause
 	limit  int
@@ -100,7 +101,7 @@ func (x *Index) Find(ctx context.Context, mailbox db.ID, s folder.Seek) (*folder
 		err = tx.QueryRowContext(ctx, passUpTo, 0).Scan(&out.After)
 	}
 	if err == nil {
-		f := finder{ctx: ctx, tx: tx, limit: s.Limit, row: map[string]*sql.Stmt{}}
+		f := finder{ctx: context.WithoutCancel(ctx), ended: ctx.Err, tx: tx, limit: s.Limit, row: map[string]*sql.Stmt{}}
 		err = f.find(mailbox, &s.Clause)
 		out.Messages = f.found
 	}
@@ -139,7 +140,7 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 		return err
 	}
 	for _, s := range shelves {
-		may, err := f.judge(&f.clause, source{oneField, s.id * fieldBuckets, 1, len(s.blocks) * sliceBytes}, nil)
+		may, err := f.judge(&f.clause, source{someFields, s.id * fieldBuckets, 1, len(s.blocks) * sliceBytes}, nil)
 		if err == nil {
 			err = f.take(s.blocks, may)
 		}
@@ -159,7 +160,7 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 
 func (f *finder) inBlocks(blocks []int64) error {
 	for _, id := range blocks {
-		may, err := f.judge(&f.clause, source{oneSlice, id * rowsPerBlock, rowBuckets, sliceBytes}, nil)
+		may, err := f.judge(&f.clause, source{someSlices, id * rowsPerBlock, rowBuckets, sliceBytes}, nil)
 		if err == nil {
 			err = f.take([]int64{id}, may)
 		}
@@ -178,6 +179,8 @@ type source struct {
 	perRow uint32
 	size   int
 }
+
+func (s source) row(bucket uint32) int64 { return s.from + int64(bucket/s.perRow) }
 
 // set is a bit for each message of a shelf or block; nil are all of them.
 type set []uint64
@@ -223,6 +226,9 @@ func (f *finder) either(n int, from source, within set, of func(i int) (set, err
 	return all, nil
 }
 
+// atOnce is how many buckets are read at once; mostly no more are needed.
+const atOnce = 8
+
 // inAll returns those of within that are in all the buckets.
 func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
 	stmt := f.row[from.query]
@@ -234,37 +240,70 @@ func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
 		f.row[from.query] = stmt
 	}
 	found := slices.Clone(within)
-	for _, bucket := range want {
-		var raw []byte
-		err := stmt.QueryRowContext(f.ctx, from.from+int64(bucket/from.perRow)).Scan(&raw)
-		if errors.Is(err, sql.ErrNoRows) || err == nil && len(raw) != int(from.perRow)*from.size {
-			err = damaged("a row is missing or has not the right size")
+	if found == nil {
+		found = make(set, from.size/8)
+		for i := range found {
+			found[i] = ^uint64(0)
 		}
-		if err != nil {
+	}
+	for some := range slices.Chunk(want, atOnce) {
+		if err := f.and(stmt, some, from, found); err != nil {
 			return nil, err
 		}
-		bits := raw[int(bucket%from.perRow)*from.size:][:from.size]
-		if found == nil {
-			found = make(set, from.size/8)
-			for i := range found {
-				found[i] = ^uint64(0)
-			}
-		}
-		left := uint64(0)
-		for i := range found {
-			found[i] &= binary.LittleEndian.Uint64(bits[i*8:])
-			left |= found[i]
-		}
-		if left == 0 {
+		if found.empty() {
 			break
 		}
 	}
 	return found, nil
 }
 
+// and leaves of a set those that are in some buckets.
+func (f *finder) and(stmt *sql.Stmt, some []uint32, from source, left set) error {
+	var args [atOnce]any
+	for i := range args {
+		args[i] = from.row(some[min(i, len(some)-1)])
+	}
+	rows, err := stmt.QueryContext(f.ctx, args[:]...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	missing := len(some)
+	for rows.Next() {
+		var id int64
+		var raw sql.RawBytes
+		if err := rows.Scan(&id, &raw); err != nil {
+			return err
+		}
+		if len(raw) != int(from.perRow)*from.size {
+			return damaged("a row has not the right size")
+		}
+		for _, bucket := range some {
+			if from.row(bucket) != id {
+				continue
+			}
+			missing--
+			bits := raw[int(bucket%from.perRow)*from.size:][:from.size]
+			for i := range left {
+				left[i] &= binary.LittleEndian.Uint64(bits[i*8:])
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if missing != 0 {
+		return damaged("a row is missing")
+	}
+	return nil
+}
+
 // take adds the messages of a set to what is found. A block that was dissolved
 // has none: they are in the tail again.
 func (f *finder) take(blocks []int64, may set) error {
+	if err := f.ended(); err != nil {
+		return err
+	}
 	for i, id := range blocks {
 		part := may[i*blockDocs/64:][:blockDocs/64]
 		if part.empty() {
