@@ -142,9 +142,20 @@ func (d *Dashboard) box(v *visit) (mailbox.Mailbox, error) {
 	return d.Mailboxes.Get(v.ctx, v.in.Account, id)
 }
 
+// shownMailbox is what its page shows of a mailbox.
+type shownMailbox struct {
+	mailbox.Mailbox
+	Away shownAway
+}
+
 func (d *Dashboard) mailbox(v *visit) (page, error) {
 	m, err := d.box(v)
-	return page{Template: "mailbox", Title: m.Address, Section: "mailboxes", Data: m}, err
+	if err != nil {
+		return page{}, err
+	}
+	s := shownMailbox{Mailbox: m}
+	s.Away, err = d.awayOf(v, m, "/mailboxes/"+m.ID.String())
+	return page{Template: "mailbox", Title: m.Address, Section: "mailboxes", Data: s}, err
 }
 
 func (d *Dashboard) changeMailbox(v *visit) (done, error) {

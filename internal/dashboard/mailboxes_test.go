@@ -61,6 +61,7 @@ func TestMailboxPages(t *testing.T) {
 	b.press(path)
 	b.reads("Changed the mailbox carol@demo.test.")
 	b.looks("mailbox")
+	away(b, path)
 	b.press(path + "/suspend")
 	b.reads("Nobody can sign in to this mailbox")
 	b.press(path + "/resume")
@@ -87,4 +88,44 @@ func TestMailboxPages(t *testing.T) {
 	b.reads("Restored the mailbox carol@demo.test.")
 	b.open("/activity")
 	b.reads("Made the mailbox carol@demo.test.")
+	b.reads("Set the vacation reply of carol@demo.test.")
+	b.reads("Mail of carol@demo.test is forwarded.")
+}
+
+// away fills in the forms for the vacation reply and the forwarding, on the page
+// at path.
+func away(b *browser, path string) {
+	b.t.Helper()
+	b.fill("enabled", "yes")
+	b.fill("interval_days", "100")
+	b.fill("starts_at", "2040-01-02T10:00")
+	b.fill("ends_at", "2040-01-01T10:00")
+	b.press(path + "/vacation")
+	for _, said := range []string{"Say what is to be answered.", "Give 1 to 90 days.", "The end must be after the start."} {
+		b.reads(said)
+	}
+	b.accessible()
+	b.fill("interval_days", "3")
+	b.fill("ends_at", "2040-01-05T18:30")
+	b.fill("text", "I am away.\nBack soon.")
+	b.press(path + "/vacation")
+	b.reads("Set the vacation reply of")
+	b.reads("scheduled")
+	if got := script[string](b, `[...document.querySelectorAll("#vacation ~ form [name]")].map(f => f.value).join("|")`); got != "yes|3|2040-01-02T10:00|2040-01-05T18:30||I am away.\nBack soon." {
+		b.t.Errorf("%s has the reply %q", path, got)
+	}
+	b.fill("forward_to", "out@example.net\nnonsense")
+	b.press(path + "/forwarding")
+	b.reads("Give an address such as bob@example.org.")
+	b.accessible()
+	b.fill("forward_to", "out@example.net\nbob@demo.test")
+	b.fill("keep_copy", "no")
+	b.press(path + "/forwarding")
+	b.reads("is forwarded.")
+	if got := script[string](b, `[...document.querySelectorAll("#forwarding ~ form [name]")].map(f => f.value).join("|")`); got != "out@example.net\nbob@demo.test|no" {
+		b.t.Errorf("%s forwards to %q", path, got)
+	}
+	b.fill("enabled", "no")
+	b.press(path + "/vacation")
+	b.reads("Turned the vacation reply of")
 }

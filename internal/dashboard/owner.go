@@ -79,13 +79,23 @@ func (d *Dashboard) ownerSignOut(v *visit) (done, error) {
 	return done{To: "/mailbox/sign-in"}, nil
 }
 
+// shownOwn is what the page of a mailbox's owner shows.
+type shownOwn struct {
+	shownSetup
+	Away shownAway
+}
+
 // own is the page of a mailbox's owner.
 func (d *Dashboard) own(v *visit) (page, error) {
 	m, err := d.owner(v)
 	if err != nil {
 		return page{}, err
 	}
-	s, err := d.setupOf(m, "/mailbox")
+	var s shownOwn
+	if s.shownSetup, err = d.setupOf(m, "/mailbox"); err != nil {
+		return page{}, err
+	}
+	s.Away, err = d.awayOf(v, m, "/mailbox")
 	return page{Template: "own", Title: m.Address, Owner: m.Address, Data: s}, err
 }
 
@@ -94,7 +104,9 @@ func (d *Dashboard) ownCheck(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	p.Data, err = d.tried(v, p.Data.(shownSetup))
+	s := p.Data.(shownOwn)
+	s.shownSetup, err = d.tried(v, s.shownSetup)
+	p.Data = s
 	return done{Show: &p}, err
 }
 

@@ -48,6 +48,8 @@ func TestSetupPages(t *testing.T) {
 	b.press("/mailbox/check")
 	b.reads("It works")
 	b.open("/mailbox")
+	away(b, "/mailbox")
+	b.looks("own-mailbox-away")
 	b.fill("current", "not the password")
 	b.fill("password", "My-new-one-7")
 	b.press("/mailbox/password")
@@ -123,7 +125,7 @@ func TestOwner(t *testing.T) {
 	}
 	nobody := visit(t, s)
 	shows(nobody, 303)
-	for _, path := range []string{"/mailbox/check", "/mailbox/password", "/mailbox/access", "/mailbox/access/" + alice.ID.String() + "/revoke"} {
+	for _, path := range []string{"/mailbox/check", "/mailbox/password", "/mailbox/vacation", "/mailbox/forwarding", "/mailbox/access", "/mailbox/access/" + alice.ID.String() + "/revoke"} {
 		if status, to, _ := nobody.ask("POST", path, nil); status != 303 || to != "/mailbox/sign-in" {
 			t.Errorf("%s: %d %s", path, status, to)
 		}

@@ -51,7 +51,7 @@ func (o *Outbox) Answer(ctx context.Context, a Answer) (*Ready, error) {
 	id := o.DB.NewID()
 	draft := message.Draft{
 		Date: now, MessageID: "<" + id.String() + "@" + a.From.Domain + ">",
-		From: message.Address{Name: a.Name, Local: a.From.Local, Domain: a.From.Domain}, To: []message.Address{{Local: a.To.Local, Domain: a.To.Domain}},
+		From: named(a.Name, a.From), To: []message.Address{named("", a.To)},
 		Subject: a.Subject, InReplyTo: a.InReplyTo, References: a.References, Text: a.Text,
 		// The second one is what Exchange goes by.
 		Extra: []message.ExtraField{{Name: "Auto-Submitted", Value: "auto-replied"}, {Name: "X-Auto-Response-Suppress", Value: "All"}},
@@ -76,4 +76,12 @@ func (o *Outbox) Answer(ctx context.Context, a Answer) (*Ready, error) {
 	r.blob, r.size, r.utf8 = pc.blob.ID, pc.blob.Size, composed.NeedsUTF8
 	r.refer()
 	return o.ready(ctx, pc, &a.Once)
+}
+
+// named is an address of an envelope as a header has it.
+func named(name string, a address.Address) message.Address {
+	for _, read := range message.ParseAddresses([]byte(a.String())) {
+		return message.Address{Name: name, Local: read.Local, Domain: read.Domain}
+	}
+	return message.Address{Name: name, Local: a.Local, Domain: a.Domain}
 }

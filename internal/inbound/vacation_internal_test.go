@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/thread"
+)
+
+func TestMachine(t *testing.T) {
+	for _, local := range []string{
+		"MAILER-DAEMON", "Postmaster", "listserv", "majordomo", "owner-x", "x-owner", "news-request", "x-relay", "noreply", "No-Reply+7", "do_not.reply",
+		"donotreply-shop", "x-bounces", "x-bounces+ann=good.com", "bounces+7-ann=good.com", "bounce-7", "root",
+	} {
+		if !machine(local) {
+			t.Errorf("%s is no person", local)
+		}
+	}
+	for _, local := range []string{"ann", "request", "owner", "norel.ply", "reply", "bouncer", "ann-daemon", "SRS0=abc=ab=good.com=ann", "grassroot", "abuse7"} {
+		if machine(local) {
+			t.Errorf("%s may be a person", local)
+		}
+	}
+}
+
+func TestAnswerSubject(t *testing.T) {
+	long := strings.Repeat("ü", 150)
+	for subject, want := range map[string]string{
+		"Hi": "Auto: Hi", "": "Automatic reply", "=?utf-8?q?a=0D=0Ab?=": "Auto: a  b", "=?utf-8?q?=00?=": "Automatic reply", long: "Auto: " + long[:200] + "…",
+	} {
+		h := message.Header("Subject: " + subject + "\r\n\r\n")
+		if got := answerSubject("", h); got != want {
+			t.Errorf("%q is answered as %q", subject, got)
+		}
+		if got := answerSubject("Away", h); got != "Away" {
+			t.Errorf("%q is answered as %q", subject, got)
+		}
+	}
+}
+
+func TestCites(t *testing.T) {
+	var before []string
+	for n := range 30 {
+		before = append(before, "<"+strings.Repeat("r", n+1)+"@x>")
+	}
+	for header, want := range map[string]struct {
+		to  string
+		ids []string
+	}{
+		"":                             {},
+		"Message-ID: <a@x>\r\n":        {"<a@x>", []string{"<a@x>"}},
+		"Message-ID: <a b@x>\r\n":      {"<ab@x>", []string{"<ab@x>"}},
+		"In-Reply-To: <p@x>\r\n":       {"", []string{"<p@x>"}},
+		"Message-ID: <\xc3\xa4@x>\r\n": {},
+		"References: " + strings.Join(before, "\r\n ") + "\r\nMessage-ID: <a@x>\r\n": {
+			"<a@x>", slices.Concat(before[:1], before[12:], []string{"<a@x>"})},
+	} {
+		to, ids := cites(message.Header(header + "\r\n"))
+		if to != want.to || !slices.Equal(ids, want.ids) {
+			t.Errorf("%q is cited as %q, %q", header, to, ids)
+		}
+	}
+}
+
+// Whatever a stranger writes, what an answer repeats of it makes a message.
+func FuzzAnswer(f *testing.F) {
+	for _, header := range []string{
+		"To: a@demo.test\r\nSubject: =?utf-8?b?Pz8/?=\r\nMessage-ID: <a@x>\r\nReferences: <b@x> <c@x>\r\n",
+		"Auto-Submitted: no; x (y\r\nTo: \"a b\"@demo.test, A+x@DEMO.test\r\n", "To: g: a@demo.test;\r\nCc: <>,,\r\n", "List-Id\r\n: x\r\n",
+		"To: a+\"\xff\"@demo.test\r\nMessage-ID: <\x00>\r\nSubject: \xff\r\n",
+	} {
+		f.Add(header)
+	}
+	own := map[string]bool{"a@demo.test": true}
+	sender := address.Address{Local: "p", Domain: "good.com"}
+	f.Fuzz(func(t *testing.T, header string) {
+		h := message.Header(header)
+		answers(h, sender)
+		from, ok := addressed(h, own)
+		if !ok {
+			return
+		}
+		if base, _ := from.Base(); base.Key() != "a@demo.test" {
+			t.Fatalf("%q is not its own", from)
+		}
+		d := message.Draft{
+			MessageID: "<x@demo.test>", From: message.Address{Local: from.Local, Domain: from.Domain}, To: []message.Address{{Local: "p", Domain: "good.com"}},
+			Subject: answerSubject("", h), Text: "x",
+		}
+		d.InReplyTo, d.References = cites(h)
+		if len(d.References) > thread.MaxReferences || !utf8.ValidString(d.Subject) {
+			t.Fatalf("%d references, subject %q", len(d.References), d.Subject)
+		}
+		if err := d.Check(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
