@@ -48,6 +48,8 @@ func TestHostileNames(t *testing.T) {
 	}
 	settles(t, s, called(t, s, "POST", "/outbound/send", letter(object{"to": []string{"far@far.example"}, "subject": evil, "from_name": evil}))["id"].(string), "delivered")
 
+	moved := called(t, s, "POST", "/migrations", object{"mailbox_id": box.ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": evil, "password": "Secret-1", "insecure_skip_verify": true}})["id"].(string)
+
 	harmless := func(where string) {
 		t.Helper()
 		// What an image or a script would do is awaited.
@@ -59,6 +61,7 @@ func TestHostileNames(t *testing.T) {
 	q := url.QueryEscape(evil)
 	for _, path := range []string{
 		"/mailboxes", "/mailboxes?search=" + q + "&domain=" + q, "/mailboxes/" + box.ID.String(), "/mailboxes/" + box.ID.String() + "/setup",
+		"/migrations", "/migrations/" + moved, "/migrations/new?again=" + moved, "/messages?thread=" + q + "&mailbox=" + q + "&direction=" + q,
 		"/keys", "/webhooks", "/webhooks/" + hook.ID.String() + "?state=" + q, "/webhooks/" + hook.ID.String() + "/edit",
 		"/webhooks/" + hook.ID.String() + "/deliveries/" + tested.ID.String(), "/sandbox", "/limits", "/nowhere/" + q,
 	} {

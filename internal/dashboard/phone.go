@@ -83,7 +83,11 @@ func (d *Dashboard) ownProfileWithPassword(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return d.giveProfile(v, m)
+	did, err := d.giveProfile(v, m)
+	if err != nil {
+		return done{}, err
+	}
+	return did, d.noteOwner(v, m, did.Told)
 }
 
 func (d *Dashboard) ownLinkForPhone(v *visit) (done, error) {
@@ -92,10 +96,17 @@ func (d *Dashboard) ownLinkForPhone(v *visit) (done, error) {
 		return done{}, err
 	}
 	did, err := d.makeLink(v, m, "/mailbox")
-	if did.Show != nil {
-		did.Show.Owner = m.Address
+	if err != nil {
+		return done{}, err
 	}
-	return did, err
+	did.Show.Owner = m.Address
+	return did, d.noteOwner(v, m, did.Told)
+}
+
+// noteOwner notes in the activity of the account what was done by the owner of a
+// mailbox, who is none of its people.
+func (d *Dashboard) noteOwner(v *visit, m mailbox.Mailbox, did string) error {
+	return d.Users.Note(v.ctx, user.Session{Account: m.Account, User: user.User{Email: m.Address}}, client(v.r), did)
 }
 
 // phoneOnce is what a phone sees that has followed the link. Nothing is made yet:
@@ -113,9 +124,6 @@ func (d *Dashboard) takeProfile(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	by := user.Session{Account: m.Account, User: user.User{Email: m.Address}}
-	if err := d.Users.Note(v.ctx, by, client(v.r), "Took the profile of "+m.Address+" with an app password for "+made.Name+"."); err != nil {
-		return done{}, err
-	}
-	return done{Give: func() error { return d.sendProfile(v, m, password) }}, nil
+	err = d.noteOwner(v, m, "Took the profile of "+m.Address+" with an app password for "+made.Name+".")
+	return done{Give: func() error { return d.sendProfile(v, m, password) }}, err
 }

@@ -73,7 +73,7 @@ func TestProfileWithPassword(t *testing.T) {
 		}
 	}
 	_, _, text = v.ask("GET", "/activity", nil)
-	for _, what := range []string{"Made a profile of alice@demo.test", "Made a link to a profile of alice@demo.test", "Took the profile of alice@demo.test"} {
+	for _, what := range []string{"Made a profile of alice@demo.test with an app password for Mac of /mailbox.", "Made a profile of alice@demo.test", "Made a link to a profile of alice@demo.test", "Took the profile of alice@demo.test"} {
 		if !strings.Contains(text, what) {
 			t.Errorf("the activity does not say: %s", what)
 		}

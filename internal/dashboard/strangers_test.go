@@ -141,6 +141,15 @@ func TestRoles(t *testing.T) {
 		if status, _, text := v.ask("POST", "/people", url.Values{"email": {"new-" + email}, "role": {"owner"}}); status != may.invite {
 			t.Errorf("%s invites: %d\n%s", role, status, text)
 		}
+		setup := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String() + "/setup"
+		for path, want := range map[string]int{"/migrations/test": 422, "/migrations": 422, "/migrations/many": 422, setup + "/profile": 422, setup + "/link": 422} {
+			if may.add == 403 {
+				want = 403
+			}
+			if status, _, _ := v.ask("POST", path, nil); status != want {
+				t.Errorf("%s at %s: %d", role, path, status)
+			}
+		}
 		if status, _, _ := v.ask("POST", "/profile/accounts/"+account.Operators.String(), nil); status != 404 {
 			t.Errorf("%s becomes an operator: %d", role, status)
 		}
