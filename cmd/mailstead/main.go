@@ -28,6 +28,8 @@ type commands struct {
 	Queue   queueCommand   `cmd:"" help:"Mail that waits: look, try again, hold, release, drop."`
 	Listen  listenCommand  `cmd:"" help:"Forward events to a URL of this machine, signed like webhooks."`
 	Migrate migrateCommand `cmd:"" help:"Copy a mailbox from another IMAP server."`
+	Import  importCommand  `cmd:"" help:"Import mail from mbox, Maildir and .eml files."`
+	Export  exportCommand  `cmd:"" help:"Write a mailbox to an mbox file or a Maildir."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

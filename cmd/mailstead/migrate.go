@@ -40,11 +40,7 @@ type migrateCommand struct {
 func (c *migrateCommand) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := c.migrate(ctx)
-	if err != nil { // the client's own name for itself says nothing here
-		return errors.New(strings.TrimPrefix(err.Error(), "mailstead: "))
-	}
-	return nil
+	return ownWords(c.migrate(ctx))
 }
 
 func (c *migrateCommand) migrate(ctx context.Context) error {

@@ -32,6 +32,7 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
+	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
@@ -50,6 +51,7 @@ type Dashboard struct {
 	Stats        *stat.Stats
 	Events       *event.Log
 	Webhooks     *webhook.Hooks
+	Transfers    *transfer.Transfers
 	Migrations   *migration.Migrations
 	Inbound      *inbound.Inbound
 	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox

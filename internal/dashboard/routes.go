@@ -32,6 +32,7 @@ func (d *Dashboard) routes(r *router) {
 
 	d.mailboxRoutes(r)
 	d.migrationRoutes(r)
+	d.fileRoutes(r)
 	d.ownerRoutes(r)
 	d.mailRoutes(r)
 	d.programRoutes(r)

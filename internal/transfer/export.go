@@ -49,8 +49,8 @@ func (o Out) Ending() string {
 // a fault.Invalid, too many transfers a fault.Limited; then nothing was written.
 // After another error what was written is not whole.
 func (t *Transfers) Export(ctx context.Context, o Out, w io.Writer) error {
-	if o.Format != Mbox && o.Format != Maildir {
-		return fault.New(fault.Invalid, "unknown_format", "The format is mbox or maildir.")
+	if err := o.Check(ctx, t); err != nil {
+		return err
 	}
 	end, err := t.begin(o.Account)
 	if err != nil {
@@ -66,6 +66,16 @@ func (t *Transfers) Export(ctx context.Context, o Out, w io.Writer) error {
 		return x.mbox(folders, w)
 	}
 	return x.maildir(folders, w)
+}
+
+// Check finds out whether an export is possible: a folder that is not there is
+// a fault.NotFound, a format that is none a fault.Invalid.
+func (o Out) Check(ctx context.Context, t *Transfers) error {
+	if o.Format != Mbox && o.Format != Maildir {
+		return fault.New(fault.Invalid, "unknown_format", "The format is mbox or maildir.")
+	}
+	_, err := t.chosen(ctx, o)
+	return err
 }
 
 // chosen returns the folders of an export, INBOX first.

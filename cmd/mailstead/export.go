@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/archive"
+)
+
+type exportCommand struct {
+	Mailbox string `required:"" help:"The mailbox that is exported." placeholder:"ADDRESS"`
+	Format  string `help:"mbox for one file, maildir for a folder of Maildirs." default:"mbox" enum:"mbox,maildir"`
+	Folder  string `help:"Only this folder of the mailbox." placeholder:"FOLDER"`
+	Path    string `arg:"" help:"What to write, which must not be there: a file or, for maildir, a folder. One that ends in .tar is a tar of the Maildirs, in .gz or .tgz packed by gzip; - is standard output."`
+
+	apiAccess
+}
+
+// Run writes a mailbox to a file. Nothing has the file's name before it is whole
+// and on disk.
+func (c *exportCommand) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := c.export(ctx)
+	if ctx.Err() != nil {
+		return errors.New("interrupted; nothing was written")
+	}
+	return ownWords(err)
+}
+
+func (c *exportCommand) export(ctx context.Context) error {
+	if err := c.free(); err != nil {
+		return err
+	}
+	api, box, err := c.mailbox(ctx, c.Mailbox)
+	if err != nil {
+		return err
+	}
+	out, err := api.ExportMailbox(ctx, box, client.MailExport{Format: c.Format, Folder: c.Folder})
+	if err != nil {
+		return err
+	}
+	defer out.Close() //nolint:errcheck // only read
+	said := os.Stdout
+	if c.Path == "-" {
+		said = os.Stderr
+	}
+	m := newMeter(said, c.Path, "written")
+	if about, err := api.GetMailbox(ctx, box); err == nil && c.Folder == "" {
+		m.expect(about.UsedBytes)
+	}
+	err = c.write(metered{out, m})
+	m.end()
+	if err == nil {
+		_, _ = fmt.Fprintf(said, "%s: exported (%s)\n", printable(c.Path, 300), size(m.n))
+	}
+	return err
+}
+
+// free refuses a path that is taken, before anything is asked for.
+func (c *exportCommand) free() error {
+	if c.Path == "-" {
+		return nil
+	}
+	_, err := os.Lstat(c.Path)
+	if err == nil {
+		return fmt.Errorf("%s is there already", printable(c.Path, 300))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (c *exportCommand) write(in io.Reader) error {
+	packed := strings.HasSuffix(c.Path, ".gz") || strings.HasSuffix(c.Path, ".tgz")
+	switch {
+	case c.Path == "-":
+		_, err := io.Copy(os.Stdout, in)
+		return err
+	case c.Format == "maildir" && !packed && !strings.HasSuffix(c.Path, ".tar"):
+		return c.writeFolder(in)
+	}
+	return c.writeFile(in, packed)
+}
+
+// writeFile writes a file under another name and gives it its own when it is
+// whole. A link, unlike a rename, never takes the place of another file.
+func (c *exportCommand) writeFile(in io.Reader, packed bool) error {
+	f, err := os.CreateTemp(filepath.Dir(c.Path), "."+filepath.Base(c.Path)+".part-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it may have got its name
+	if packed {
+		z := gzip.NewWriter(f)
+		if _, err = io.Copy(z, in); err == nil {
+			err = z.Close()
+		}
+	} else {
+		_, err = io.Copy(f, in)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), c.Path); errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already", printable(c.Path, 300))
+	} else if err != nil { // there are no links
+		if err := c.free(); err != nil {
+			return err
+		}
+		if err := os.Rename(f.Name(), c.Path); err != nil {
+			return err
+		}
+	}
+	return syncFolder(filepath.Dir(c.Path))
+}
+
+// writeFolder does the same with a folder: a rename takes the place only of one
+// that is empty.
+func (c *exportCommand) writeFolder(in io.Reader) error {
+	dir, err := os.MkdirTemp(filepath.Dir(c.Path), "."+filepath.Base(c.Path)+".part-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // it may have got its name
+	if err := archive.Unpack(in, dir); err != nil {
+		return err
+	}
+	if err := c.free(); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, c.Path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(c.Path))
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

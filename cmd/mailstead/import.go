@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/archive"
+)
+
+type importCommand struct {
+	Mailbox string   `required:"" help:"The mailbox that is imported into." placeholder:"ADDRESS"`
+	Folder  string   `help:"Where to put what is in no folder, or in the inbox; other folders go below it. Otherwise everything goes where it belongs." placeholder:"FOLDER"`
+	All     bool     `help:"Import also what its folder holds already."`
+	Quoting string   `help:"Which lines of an mbox that begin with From were quoted by a >: auto, mboxrd, mboxo, or mboxcl2 for none." default:"auto" enum:"auto,mboxrd,mboxo,mboxcl2"`
+	Paths   []string `arg:"" name:"path" help:"An mbox, an .eml, a tar, packed by gzip or not, a Maildir or a folder of any of these; - for standard input."`
+
+	apiAccess
+}
+
+// apiAccess says which service a command for customers works on.
+type apiAccess struct {
+	URL  string `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
+	Key  string `env:"MAILSTEAD_API_KEY" help:"An API key with the scopes mailboxes.read, and mailboxes.write to import or mail.read to export; that of mailstead dev by default." placeholder:"KEY"`
+	Data string `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
+}
+
+// mailbox connects to the service and finds a mailbox by its address.
+func (a apiAccess) mailbox(ctx context.Context, address string) (api *client.Client, id string, err error) {
+	at := listenCommand{URL: a.URL, Key: a.Key, Data: a.Data}
+	if err := at.service(); err != nil {
+		return nil, "", err
+	}
+	if api, err = client.New(at.URL, at.Key); err != nil {
+		return nil, "", err
+	}
+	id, err = mailboxOf(ctx, api, address)
+	return api, id, err
+}
+
+// Run imports one path after the other.
+func (c *importCommand) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	api, box, err := c.mailbox(ctx, c.Mailbox)
+	for _, path := range c.Paths {
+		if err == nil {
+			err = c.one(ctx, api, box, path)
+		}
+	}
+	if ctx.Err() != nil {
+		return errors.New("interrupted; what was imported until then stays, and is left out when the same is imported again")
+	}
+	return ownWords(err)
+}
+
+func (c *importCommand) one(ctx context.Context, api *client.Client, box, path string) error {
+	m := newMeter(os.Stdout, path, "read")
+	in, total, err := c.open(path, m)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	m.expect(total)
+	done, err := api.ImportMailbox(ctx, box, in, client.MailImport{Folder: c.Folder, All: c.All, Quoting: c.Quoting})
+	m.end()
+	var p *client.Problem
+	if errors.As(err, &p) && p.Import != nil {
+		done = p.Import
+	}
+	if done != nil {
+		for _, f := range done.Failures {
+			fmt.Printf("not imported: %s: %s\n", printable(f.Place, 300), f.Reason)
+		}
+		if more := done.Failed - int64(len(done.Failures)); more > 0 {
+			fmt.Printf("not imported: %d more\n", more)
+		}
+		fmt.Printf("%s: %d imported (%s), %d were there already, %d could not be imported\n", printable(path, 300), done.Imported, size(done.Bytes), done.Skipped, done.Failed)
+	}
+	return err
+}
+
+// open opens a file, or a folder as a tar. total is how many bytes there are, 0
+// if that is not known.
+func (c *importCommand) open(path string, m *meter) (in io.ReadCloser, total int64, err error) {
+	if path == "-" {
+		return metered{io.NopCloser(os.Stdin), m}, 0, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	if !info.IsDir() {
+		return meteredFile{metered{f, m}, f}, info.Size(), nil
+	}
+	if err := f.Close(); err != nil {
+		return nil, 0, err
+	}
+	r, w := io.Pipe()
+	go func() {
+		err := archive.Pack(w, path, func(name string) {
+			m.say("not imported: " + printable(name, 300) + ": it is a link, or went away")
+		})
+		w.CloseWithError(err)
+	}()
+	return metered{r, m}, 0, nil
+}
+
+// metered shows how much of a stream was read.
+type metered struct {
+	io.ReadCloser
+	m *meter
+}
+
+// Read is that of io.Reader.
+func (r metered) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.m.add(n)
+	return n, err
+}
+
+// meteredFile can be read again, when the service wants it once more.
+type meteredFile struct {
+	metered
+	f *os.File
+}
+
+// Seek is that of io.Seeker.
+func (r meteredFile) Seek(offset int64, whence int) (int64, error) {
+	at, err := r.f.Seek(offset, whence)
+	if err == nil {
+		r.m.set(at)
+	}
+	return at, err
+}

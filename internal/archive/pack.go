@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"archive/tar"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Pack writes a folder of files as a tar, for Read: what tells of folders and
+// keywords comes before the messages, and those in the order of their names.
+// Links are not followed; skipped is told of them, and of what went away
+// meanwhile.
+func Pack(w io.Writer, dir string, skipped func(name string)) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	p := &packing{root: root, t: tar.NewWriter(w), skipped: skipped, buf: make([]byte, 64<<10)}
+	if err := p.directory("."); err != nil {
+		return err
+	}
+	return p.t.Close()
+}
+
+type packing struct {
+	root    *os.Root
+	t       *tar.Writer
+	skipped func(name string)
+	buf     []byte
+}
+
+func (p *packing) directory(dir string) error {
+	entries, err := fs.ReadDir(p.root.FS(), dir)
+	if err != nil {
+		return err
+	}
+	if dir != "." {
+		if err := p.t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o700}); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int {
+		if a.IsDir() != b.IsDir() {
+			if b.IsDir() {
+				return -1
+			}
+			return 1
+		}
+		if first := a.Name() == foldersFile; first != (b.Name() == foldersFile) {
+			if first {
+				return -1
+			}
+			return 1
+		}
+		return natural(a.Name(), b.Name())
+	})
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		switch {
+		case e.IsDir():
+			err = p.directory(name)
+		case e.Type().IsRegular():
+			err = p.file(name)
+		default:
+			p.skipped(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *packing) file(name string) error {
+	f, err := p.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		p.skipped(name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := p.t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: info.Size(), ModTime: info.ModTime().Truncate(time.Second)}); err != nil {
+		return err
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{p.t}, io.LimitReader(f, info.Size()), p.buf)
+	if err == nil && n < info.Size() {
+		err = fmt.Errorf("%s got shorter while it was read", name)
+	}
+	return err
+}
+
+// natural compares names so that numbers in them count by their value.
+func natural(a, b string) int {
+	for a != "" && b != "" {
+		x, y := digits(a), digits(b)
+		if x > 0 && y > 0 {
+			m, n := strings.TrimLeft(a[:x], "0"), strings.TrimLeft(b[:y], "0")
+			if c := cmp.Or(cmp.Compare(len(m), len(n)), strings.Compare(m, n), cmp.Compare(x, y)); c != 0 {
+				return c
+			}
+			a, b = a[x:], b[y:]
+			continue
+		}
+		if a[0] != b[0] {
+			return cmp.Compare(a[0], b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// digits is how many digits a text begins with.
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// Unpack writes a tar of folders and files below a folder that is empty, and
+// returns once all of it is on disk. A name that leads out of it, or that two
+// files have, is an error.
+func Unpack(r io.Reader, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // its files are closed
+	u := &unpackingTo{root: root, buf: make([]byte, 64<<10)}
+	for t := tar.NewReader(r); ; {
+		h, err := t.Next()
+		if err == io.EOF { //nolint:errorlint // what tar promises
+			break
+		}
+		if err != nil {
+			return err
+		}
+		name := filepath.Clean(filepath.FromSlash(h.Name))
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("the tar holds the name %q, which leads out of it", place(h.Name))
+		}
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = root.MkdirAll(name, 0o700)
+			u.made = append(u.made, name)
+		case tar.TypeReg:
+			err = u.file(name, h.ModTime, t)
+		default:
+			err = fmt.Errorf("the tar holds %q, which is no file", place(h.Name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// The system has begun to write in the meantime, so this is quick.
+	for _, name := range append(u.made, ".") {
+		if err := u.sync(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type unpackingTo struct {
+	root *os.Root
+	buf  []byte
+	made []string
+}
+
+func (u *unpackingTo) file(name string, changed time.Time, r io.Reader) error {
+	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, r, u.buf)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	u.made = append(u.made, name)
+	return u.root.Chtimes(name, changed, changed)
+}
+
+func (u *unpackingTo) sync(name string) error {
+	f, err := u.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
