@@ -107,6 +107,18 @@ func dateOf(year int, month time.Month, day int, clock time.Time, offset int, ti
 // sane reports whether mail can have been received at a time.
 func sane(t time.Time) bool { return t.Year() >= 1970 && t.Year() < 2200 && t.Unix() > 0 }
 
+// credible is the date in whole seconds, or the nearest that mail can have been
+// received at: a line with another would not begin a message.
+func credible(t time.Time) time.Time {
+	if t = t.UTC().Truncate(time.Second); sane(t) {
+		return t
+	}
+	if t.Unix() <= 0 {
+		return time.Unix(1, 0).UTC()
+	}
+	return time.Date(2199, time.December, 31, 23, 59, 59, 0, time.UTC)
+}
+
 func clockOf(word string) (time.Time, bool) {
 	for _, layout := range []string{"15:4:5", "15:4"} {
 		if t, err := time.Parse(layout, word); err == nil {

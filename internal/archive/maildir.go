@@ -104,7 +104,7 @@ func readMore(text []byte) map[string][]string {
 // message describes the message in a file of a Maildir by its name. verbatim
 // says that the line ends of the file are those of the message.
 func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *Message, verbatim bool) {
-	m = &Message{Place: place(path.Join(dir, base)), Date: changed}
+	m = &Message{Date: changed}
 	m.Folder, m.Special = d.folder(dir)
 	name, info := base, ""
 	for _, mark := range []string{":2,", "!2,", ";2,"} { // the others where a name can't have a colon

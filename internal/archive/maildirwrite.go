@@ -160,7 +160,7 @@ func (m *MaildirWriter) Write(msg *Message, uid uint32, t Text) error {
 	if s.plain {
 		size -= s.lines
 	}
-	date := msg.Date.UTC().Truncate(time.Second)
+	date := credible(msg.Date)
 	name := fmt.Sprintf("%d.%s.mailstead,S=%d,W=%d:2,%s", date.Unix(), m.key(uid), size, t.Size(), m.info(msg))
 	err = m.t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: join(join(m.dir, "cur"), name), Mode: 0o600, ModTime: date, Size: size})
 	if err != nil {

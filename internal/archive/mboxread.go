@@ -435,4 +435,4 @@ func cutMark(marks, mark string) (bool, string) {
 }
 
 // stamp is how the date stands in the first line of a message.
-func stamp(t time.Time) string { return t.UTC().Format(time.ANSIC) }
+func stamp(t time.Time) string { return credible(t).Format(time.ANSIC) }

@@ -36,7 +36,7 @@ const (
 // A stream that grows beyond all that mail does when it is unpacked is not
 // unpacked to its end.
 const (
-	bombSize  = 256 << 20 // bytes; no less is judged
+	bombSize  = 64 << 20 // bytes; no less is judged
 	bombRatio = 300
 )
 
@@ -239,6 +239,7 @@ func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
 			return nil
 		}
 		m, verbatim := x.dirs.message(dirOf(path.Dir(dir)), base, h.ModTime, h.Size)
+		m.Place = place(name)
 		if m.Body = r; !verbatim {
 			m.Body = withCRLF(r)
 		}
