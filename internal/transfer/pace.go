@@ -19,15 +19,16 @@ const (
 // os.ErrDeadlineExceeded; what the service itself does between two Reads does
 // not count.
 type Arriving struct {
-	body io.Reader
-	c    *http.ResponseController
-	left time.Duration
-	got  int
+	body  io.Reader
+	c     *http.ResponseController
+	stall time.Duration
+	left  time.Duration
+	got   int
 }
 
 // Arrive makes a reader of r's body.
 func Arrive(w http.ResponseWriter, r *http.Request) *Arriving {
-	return &Arriving{body: r.Body, c: http.NewResponseController(w), left: stall}
+	return &Arriving{body: r.Body, c: http.NewResponseController(w), stall: stall, left: stall}
 }
 
 // Read is that of io.Reader.
@@ -35,9 +36,9 @@ func (a *Arriving) Read(p []byte) (int, error) {
 	begun := time.Now()
 	_ = a.c.SetReadDeadline(begun.Add(a.left)) // the server has a bound of its own, too
 	n, err := a.body.Read(p)
-	a.left -= time.Since(begun)
+	a.left -= time.Since(begun) // what the caller does between two Reads is its own affair
 	if a.got += n; a.got >= least {
-		a.got, a.left = 0, stall
+		a.got, a.left = 0, a.stall
 	}
 	return n, err
 }

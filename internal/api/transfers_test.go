@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// An export that can't go on is seen to be broken off: it has no proper end.
+func TestExportBreaksOff(t *testing.T) {
+	s := servertest.Start(t)
+	box := "/mailboxes/" + s.Dev.Mailboxes[1].ID.String()
+	call := func(method, path, media, body string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, s.Dev.BaseURL+"/api/v1"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+s.Dev.APIKey)
+		r.Header.Set("Content-Type", media)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	kept := func() map[string]bool {
+		files := map[string]bool{}
+		if err := filepath.WalkDir(s.Config.Blobs, func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				files[path] = true
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	bring := func(n int) {
+		t.Helper()
+		resp := call("POST", box+"/import?folder=Large", "message/rfc822", fmt.Sprintf("Subject: %d\n\n%s\n", n, strings.Repeat("A line of text.\n", 20_000)))
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != 200 || !strings.Contains(string(text), `"imported":1`) {
+			t.Fatalf("%d %s %v", resp.StatusCode, text, err)
+		}
+		_ = resp.Body.Close()
+	}
+	bring(1)
+	before := kept()
+	bring(2)
+	resp := call("GET", box+"/export?folder=Large", "", "")
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || len(text) < 640_000 || resp.Header.Get("Content-Type") != "application/mbox" || !strings.Contains(resp.Header.Get("Content-Disposition"), "bob@demo.test.mbox") {
+		t.Errorf("%d bytes, %v, %v", len(text), resp.Header, err)
+	}
+	_ = resp.Body.Close()
+	for file := range kept() {
+		if !before[file] {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, format := range []string{"mbox", "maildir"} {
+		resp := call("GET", box+"/export?folder=Large&format="+format, "", "")
+		text, err := io.ReadAll(resp.Body)
+		if resp.StatusCode != 200 || err == nil {
+			t.Errorf("%s: %d, and %d bytes look whole", format, resp.StatusCode, len(text))
+		}
+		_ = resp.Body.Close()
+	}
+}
+
+// A key sees only what it may, and no body is read for one that may not.
+func TestTransfersAreRestricted(t *testing.T) {
+	s := servertest.Start(t)
+	box := "/mailboxes/" + s.Dev.Mailboxes[1].ID.String()
+	_, reader := newKey(t, s, object{"scopes": []string{"mailboxes.read", "mailboxes.write"}})
+	_, elsewhere := newKey(t, s, object{"domain": "elsewhere.example", "scopes": []string{"mail.read", "mailboxes.write"}})
+	refused(t, "without mail.read", s.As(reader, "GET", box+"/export", nil), 403, "missing_scope")
+	refused(t, "another domain's", s.As(elsewhere, "GET", box+"/export", nil), 404, "not_found")
+	refused(t, "another domain's", s.As(elsewhere, "POST", box+"/import", nil), 404, "not_found")
+	refused(t, "JSON", s.As(reader, "POST", box+"/import", object{}), 415, "unsupported_media_type")
+	refused(t, "an unknown parameter", s.As(reader, "POST", box+"/import?to=x", nil), 422, "validation_failed", "to unknown_parameter")
+	refused(t, "a wrong one", s.As(reader, "POST", box+"/import?dedup=maybe", nil), 422, "validation_failed", "dedup wrong_type")
+}

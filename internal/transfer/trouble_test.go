@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/transfer"
+)
+
+// letters makes an mbox of n messages of about so many bytes each.
+func letters(n, size int) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, "From x Sat Nov 21 17:00:00 2026\nSubject: %d\nMessage-ID: <%d@x>\n\n%s\n\n", i, i, strings.Repeat("x", size))
+	}
+	return b.Bytes()
+}
+
+// A mailbox that gets full says how far it came, and with more room the same
+// file brings the rest.
+func TestFull(t *testing.T) {
+	each(t, func(h *house) {
+		quota := 1
+		m, _, err := h.s.Mailboxes.Create(h.Context(), h.account, mailbox.New{Domain: h.s.Dev.Domain.ID, LocalPart: "small", QuotaMB: &quota})
+		h.must(err)
+		file := letters(300, 10_000)
+		in := transfer.In{Account: h.account, Mailbox: m.ID}
+		r, err := h.s.Transfers.Import(h.Context(), in, bytes.NewReader(file))
+		if !fault.Is(err, fault.OverQuota) || r.Imported < 90 || r.Imported > 104 || r.Bytes > 1<<20 {
+			h.Fatalf("%+v, %v", r, err)
+		}
+		if got, err := h.s.Mailboxes.Get(h.Context(), h.account, m.ID); err != nil || got.Messages-r.Imported > 1 || got.Used < r.Bytes || got.Used > 1<<20 { // one is the warning that it gets full
+			h.Errorf("it holds %d messages and %d bytes, told were %+v; %v", got.Messages, got.Used, r, err)
+		}
+		quota = 10
+		_, err = h.s.Mailboxes.Update(h.Context(), h.account, m.ID, mailbox.Change{QuotaMB: &quota})
+		h.must(err)
+		again, err := h.s.Transfers.Import(h.Context(), in, bytes.NewReader(file))
+		if err != nil || again.Imported != 300-r.Imported || again.Skipped != r.Imported {
+			h.Errorf("%+v, %v", again, err)
+		}
+	})
+}
+
+// What came before the trouble is there, and is told.
+func TestBreaksOff(t *testing.T) {
+	each(t, func(h *house) {
+		lost := errors.New("the line is gone")
+		file := letters(250, 100)
+		for name, c := range map[string]struct {
+			r    io.Reader
+			fits func(error) bool
+			n    int64
+		}{
+			"the line":     {io.MultiReader(bytes.NewReader(file), iotest.ErrReader(lost)), func(err error) bool { return errors.Is(err, lost) }, 249},
+			"what follows": {strings.NewReader(tarWith(h, string(file)) + strings.Repeat("x", 2000)), func(err error) bool { return fault.Is(err, fault.Invalid) }, 250},
+		} {
+			r, err := h.s.Transfers.Import(h.Context(), transfer.In{Account: h.account, Mailbox: h.box()}, c.r)
+			if !c.fits(err) || r.Imported != c.n {
+				h.Errorf("%s: %+v, %v", name, r, err)
+			}
+		}
+		ctx, cancel := context.WithCancelCause(h.Context())
+		cut := &cutter{r: bytes.NewReader(file), after: 20_000, cut: func() { cancel(lost) }}
+		r, err := h.s.Transfers.Import(ctx, transfer.In{Account: h.account, Mailbox: h.box()}, cut)
+		if err == nil || r.Imported > 250 {
+			h.Errorf("interrupted: %+v, %v", r, err)
+		}
+	})
+}
+
+// cutter calls cut after so many bytes.
+type cutter struct {
+	r     io.Reader
+	after int
+	cut   func()
+}
+
+func (c *cutter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p[:min(len(p), 1000)])
+	if c.after -= n; c.after < 0 {
+		c.cut()
+	}
+	return n, err
+}
+
+// tarWith is a tar of one mbox, without its end.
+func tarWith(t testing.TB, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := w.WriteHeader(&tar.Header{Name: "x.mbox", Typeflag: tar.TypeReg, Size: int64(len(text)), Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// Where folders go that other programs call otherwise, and what can't be filed.
+func TestPlaces(t *testing.T) {
+	each(t, func(h *house) {
+		box := h.box()
+		h.put(box, "INBOX", "Subject: x\r\n\r\nx\r\n", time.Unix(1e9, 0), 0)
+		mbox := func(folder, subject string) string {
+			return "From x Sat Nov 21 17:00:00 2026\nX-Gmail-Labels: " + folder + "\nSubject: " + subject + "\n\n\n\n"
+		}
+		text := mbox("Sent", "a") + mbox("Spam", "b") + mbox("Trips/2019/Rome", "c") + mbox("Papierkorb", "d") + mbox("Inbox", "x") + mbox("//", "e") +
+			"From x Sat Nov 21 17:00:00 2026\nX-Mozilla-Status: 0008\nSubject: gone\n\n\n\nFrom x Sat Nov 21 17:00:00 2026\n\n"
+		r := h.bring(box, []byte(text), transfer.In{})
+		if r.Imported != 6 || r.Skipped != 1 || r.Failed != 1 || r.Failures[0].Place != "message 8" || r.Failures[0].Why != "It is empty." {
+			h.Errorf("%+v", r)
+		}
+		got := strings.Join(h.all(box), "\n")
+		for _, want := range []string{"\"Sent\" \\Sent true\n  1 [] 2026-11-21 17:00:00", "\"Junk\" \\Junk true\n  1", "\"Trash\" \\Trash true\n  1", "\"Trips\"  false\n\"Trips/2019\"  false\n\"Trips/2019/Rome\"  true\n  1", "\"_/_/_\"  true\n  1"} {
+			if !strings.Contains(got, want) {
+				h.Errorf("there is no %q in\n%s", want, got)
+			}
+		}
+		large := "Subject: large\n\n" + strings.Repeat(strings.Repeat("x", 999)+"\n", 60_000)
+		r = h.bring(box, []byte("From x Sat Nov 21 17:00:00 2026\n"+large+"\nFrom x Sat Nov 21 17:00:00 2026\nSubject: small\n\n"), transfer.In{Folder: "Sizes"})
+		if r.Imported != 1 || r.Failed != 1 || !strings.Contains(r.Failures[0].Why, "larger than") {
+			h.Errorf("%+v", r)
+		}
+		if _, err := h.s.Transfers.Import(h.Context(), transfer.In{Account: h.account, Mailbox: box, Folder: "a//b"}, strings.NewReader("")); !fault.Is(err, fault.Invalid) {
+			h.Errorf("a bad name: %v", err)
+		}
+	})
+}
+
+// An export is as its folders were when their turn came, whatever is done
+// meanwhile.
+func TestChangesWhileItIsRead(t *testing.T) {
+	each(t, func(h *house) {
+		box := h.box()
+		h.bring(box, letters(3000, 200), transfer.In{})
+		r, w := io.Pipe()
+		told := make(chan error, 1)
+		go func() {
+			err := h.s.Transfers.Export(h.Context(), transfer.Out{Account: h.account, Mailbox: box, Format: transfer.Mbox}, w)
+			w.CloseWithError(err)
+			told <- err
+		}()
+		first := make([]byte, 1000)
+		_, err := io.ReadFull(r, first)
+		h.must(err)
+		v, err := h.s.Folders.Open(h.Context(), box, folder.Inbox, false)
+		h.must(err)
+		uids := v.Resolve([]folder.Range{{Lo: 2000, Hi: folder.Star}}, false)
+		if _, _, err = v.Store(h.Context(), uids, folder.StoreFlags{Op: folder.Add, Flags: folder.Deleted}); err != nil {
+			h.Fatal(err)
+		}
+		_, err = v.Expunge(h.Context(), nil)
+		h.must(err)
+		v.Close()
+		h.put(box, folder.Inbox, "Subject: late\r\n\r\nx\r\n", time.Unix(1e9, 0), 0)
+		text, err := io.ReadAll(r)
+		h.must(err)
+		h.must(<-told)
+		n := strings.Count(string(first)+string(text), "\nSubject: ")
+		if n < 1999 || n > 3000 || strings.Contains(string(text), "Subject: late") || strings.Contains(string(text), "X-Status: D") {
+			h.Errorf("%d messages were written", n)
+		}
+	})
+}
+
+// An account has only so many transfers at once, and a reader that goes away
+// gives its place back.
+func TestTooManyAtOnce(t *testing.T) {
+	each(t, func(h *house) {
+		box := h.box()
+		h.bring(box, letters(500, 1000), transfer.In{})
+		var readers []*io.PipeReader
+		ended := make(chan error, 10)
+		for range 4 {
+			r, w := io.Pipe()
+			readers = append(readers, r)
+			go func() {
+				ended <- h.s.Transfers.Export(h.Context(), transfer.Out{Account: h.account, Mailbox: box, Format: transfer.Maildir}, w)
+			}()
+			_, err := io.ReadFull(r, make([]byte, 1))
+			h.must(err)
+		}
+		if err := h.s.Transfers.Export(h.Context(), transfer.Out{Account: h.account, Mailbox: box, Format: transfer.Mbox}, io.Discard); !fault.Is(err, fault.Limited) {
+			h.Errorf("one more: %v", err)
+		}
+		for _, r := range readers {
+			h.must(r.Close())
+		}
+		for range readers {
+			if err := <-ended; !errors.Is(err, io.ErrClosedPipe) {
+				h.Errorf("it ended with %v", err)
+			}
+		}
+		h.must(h.s.Transfers.Export(h.Context(), transfer.Out{Account: h.account, Mailbox: box, Format: transfer.Mbox}, io.Discard))
+	})
+}
