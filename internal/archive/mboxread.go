@@ -42,7 +42,8 @@ type mbox struct {
 	folder  string // what its messages are in, unless they tell
 	quoting Quoting
 	n       int
-	odd     bool // what begins messages has no date
+	odd     bool   // what begins messages has no date
+	buf     []byte // of the last message, for the next
 }
 
 // read gives every message to the sink.
@@ -80,7 +81,7 @@ func (m *mbox) one() error {
 	sender, date, _ := fromLine(m.w.line(0))
 	m.skipLine()
 	msg := &Message{Place: m.place(), Folder: m.folder, Date: date}
-	b := &mboxBody{m: m, left: -1, length: -1, start: m.w.off}
+	b := &mboxBody{m: m, buf: m.buf[:0], left: -1, length: -1, start: m.w.off}
 	b.quoted = m.quoting != MboxCL2
 	if !b.ours(msg, sender) && b.head(msg) {
 		return b.drain() // what another program keeps there for itself
@@ -89,7 +90,9 @@ func (m *mbox) one() error {
 	if err := m.to.Message(msg); err != nil {
 		return err
 	}
-	return b.drain()
+	err := b.drain()
+	m.buf = b.buf
+	return err
 }
 
 func (m *mbox) skipLine() {

@@ -67,7 +67,7 @@ func (t *Transfers) Import(ctx context.Context, in In, r io.Reader) (Result, err
 		return Result{}, err
 	}
 	defer end()
-	x := &importing{Transfers: t, In: in, ctx: ctx, pending: map[*target]*batch{}}
+	x := &importing{Transfers: t, In: in, ctx: ctx, pending: map[*target]*batch{}, buf: make([]byte, 32<<10)}
 	if err := x.plan(); err != nil {
 		return Result{}, err
 	}
@@ -113,6 +113,7 @@ type importing struct {
 	waiting int      // messages in pending
 	bytes   int64    // and how much of them is in memory
 
+	buf   []byte // for a message on its way
 	filer *filer
 }
 
@@ -154,7 +155,7 @@ func (x *importing) message(m *archive.Message) error {
 	defer blob.Abort()
 	scan := &message.Scanner{}
 	w := &writing{to: io.MultiWriter(blob, scan)}
-	_, err = io.Copy(w, message.MaskNUL(m.Body))
+	_, err = io.CopyBuffer(w, message.MaskNUL(m.Body), x.buf)
 	switch {
 	case errors.Is(err, errTooLarge):
 		return x.fail(m.Place, "It is larger than the 50 MB that a message may have.")
