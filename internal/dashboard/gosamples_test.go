@@ -117,6 +117,7 @@ var filled = map[string]string{
 	"client.WebhookChange":  `URL: new("https://example.com/hook")`,
 	"client.TemplateChange": `Subject: new("Your order {{order}} is paid")`,
 	"client.LimitSet":       `SendsPerHour: new(int64(1000))`,
+	"client.NewVacation":    `Enabled: true, Text: "I am back on Monday."`,
 }
 
 // arguments are texts that examples give, by operation; those of the path come
