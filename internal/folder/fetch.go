@@ -128,19 +128,56 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row)
 		if err != nil {
 			return err
 		}
-		loaded := 0
-		for i := range rows {
-			if want&WantBytes != 0 && i == loaded {
-				if loaded, err = v.loadBytes(ctx, rows, i); err != nil {
-					return err
+		if want&WantBytes != 0 {
+			err = v.withBytes(ctx, rows, f)
+		} else {
+			for i := range rows {
+				if err = f(&rows[i]); err != nil {
+					break
 				}
 			}
+		}
+		if err != nil {
+			return err
+		}
+		uids = uids[len(page)-more:]
+	}
+	return nil
+}
+
+// withBytes calls f with each of the rows and its bytes. While f has some of
+// them, which is to say mostly while they go to the client, the next are read.
+func (v *View) withBytes(ctx context.Context, rows []Row, f func(*Row) error) error {
+	type group struct {
+		to  int
+		err error
+	}
+	loaded := make(chan group, 1)
+	load := func(from int) {
+		to, err := v.loadBytes(ctx, rows, from)
+		loaded <- group{to, err}
+	}
+	for i := 0; i < len(rows); {
+		if i == 0 {
+			load(0)
+		}
+		next := <-loaded
+		if next.err != nil {
+			return next.err
+		}
+		reading := next.to < len(rows)
+		if reading {
+			go load(next.to)
+		}
+		for ; i < next.to; i++ {
 			if err := f(&rows[i]); err != nil {
+				if reading {
+					<-loaded // it uses the rows
+				}
 				return err
 			}
 			rows[i].Bytes = nil
 		}
-		uids = uids[len(page)-more:]
 	}
 	return nil
 }
