@@ -72,7 +72,7 @@ bench: build ## Measure the binary, and Postfix and Dovecot beside it: one table
 	script/bench $(ARGS)
 
 # The tests that do more when they may take hours (servertest.Soak).
-SOAKS ?= TestKill|TestKillWebhooks|TestIsolation|TestTwoNodes|TestUpheaval|TestFindMany|TestMillionWaiting|TestKilledThreeTimes|TestCrowd|TestCrowdOfTwoNodes
+SOAKS ?= TestKill|TestKillWebhooks|TestIsolation|TestTwoNodes|TestUpheaval|TestFindMany|TestMillionWaiting|TestKilledThreeTimes|TestLargeMessages|TestCrowd|TestCrowdOfTwoNodes
 
 .PHONY: soak
 soak: test-packages ## Run the long forms: 200 kills under load, 100 of one node of two, a million messages, a million rows that wait, 100,000 events to webhooks, 100,000 messages moved in from a Dovecot, crowds of IMAP clients, on each engine
