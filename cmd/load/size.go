@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/cmd/load/imap"
@@ -217,8 +216,12 @@ func (r *sizeRun) cold(ctx context.Context) error {
 			if err := r.open(f); err != nil {
 				return err
 			}
-			for _, c := range []string{"SELECT INBOX", "CREATE Warm", "COPY 1:* Warm", "SELECT Warm", "SELECT INBOX"} {
-				if _, err := f.reader.Command(c); err != nil && !strings.HasPrefix(c, "CREATE") {
+			_, _ = f.reader.Command("CREATE Warm") // it is there from the second time on
+			if _, err := f.writer.AppendAll("Warm", `(\Seen)`, [][]byte{note(1, small), note(2, small)}); err != nil {
+				return err
+			}
+			for _, c := range []string{"SELECT Warm", "FETCH 1:* (FLAGS ENVELOPE)", "SELECT INBOX"} {
+				if _, err := f.reader.Command(c); err != nil {
 					return err
 				}
 			}

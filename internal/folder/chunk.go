@@ -61,6 +61,24 @@ func (c *packed) at(i int) uint64 {
 	return v + binary.LittleEndian.Uint64(c.data[8*i:])
 }
 
+// above calls f with the places of those of n numbers that are higher than
+// another.
+func (c *packed) above(limit uint64, n int, f func(i int)) {
+	if c.width == 1 && limit >= c.base { // step is 0
+		for i, d := range c.data[:n] {
+			if uint64(d) > limit-c.base {
+				f(i)
+			}
+		}
+		return
+	}
+	for i := range n {
+		if c.at(i) > limit {
+			f(i)
+		}
+	}
+}
+
 // pack packs n numbers. Those that rise evenly, as the UIDs and mod-sequences of
 // mail that nobody touched, take nothing.
 func pack(n int, of func(i int) uint64) packed {
@@ -176,7 +194,7 @@ func readChunk(b []byte) (*chunk, []byte, error) {
 			return nil, nil, errBadChunk
 		}
 		col.width = int(b[0])
-		if b = b[1:]; !slices.Contains([]int{0, 1, 2, 3, 4, 8}, col.width) || len(b) < col.width*c.n {
+		if b = b[1:]; !slices.Contains([]int{0, 1, 2, 3, 4, 8}, col.width) || len(b) < col.width*c.n || col.width > 0 && col.step > 0 {
 			return nil, nil, errBadChunk
 		}
 		end := col.width * c.n

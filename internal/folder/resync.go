@@ -30,11 +30,11 @@ func (v *View) ChangedIn(known []Range, modseq uint64) (changed []uint32) {
 		if slot.newest <= modseq {
 			continue
 		}
-		for i := range slot.len() {
-			if uid := slot.uid(i); slot.modseq.at(i) > modseq && (known == nil || contains(known, uid)) {
+		slot.modseq.above(modseq, slot.len(), func(i int) {
+			if uid := slot.uid(i); known == nil || contains(known, uid) {
 				changed = append(changed, uid)
 			}
-		}
+		})
 	}
 	return changed
 }

@@ -98,8 +98,9 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 	}
 	var hits, open []uint32
 	if known {
+		var m candidate
 		for _, e := range v.snap.pick(few) {
-			v.sift(&ready, e, &hits, &open)
+			v.sift(&ready, &m, e, &hits, &open)
 		}
 	} else {
 		v.lookThrough(&ready, &hits, &open)
@@ -141,9 +142,10 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 }
 
 // sift puts a message with those for which the criterion holds, or with those
-// for which the view does not tell.
-func (v *View) sift(c *criterion, e entry, hits, open *[]uint32) {
-	switch c.judge(&candidate{entry: e, recent: v.isRecent(e.uid)}) {
+// for which the view does not tell. m is what it is looked at in.
+func (v *View) sift(c *criterion, m *candidate, e entry, hits, open *[]uint32) {
+	m.entry, m.recent = e, v.isRecent(e.uid)
+	switch c.judge(m) {
 	case yes:
 		*hits = append(*hits, e.uid)
 	case maybe:
@@ -153,6 +155,7 @@ func (v *View) sift(c *criterion, e entry, hits, open *[]uint32) {
 
 // lookThrough sifts all messages.
 func (v *View) lookThrough(c *criterion, hits, open *[]uint32) {
+	var m candidate
 	for _, slot := range v.snap.slots {
 		switch c.judgeChunk(slot) {
 		case yes:
@@ -161,7 +164,7 @@ func (v *View) lookThrough(c *criterion, hits, open *[]uint32) {
 			}
 		case maybe:
 			for i := range slot.len() {
-				v.sift(c, slot.entry(i), hits, open)
+				v.sift(c, &m, slot.entry(i), hits, open)
 			}
 		}
 	}
