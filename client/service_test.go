@@ -50,6 +50,7 @@ func TestService(t *testing.T) {
 		h.mailboxes()
 		h.aliases()
 		h.logins()
+		h.vacations()
 		h.keys()
 		h.sending()
 		h.batches()
