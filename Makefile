@@ -38,6 +38,7 @@ test-race: test-packages ## Run all tests under the race detector
 .PHONY: test-packages
 test-packages: ## Install the packages that the tests need: Debian's (script/test-packages), and npm's
 	@script/install-packages
+	@script/exim >/dev/null
 	@script/npm-packages internal/interop/testdata/imapflow >/dev/null
 
 .PHONY: check

@@ -18,13 +18,14 @@ type Mailbox struct {
 	Address     string     `json:"address"` // the user name, too
 	LocalPart   string     `json:"local_part"`
 	DisplayName string     `json:"display_name"`
-	Password    string     `json:"password"`   // if it was generated, in the answer that made it
-	QuotaMB     int64      `json:"quota_mb"`   // megabytes of 1,048,576 bytes
-	UsedBytes   int64      `json:"used_bytes"` // how much it holds
-	Messages    int64      `json:"messages"`   // how many it holds
-	Status      string     `json:"status"`     // active or suspended
-	ForwardTo   []string   `json:"forward_to"` // where its mail goes as well
-	KeepCopy    bool       `json:"keep_copy"`  // what is forwarded is kept here too
+	Password    string     `json:"password"`    // if it was generated, in the answer that made it
+	QuotaMB     int64      `json:"quota_mb"`    // megabytes of 1,048,576 bytes
+	UsedBytes   int64      `json:"used_bytes"`  // how much it holds
+	Messages    int64      `json:"messages"`    // how many it holds
+	Status      string     `json:"status"`      // active or suspended
+	SpamFilter  string     `json:"spam_filter"` // off, lenient, normal or strict
+	ForwardTo   []string   `json:"forward_to"`  // where its mail goes as well
+	KeepCopy    bool       `json:"keep_copy"`   // what is forwarded is kept here too
 	CreatedAt   time.Time  `json:"created_at"`
 	DeletedAt   *time.Time `json:"deleted_at"` // of one that can be restored
 }
@@ -47,6 +48,10 @@ type MailboxChange struct {
 	// list ends that.
 	ForwardTo *[]string `json:"forward_to,omitempty"`
 	KeepCopy  *bool     `json:"keep_copy,omitempty"` // what is forwarded is kept here too
+	// SpamFilter is how much the spam filter may say about mail to it: off,
+	// lenient (it takes about twice the score to be spam, and nothing is refused),
+	// normal, or strict (half of the score is enough).
+	SpamFilter *string `json:"spam_filter,omitempty"`
 }
 
 // MailboxFilter says which mailboxes are wanted; the zero value is all that

@@ -26,6 +26,7 @@ type mailboxAnswer struct {
 	Status      string     `json:"status" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
 	ForwardTo   []string   `json:"forward_to" nullable:"false" doc:"Where its mail goes as well; empty for nowhere." example:"ann@example.org"`
 	KeepCopy    bool       `json:"keep_copy" doc:"Whether what is forwarded is kept here too."`
+	SpamFilter  string     `json:"spam_filter" enum:"off,lenient,normal,strict" doc:"How much the spam filter may say about mail to it." example:"normal"`
 	CreatedAt   time.Time  `json:"created_at" doc:"When it was made."`
 	DeletedAt   *time.Time `json:"deleted_at,omitempty" doc:"When it was deleted; only for those that can be restored."`
 }
@@ -34,7 +35,7 @@ func showMailbox(m mailbox.Mailbox) mailboxAnswer {
 	at := strings.LastIndexByte(m.Address, '@')
 	return mailboxAnswer{
 		ID: m.ID, DomainID: m.Domain, Address: m.Address, LocalPart: m.Address[:at], DisplayName: m.DisplayName,
-		QuotaMB: m.Quota >> 20, UsedBytes: m.Used, Messages: m.Messages, Status: m.Status,
+		QuotaMB: m.Quota >> 20, UsedBytes: m.Used, Messages: m.Messages, Status: m.Status, SpamFilter: string(m.SpamFilter),
 		ForwardTo: append([]string{}, m.ForwardTo()...), KeepCopy: m.KeepCopy, CreatedAt: stamp(m.CreatedAt), DeletedAt: optionalTime(m.DeletedAt),
 	}
 }
@@ -151,8 +152,9 @@ type updateMailboxRequest struct {
 	QuotaMB     *int    `json:"quota_mb,omitempty" minimum:"1" doc:"How much it may hold, in megabytes." example:"2048"`
 	Status      *string `json:"status,omitempty" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
 	// nil leaves it.
-	ForwardTo []string `json:"forward_to,omitempty" nullable:"false" doc:"Where its mail goes as well: at most 10 addresses, here or elsewhere; an empty list ends that." example:"ann@example.org"`
-	KeepCopy  *bool    `json:"keep_copy,omitempty" doc:"Whether what is forwarded is kept here too, which it is at first."`
+	ForwardTo  []string `json:"forward_to,omitempty" nullable:"false" doc:"Where its mail goes as well: at most 10 addresses, here or elsewhere; an empty list ends that." example:"ann@example.org"`
+	KeepCopy   *bool    `json:"keep_copy,omitempty" doc:"Whether what is forwarded is kept here too, which it is at first."`
+	SpamFilter *string  `json:"spam_filter,omitempty" enum:"off,lenient,normal,strict" doc:"How much the spam filter may say about mail to this mailbox: off files nothing in Junk for it, lenient only what has twice the score that makes mail spam (with rspamd: what it would refuse), normal what the filter calls spam, strict what has half of that score (with rspamd: a fifth of the score that it refuses). off and lenient refuse nothing. With spam_filtering off for the domain nothing is filtered whatever is chosen here. Viruses are always refused, and what the filter calls spam is never forwarded." example:"lenient"`
 }
 
 type updateMailboxInput struct {
@@ -165,7 +167,7 @@ func (a *API) updateMailbox(ctx context.Context, p account.Principal, in *update
 	if err != nil {
 		return mailboxAnswer{}, err
 	}
-	c := mailbox.Change{DisplayName: in.Body.DisplayName, QuotaMB: in.Body.QuotaMB, Status: in.Body.Status, KeepCopy: in.Body.KeepCopy}
+	c := mailbox.Change{DisplayName: in.Body.DisplayName, QuotaMB: in.Body.QuotaMB, Status: in.Body.Status, KeepCopy: in.Body.KeepCopy, SpamFilter: (*mailbox.SpamFilter)(in.Body.SpamFilter)}
 	if in.Body.ForwardTo != nil {
 		c.ForwardTo = &in.Body.ForwardTo
 	}

@@ -62,6 +62,13 @@ func TestMailboxPages(t *testing.T) {
 	b.reads("Changed the mailbox carol@demo.test.")
 	b.looks("mailbox")
 	away(b, path)
+	b.fill("spam_filter", "lenient")
+	b.press(path + "/spam")
+	b.reads("Saved how strict the spam filter of carol@demo.test is.")
+	if got := script[string](b, `document.querySelector("main [name=spam_filter]").value`); got != "lenient" {
+		t.Errorf("the filter is %q", got)
+	}
+	b.accessible()
 	b.press(path + "/suspend")
 	b.reads("Nobody can sign in to this mailbox")
 	b.press(path + "/resume")

@@ -52,7 +52,7 @@ func TestMessagePages(t *testing.T) {
 	later := called(t, s, "POST", "/outbound/send", letter(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
 	settles(t, s, id, "bounced")
 	called(t, s, "POST", "/sandbox/inbound", object{"from": "Bob Baker <bob@outside.test>", "to": []string{"alice@demo.test"}, "subject": "Re: Your order 42", "text": "When does it come?", "in_reply_to": sent["message_id"],
-		"verdicts": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
+		"verdicts": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham", "spam_score": 2.5, "spam_reasons": "DMARC_FAIL=1.5 DNSBL_bl.example=1 BAYES_20=-1"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
 
 	b.open("/messages")
 	b.reads("Tomorrow’s news")
@@ -123,6 +123,9 @@ func TestMessagePages(t *testing.T) {
 	b.open(arrived)
 	b.reads("When does it come?")
 	b.reads("photo.png")
+	for _, said := range []string{"The spam filter gave it 2.5 points.", "Nothing shows that it is from the domain that it names as its author's.", "on the block list bl.example", "+1.5", "likely wanted"} {
+		b.reads(said)
+	}
 	b.looks("arrived")
 
 	x := newStranger(t, s)

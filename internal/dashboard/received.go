@@ -5,6 +5,7 @@ package dashboard
 import (
 	"cmp"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -32,7 +33,9 @@ type arrived struct {
 	Kept     folder.Kept
 	Mailbox  mailbox.Mailbox
 	At       time.Time
-	Verdicts []pair
+	Findings []finding
+	Score    string // the spam filter's; "" if it was not asked
+	Reasons  []weighed
 	Letter   letter
 }
 
@@ -59,7 +62,10 @@ func (d *Dashboard) receivedMessage(v *visit) (page, error) {
 		return page{}, err
 	}
 	verdicts := digest.ParseVerdicts(k.Verdicts)
-	data := arrived{Kept: k, Mailbox: box, Verdicts: []pair{{"SPF", verdicts.SPF}, {"DKIM", verdicts.DKIM}, {"DMARC", verdicts.DMARC}, {"Spam filter", verdicts.Spam}}}
+	data := arrived{Kept: k, Mailbox: box, Findings: findings(verdicts), Reasons: weights(verdicts.SpamReasons)}
+	if verdicts.Spam != "none" {
+		data.Score = strconv.FormatFloat(verdicts.SpamScore, 'f', -1, 64)
+	}
 	for i, p := range k.Places {
 		if i == 0 || p.Date.Before(data.At) {
 			data.At = p.Date

@@ -28,6 +28,7 @@ func (d *Dashboard) routes(r *router) {
 	r.act("/domains/{id}/check", d.checkDomain, d.domain)
 	r.act("/domains/{id}/rotate", d.rotateKeys, d.domain)
 	r.act("/domains/{id}/rotation", d.setRotation, d.domain)
+	r.act("/domains/{id}/arriving", d.setArriving, d.domain)
 	r.act("/domains/{id}/delete", d.deleteDomain, d.domain)
 
 	d.mailboxRoutes(r)
@@ -75,6 +76,7 @@ func (d *Dashboard) mailboxRoutes(r *router) {
 	r.act("/mailboxes", d.addMailbox, d.newMailbox)
 	r.view("/mailboxes/{id}", d.mailbox)
 	r.act("/mailboxes/{id}", d.changeMailbox, d.mailbox)
+	r.act("/mailboxes/{id}/spam", d.setSpamFilter, d.mailbox)
 	r.act("/mailboxes/{id}/password", d.setMailboxPassword, d.mailbox)
 	r.act("/mailboxes/{id}/vacation", d.vacation, d.mailbox)
 	r.act("/mailboxes/{id}/forwarding", d.forwardMailbox, d.mailbox)

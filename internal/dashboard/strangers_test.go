@@ -138,6 +138,17 @@ func TestRoles(t *testing.T) {
 		if status, _, text := v.ask("POST", "/domains", url.Values{"name": {string(role) + ".example"}}); status != may.add {
 			t.Errorf("%s adds a domain: %d\n%s", role, status, text)
 		}
+		for path, form := range map[string]url.Values{
+			"/domains/" + s.Dev.Domain.ID.String() + "/arriving":     {"dmarc_enforcement": {"enforce"}, "spam_filtering": {"junk"}, "mta_sts": {"none"}},
+			"/mailboxes/" + s.Dev.Mailboxes[0].ID.String() + "/spam": {"spam_filter": {"strict"}},
+		} {
+			if status, _, text := v.ask("POST", path, form); status != may.add {
+				t.Errorf("%s changes %s: %d\n%s", role, path, status, text)
+			}
+		}
+		if _, _, text := v.ask("GET", "/domains/"+s.Dev.Domain.ID.String(), nil); !strings.Contains(text, "author’s DMARC policy") {
+			t.Errorf("%s does not read what is done with arriving mail:\n%s", role, text)
+		}
 		if status, _, text := v.ask("POST", "/people", url.Values{"email": {"new-" + email}, "role": {"owner"}}); status != may.invite {
 			t.Errorf("%s invites: %d\n%s", role, status, text)
 		}

@@ -51,6 +51,15 @@ func TestWalk(t *testing.T) {
 	b.press(b.path() + "/check")
 	b.reads("Looked for the records")
 	b.looks("domain")
+	b.fill("dmarc_enforcement", "junk")
+	b.fill("spam_filtering", "off")
+	b.fill("mta_sts", "enforce")
+	b.press(b.path() + "/arriving")
+	b.reads("Saved what is done with mail to walk.example.")
+	if got := script[string](b, `[...document.querySelectorAll("main section[aria-labelledby=arriving] select")].map(s => s.value).join(" ")`); got != "junk off enforce" {
+		t.Errorf("the settings are %s", got)
+	}
+	b.accessible()
 
 	b.open("/people")
 	b.fill("email", "colleague@demo.test")

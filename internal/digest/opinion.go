@@ -22,9 +22,12 @@ const (
 // Opinion is what a spam filter thinks of a message.
 type Opinion struct {
 	Score, Threshold float64 // from the threshold on it is spam
-	Action           Action
-	Reasons          []Reason // what counts most comes first
-	Text             string   // for the sender, with Defer and Reject; "" for none
+	// Lenient and Strict are the thresholds for those who want less, or more, to be
+	// called spam; 0: twice and half of Threshold.
+	Lenient, Strict float64
+	Action          Action
+	Reasons         []Reason // what counts most comes first
+	Text            string   // for the sender, with Defer and Reject; "" for none
 }
 
 // Reason is something that counts for or against a message.

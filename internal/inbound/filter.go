@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -40,7 +41,7 @@ const (
 )
 
 // filter asks the spam filter, and does what it wants as far as each
-// recipient's domain lets it: a message is refused only if that is so for all
+// recipient and its domain let it: a message is refused only if that is so for all
 // recipients, else it goes to Junk, and is not forwarded. Reports to us, or on
 // their way back, are not its business.
 func (l *Letter) filter(ctx context.Context, s *spooled, received message.Received, name string) (err error) {
@@ -76,15 +77,15 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 	}
 	reject, later := 0, 0
 	for n := range all {
-		domain, open := db.ID(0), false
+		domain, open, own := db.ID(0), false, mailbox.SpamNormal
 		if n < len(l.rcpts) {
-			domain, open = l.rcpts[n].Domain, l.rcpts[n].open
+			domain, open, own = l.rcpts[n].Domain, l.rcpts[n].open, l.rcpts[n].Filter
 		} else {
 			to := l.onward[n-len(l.rcpts)]
 			domain, open = to.Domain, to.back
 		}
 		o := &all[n]
-		hard, err := l.soften(ctx, o, domain, open)
+		hard, err := l.soften(ctx, o, domain, open, own)
 		if err != nil {
 			return err
 		}
@@ -107,16 +108,35 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 			o.Action = digest.Junk
 		}
 	}
+	for n := range l.rcpts { // nor what a stricter mailbox calls spam
+		l.rcpts[n].spam = l.rcpts[n].spam || all[n].Spam()
+	}
 	s.opinions = all[:len(l.rcpts)]
 	return nil
 }
 
-// soften does what the holder of a recipient's domain chose, and reports whether
-// the recipient's mail may be refused. Who is open takes all mail.
-func (l *Letter) soften(ctx context.Context, o *digest.Opinion, of db.ID, open bool) (hard bool, err error) {
-	own, err := l.in.Domains.Filtering(ctx, of)
-	if own == domain.Off {
-		o.Action = digest.Accept
+// soften does what the holder of a recipient's domain and the recipient chose, and
+// reports whether the recipient's mail may be refused. Who is open takes all mail.
+func (l *Letter) soften(ctx context.Context, o *digest.Opinion, of db.ID, open bool, own mailbox.SpamFilter) (hard bool, err error) {
+	chosen, err := l.in.Domains.Filtering(ctx, of)
+	if chosen == domain.Off {
+		own = mailbox.SpamOff
 	}
-	return own == domain.Enforce && !open, err
+	switch own {
+	case mailbox.SpamOff:
+		o.Action = digest.Accept
+		return false, err
+	case mailbox.SpamLenient:
+		o.Threshold = cmp.Or(o.Lenient, 2*o.Threshold)
+		if o.Action == digest.Junk && o.Score < o.Threshold {
+			o.Action = digest.Accept
+		}
+		return false, err
+	case mailbox.SpamStrict:
+		o.Threshold = cmp.Or(o.Strict, o.Threshold/2)
+		if o.Action == digest.Accept && o.Threshold > 0 && o.Score >= o.Threshold {
+			o.Action = digest.Junk
+		}
+	}
+	return chosen == domain.Enforce && !open, err
 }

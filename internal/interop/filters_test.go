@@ -270,6 +270,18 @@ func softened(t *testing.T, s *servertest.Server) {
 	if m, _ := newest(t, s, 0); m.Verdicts.Spam != "spam" || len(m.Folders) != 1 || m.Folders[0].Folder != "Junk" {
 		t.Errorf("to postmaster: %+v", m)
 	}
+	for level, folder := range map[string]string{"off": "INBOX", "lenient": "INBOX", "normal": "Junk", "strict": "Junk"} {
+		if a := s.API("PATCH", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String(), map[string]any{"spam_filter": level}); a.Status != 200 {
+			t.Fatalf("%s", a.Body)
+		}
+		if got := bring(t, s, mail(level, "Y"+gtube), "bob@demo.test"); got != "" {
+			t.Errorf("%s: %s", level, got)
+		}
+		if m, _ := newest(t, s, 1); len(m.Folders) != 1 || m.Folders[0].Folder != folder || m.Verdicts.Score != 6 {
+			t.Errorf("%s: %+v", level, m)
+		}
+	}
+	s.API("PATCH", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String(), map[string]any{"spam_filter": "normal"})
 	for setting, folder := range map[string]string{"junk": "Junk", "off": "INBOX"} {
 		s.API("PATCH", "/domains/"+s.Dev.Domain.ID.String(), map[string]any{"spam_filtering": setting})
 		if got := bring(t, s, spam, "bob@demo.test"); got != "" {

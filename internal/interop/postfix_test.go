@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,7 +44,11 @@ type postfix struct {
 // outsideAddr is where it listens: loopback, but not where we are.
 const outsideAddr = "127.0.0.2"
 
-func startPostfix(t testing.TB) *postfix {
+func startPostfix(t testing.TB) *postfix { return startPostfixIn(t, nil) }
+
+// startPostfixIn starts it by a program in front of its own, with other
+// lines of main.cf.
+func startPostfixIn(t testing.TB, front []string, more ...string) *postfix {
 	t.Helper()
 	// Its daemons give up root, and must still reach their files.
 	dir, err := os.MkdirTemp("", "mailstead-postfix-")
@@ -68,7 +73,7 @@ func startPostfix(t testing.TB) *postfix {
 		}
 	}
 	p.certificate()
-	p.file("etc/main.cf", strings.NewReplacer("DIR", dir, "UID", nobody.Uid, "GID", nobody.Gid).Replace(`compatibility_level = 3.6
+	main := strings.NewReplacer("DIR", dir, "UID", nobody.Uid, "GID", nobody.Gid).Replace(`compatibility_level = 3.6
 queue_directory = DIR/queue
 data_directory = DIR/data
 maillog_file = DIR/log
@@ -92,7 +97,12 @@ virtual_mailbox_maps = inline:{ {ann@outside.example = ann/} {ben@outside.exampl
 virtual_minimum_uid = 1
 virtual_uid_maps = static:UID
 virtual_gid_maps = static:GID
-`))
+`)
+	lines := slices.DeleteFunc(strings.Split(main, "\n"), func(line string) bool {
+		name, _, _ := strings.Cut(line, "=")
+		return slices.ContainsFunc(more, func(other string) bool { return strings.HasPrefix(other, name+"=") })
+	})
+	p.file("etc/main.cf", strings.Join(append(lines, more...), "\n")+"\n")
 	p.file("etc/master.cf", fmt.Sprintf(`%s:%d inet n - n - - smtpd
 pickup unix n - n 60 1 pickup
 cleanup unix n - n - 0 cleanup
@@ -113,9 +123,11 @@ discard unix - - n - - discard
 virtual unix - n n - - virtual
 anvil unix - - n - 1 anvil
 scache unix - - n - 1 scache
+showq unix n - n - - showq
 postlog unix-dgram n - n - 1 postlogd
 `, outsideAddr, p.port))
-	cmd := exec.Command("postfix", "-c", filepath.Join(dir, "etc"), "start-fg")
+	start := append(slices.Clone(front), "postfix", "-c", filepath.Join(dir, "etc"), "start-fg")
+	cmd := exec.Command(start[0], start[1:]...) //nolint:gosec // what the test wants
 	log := &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

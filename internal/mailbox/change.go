@@ -23,8 +23,9 @@ type Change struct {
 	Status      *string // Active or Suspended
 	// ForwardTo are the addresses that its mail goes to as well, at most
 	// MaxForwards; none ends that.
-	ForwardTo *[]string
-	KeepCopy  *bool // what is forwarded is filed here too
+	ForwardTo  *[]string
+	KeepCopy   *bool // what is forwarded is filed here too
+	SpamFilter *SpamFilter
 }
 
 var (
@@ -35,7 +36,8 @@ var (
 			generation = CASE WHEN CAST($6 AS TEXT) = '' OR $6 = status THEN generation ELSE generation + 1 END,
 			status = CASE WHEN $6 = '' THEN status ELSE $6 END,
 			forward_to = CASE WHEN CAST($7 AS BOOLEAN) THEN CAST($8 AS TEXT) ELSE forward_to END,
-			keep_copy = CASE WHEN CAST($9 AS BOOLEAN) THEN CAST($10 AS BOOLEAN) ELSE keep_copy END
+			keep_copy = CASE WHEN CAST($9 AS BOOLEAN) THEN CAST($10 AS BOOLEAN) ELSE keep_copy END,
+			spam_filter = CASE WHEN CAST($11 AS TEXT) = '' THEN spam_filter ELSE $11 END
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 	remove = db.SQL(`UPDATE mailbox SET deleted_at = $3, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
@@ -108,8 +110,13 @@ func (m *Mailboxes) read(ctx context.Context, account, id db.ID, c Change) (set 
 			return set, false, err
 		}
 	}
+	filter := SpamFilter("")
+	if c.SpamFilter != nil {
+		filter = *c.SpamFilter
+		checkSpamFilter(&bad, filter)
+	}
 	keep := c.KeepCopy == nil || *c.KeepCopy
-	return update.With(id, account, c.DisplayName != nil, name, quota, status, c.ForwardTo != nil, forward, c.KeepCopy != nil, keep), quota > 0, bad.Err()
+	return update.With(id, account, c.DisplayName != nil, name, quota, status, c.ForwardTo != nil, forward, c.KeepCopy != nil, keep, string(filter)), quota > 0, bad.Err()
 }
 
 // Delete takes a mailbox out of use at once. It can be restored for 30 days;

@@ -82,7 +82,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		return Mailbox{}, "", err
 	}
 	box := Mailbox{ID: m.db.NewID(), Account: account, Domain: n.Domain, Address: addr.String(), DisplayName: n.DisplayName,
-		Status: Active, Quota: int64(quota) << 20, KeepCopy: true, CreatedAt: m.now().UTC(), generation: 1}
+		Status: Active, Quota: int64(quota) << 20, KeepCopy: true, SpamFilter: SpamNormal, CreatedAt: m.now().UTC(), generation: 1}
 	limit, err := m.storageLimit(ctx, account)
 	if err != nil {
 		return Mailbox{}, "", err

@@ -36,8 +36,9 @@ type Mailbox struct {
 	Address     string // the local part as it was given, the domain as A-labels
 	DisplayName string
 	Status      string // Active or Suspended
-	Quota       int64  // bytes
-	Used        int64  // bytes
+	SpamFilter  SpamFilter
+	Quota       int64 // bytes
+	Used        int64 // bytes
 	Messages    int64
 	CreatedAt   time.Time
 	DeletedAt   time.Time // zero while it lives
@@ -129,15 +130,15 @@ func notFound() error { return fault.New(fault.NotFound, "not_found", "There is 
 
 var (
 	byID = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.generation
+			u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation
 		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1 AND m.deleted_at = 0`)
 	listLive = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			bytes, messages, created_at, deleted_at, forward_to, keep_copy, generation
+			bytes, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation
 		FROM mailbox JOIN mailbox_usage ON mailbox = id
 		WHERE account = $1 AND deleted_at = 0 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
 			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
 	listDeleted = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			bytes, messages, created_at, deleted_at, forward_to, keep_copy, generation
+			bytes, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation
 		FROM mailbox JOIN mailbox_usage ON mailbox = id
 		WHERE account = $1 AND deleted_at > $6 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
 			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
@@ -148,7 +149,7 @@ func scan(r db.Row) (Mailbox, error) {
 	var local, key string
 	var created, deleted int64
 	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &key, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted,
-		&m.forward, &m.KeepCopy, &m.generation)
+		&m.forward, &m.KeepCopy, &m.SpamFilter, &m.generation)
 	m.Address = shown(local, key)
 	m.CreatedAt, m.DeletedAt = db.Time(created), db.Time(deleted)
 	return m, err

@@ -23,6 +23,7 @@ type Recipient struct {
 	ForwardTo []address.Address // where its mail goes as well
 	KeepCopy  bool              // what goes there is filed here too
 	Answers   bool              // it has a Vacation that is enabled
+	Filter    SpamFilter
 }
 
 // Codes of Resolve's errors.
@@ -46,11 +47,11 @@ type known struct {
 }
 
 var (
-	recipient = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers FROM mailbox
+	recipient = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
 		WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
-	firstOf = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers FROM mailbox
+	firstOf = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
 		WHERE account = $1 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
-	oldest = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers FROM mailbox
+	oldest = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
 		WHERE id > 0 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
 )
 
@@ -113,7 +114,7 @@ func suspendedBox() error {
 func (m *Mailboxes) one(ctx context.Context, s db.Statement) (Route, error) {
 	var r Recipient
 	var local, key, status, forward string
-	err := m.db.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status, &forward, &r.KeepCopy, &r.Answers)
+	err := m.db.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status, &forward, &r.KeepCopy, &r.Answers, &r.Filter)
 	if errors.Is(err, db.ErrNoRow) {
 		return Route{}, noMailbox()
 	}

@@ -25,7 +25,7 @@ type Route struct {
 // mailbox that is deleted all is empty.
 var aliasTargets = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
 		COALESCE(m.address, ''), COALESCE(m.status, ''), COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
-		t.address, a.id, a.account
+		COALESCE(m.spam_filter, ''), t.address, a.id, a.account
 	FROM alias a JOIN alias_target t ON t.alias = a.id LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
 	WHERE a.domain = $1 AND a.address = $2 ORDER BY t.n`)
 
@@ -91,7 +91,7 @@ func (m *Mailboxes) aliased(ctx context.Context, domain db.ID, key string) (Rout
 	_, err := db.All(ctx, m.db, aliasTargets.With(domain, key), func(r db.Row) (none struct{}, err error) {
 		var to Recipient
 		var local, own, status, forward, elsewhere string
-		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &forward, &to.KeepCopy, &to.Answers,
+		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &forward, &to.KeepCopy, &to.Answers, &to.Filter,
 			&elsewhere, &route.Alias, &route.Account); err != nil {
 			return none, err
 		}

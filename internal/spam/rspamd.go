@@ -132,7 +132,9 @@ func readRspamd(text []byte) (digest.Opinion, error) {
 	if a.Action == nil {
 		return digest.Opinion{}, errors.New("the answer names no action")
 	}
-	o := digest.Opinion{Score: points(a.Score), Threshold: points(a.Required)}
+	// What it tells is the score from which it refuses; it marks from less than
+	// half of that on, unless it was told otherwise.
+	o := digest.Opinion{Score: points(a.Score), Threshold: points(a.Required), Lenient: points(a.Required), Strict: points(a.Required) / 5}
 	switch *a.Action {
 	case "reject":
 		o.Action = digest.Reject

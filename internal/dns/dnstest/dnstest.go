@@ -39,12 +39,19 @@ type Zone struct {
 // UDP and TCP on a free port of 127.0.0.1.
 func Start(t testing.TB, records ...string) (string, *Zone) {
 	t.Helper()
+	return At(t, "127.0.0.1:0", records...)
+}
+
+// At is Start for a server at a given address, such as port 53 of one on
+// loopback, for programs that know of no other port.
+func At(t testing.TB, listen string, records ...string) (string, *Zone) {
+	t.Helper()
 	z := &Zone{
 		t: t, zone: dns.NewZone(),
 		faults: make(map[string]error), absent: make(map[string]bool), authentic: make(map[string]bool), asked: make(map[string]int),
 	}
 	z.Add(records...)
-	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: z.source, Origins: []string{"."}})
+	s, err := dns.Listen(dns.ServerConfig{Addr: listen, Source: z.source, Origins: []string{"."}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// thinks makes a filter that is of one opinion about everybody's mail.
+func (h *house) thinks(o digest.Opinion) {
+	h.Inbound.Filter = func(_ context.Context, m *inbound.Suspect) ([]digest.Opinion, error) {
+		all := make([]digest.Opinion, len(m.To))
+		for n := range all {
+			all[n] = o
+		}
+		return all, nil
+	}
+}
+
+// softer chooses what a spam filter may say about mail to a mailbox.
+func (h *house) softer(box mailbox.Mailbox, f mailbox.SpamFilter) {
+	h.t.Helper()
+	changed, err := h.boxes.Update(h.t.Context(), h.account, box.ID, mailbox.Change{SpamFilter: &f})
+	if err != nil || changed.SpamFilter != f {
+		h.t.Fatalf("%s: %+v, %v", f, changed, err)
+	}
+}
+
+// What a mailbox chose decides over the filter's opinion, and its domain over
+// that.
+func TestSpamFilterOfMailbox(t *testing.T) {
+	const refused, inbox = "refused", "INBOX"
+	each(t, func(h *house) {
+		t := h.t
+		box := h.box("box", 100)
+		seen := len(h.places(0))
+		for _, tt := range []struct {
+			score                        float64
+			action                       digest.Action
+			off, lenient, normal, strict string
+			softDomain                   string // normal, where the domain refuses nothing
+		}{
+			{0, digest.Accept, inbox, inbox, inbox, inbox, inbox},
+			{2.9, digest.Accept, inbox, inbox, inbox, inbox, inbox},
+			{3, digest.Accept, inbox, inbox, inbox, folder.Junk, inbox},
+			{6, digest.Junk, inbox, inbox, folder.Junk, folder.Junk, folder.Junk},
+			{11.9, digest.Junk, inbox, inbox, folder.Junk, folder.Junk, folder.Junk},
+			{12, digest.Junk, inbox, folder.Junk, folder.Junk, folder.Junk, folder.Junk},
+			{20, digest.Reject, inbox, folder.Junk, refused, refused, folder.Junk},
+			{5, digest.Defer, inbox, inbox, refused, refused, inbox},
+		} {
+			h.thinks(digest.Opinion{Score: tt.score, Threshold: 6, Action: tt.action})
+			try := func(name, want string) {
+				t.Helper()
+				_, err := h.send(mail, box.Address)
+				if err != nil != (want == refused) {
+					t.Errorf("%v, %s: %v", tt.score, name, err)
+				}
+				all := h.places(0)
+				if seen = len(all); want != refused && all[seen-1] != want {
+					t.Errorf("%v, %s: in %s, want %s", tt.score, name, all[seen-1], want)
+				}
+			}
+			for f, want := range map[mailbox.SpamFilter]string{
+				mailbox.SpamOff: tt.off, mailbox.SpamLenient: tt.lenient, mailbox.SpamNormal: tt.normal, mailbox.SpamStrict: tt.strict,
+			} {
+				h.softer(box, f)
+				try(string(f), want)
+			}
+			h.softer(box, mailbox.SpamNormal)
+			h.setFiltering(domain.Junk)
+			try("normal, in a soft domain", tt.softDomain)
+			h.softer(box, mailbox.SpamStrict)
+			h.setFiltering(domain.Off)
+			try("strict, in a domain without a filter", inbox)
+			h.setFiltering(domain.Enforce)
+		}
+		bad := mailbox.SpamFilter("some")
+		_, err := h.boxes.Update(t.Context(), h.account, box.ID, mailbox.Change{SpamFilter: &bad})
+		wantKind(t, err, fault.Invalid, "validation_failed")
+	})
+}
+
+func (h *house) setFiltering(e domain.Enforcement) {
+	h.t.Helper()
+	if _, err := h.Domains.Change(h.t.Context(), h.account, h.domain, domain.Change{Filtering: &e}); err != nil && !fault.Is(err, fault.NotFound) {
+		h.t.Fatal(err)
+	}
+}
+
+// Two that chose differently get the same message as each of them wants it, and
+// it shows from which score on.
+func TestSpamFilterSideBySide(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		strict, lenient := h.box("strict", 10), h.box("lenient", 10)
+		h.softer(strict, mailbox.SpamStrict)
+		h.softer(lenient, mailbox.SpamLenient)
+		h.thinks(digest.Opinion{Score: 20, Threshold: 15, Action: digest.Reject})
+		if _, err := h.send(mail, strict.Address, lenient.Address); err != nil {
+			t.Fatal(err)
+		}
+		h.thinks(digest.Opinion{Score: 8, Threshold: 15, Lenient: 10, Strict: 3})
+		if _, err := h.send(mail, strict.Address, lenient.Address); err != nil {
+			t.Fatal(err)
+		}
+		for box, want := range map[mailbox.Mailbox]string{strict: `\Junk Yes 7.5, \Junk Yes 3`, lenient: `\Junk Yes 30, INBOX No 10`} {
+			var got []string
+			for n, one := range h.filed(box) {
+				_, said, _ := strings.Cut(one.text, "\r\nX-Spam-Status: ")
+				said, _, _ = strings.Cut(said, "\r\n")
+				word, required, _ := strings.Cut(said, ", ")
+				_, required, _ = strings.Cut(required, "required=")
+				got = append(got, fmt.Sprint(h.places(box.ID)[n], " ", word, " ", required))
+			}
+			if strings.Join(got, ", ") != want {
+				t.Errorf("%s: %q, want %s", box.Address, got, want)
+			}
+		}
+	})
+}
