@@ -4,8 +4,11 @@ package dashboard_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"html"
+	"io"
+	"net/smtp"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,7 +55,7 @@ func TestMessagePages(t *testing.T) {
 	later := called(t, s, "POST", "/outbound/send", letter(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
 	settles(t, s, id, "bounced")
 	called(t, s, "POST", "/sandbox/inbound", object{"from": "Bob Baker <bob@outside.test>", "to": []string{"alice@demo.test"}, "subject": "Re: Your order 42", "text": "When does it come?", "in_reply_to": sent["message_id"],
-		"verdicts": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham", "spam_score": 2.5, "spam_reasons": "DMARC_FAIL=1.5 DNSBL_bl.example=1 BAYES_20=-1"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
+		"verdicts": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
 
 	b.open("/messages")
 	b.reads("Tomorrow’s news")
@@ -123,10 +126,30 @@ func TestMessagePages(t *testing.T) {
 	b.open(arrived)
 	b.reads("When does it come?")
 	b.reads("photo.png")
-	for _, said := range []string{"The spam filter gave it 2.5 points.", "Nothing shows that it is from the domain that it names as its author's.", "on the block list bl.example", "+1.5", "likely wanted"} {
-		b.reads(said)
-	}
+	b.reads("Nothing shows that it is from the domain that it names as its author's.")
 	b.looks("arrived")
+	mx, err := smtp.Dial(s.Addr("smtp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mx.Close() //nolint:errcheck // only a client
+	if err := errors.Join(mx.Mail("eve@nowhere.invalid"), mx.Rcpt("alice@demo.test")); err != nil {
+		t.Fatal(err)
+	}
+	w, err := mx.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(w, "From: eve@nowhere.invalid\r\nSubject: Weighed\r\n\r\nHello\r\n") // an error shows at the end
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.open("/received?subject=weighed")
+	b.open(script[string](b, `document.querySelector("tbody a").getAttribute("href")`))
+	b.reads("The spam filter gave it")
+	b.reads("Neither SPF nor a signature speaks for it.")
+	b.reads("+0.5")
+	b.accessible()
 
 	x := newStranger(t, s)
 	x.findsNothing("GET /messages/"+id, "GET /messages/"+id+"/progress", "GET /messages/"+id+"/preview", "GET /messages/"+id+"/raw", "GET /messages/"+id+"/files/0",
