@@ -69,7 +69,7 @@ func TestDocumentIsComplete(t *testing.T) {
 				method == "POST" && slices.Contains([]string{"/api/v1/outbound/send", "/api/v1/outbound/batch", "/api/v1/suppressions/batch", "/api/v1/suppressions/import",
 					"/api/v1/domains/{id}/dkim", "/api/v1/domains/{id}/dkim/rotate", "/api/v1/outbound/send-template", "/api/v1/templates/{id}/render", "/api/v1/templates/{id}/duplicate", "/api/v1/templates/{id}/publish",
 					"/api/v1/operator/accounts", "/api/v1/operator/queue/retry", "/api/v1/operator/queue/hold", "/api/v1/operator/queue/release", "/api/v1/operator/queue/drop",
-					"/api/v1/sandbox/inbound", "/api/v1/mailboxes/{id}/import", "/api/v1/migrations/test", "/api/v1/mailboxes/{id}/app-passwords", "/api/v1/webhooks/{id}/test", "/api/v1/webhooks/{id}/rotate-secret"}, path); want != (op.RequestBody != nil) {
+					"/api/v1/sandbox/inbound", "/api/v1/mailboxes/{id}/import", "/api/v1/migrations/test", "/api/v1/mailboxes/{id}/app-passwords", "/api/v1/mailboxes/{id}/apple-profile", "/api/v1/webhooks/{id}/test", "/api/v1/webhooks/{id}/rotate-secret"}, path); want != (op.RequestBody != nil) {
 				t.Errorf("%s: request body: %v", what, op.RequestBody != nil)
 			}
 			checkResponses(t, what, op)
