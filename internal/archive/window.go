@@ -34,15 +34,16 @@ func (w *window) ahead(n int) []byte {
 }
 
 func (w *window) fill(n int) {
-	if cap(w.buf) < max(n, windowSize) {
-		grown := make([]byte, len(w.buf)-w.at, max(n, windowSize))
+	switch {
+	case cap(w.buf)-w.at >= n: // there is room behind
+	case cap(w.buf) >= max(2*n, windowSize):
+		w.buf, w.at = w.buf[:copy(w.buf, w.buf[w.at:])], 0
+	default: // twice as much, so that it is not moved for every line
+		grown := make([]byte, len(w.buf)-w.at, max(2*n, windowSize))
 		copy(grown, w.buf[w.at:])
-		w.buf = grown
-	} else {
-		w.buf = w.buf[:copy(w.buf, w.buf[w.at:])]
+		w.buf, w.at = grown, 0
 	}
-	w.at = 0
-	for idle := 0; len(w.buf) < n && w.err == nil; {
+	for idle := 0; len(w.buf)-w.at < n && w.err == nil; {
 		m, err := w.src.Read(w.buf[len(w.buf):cap(w.buf)])
 		w.buf, w.err = w.buf[:len(w.buf)+m], err
 		if idle++; m > 0 {

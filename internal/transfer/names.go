@@ -19,6 +19,8 @@ type names struct {
 	taken   map[string]string // which folder of the archive goes to one of those
 	here    map[string]*target
 	there   map[archive.Folder]*target
+	exist   map[string]bool // our folders when the import began
+	full    *target         // for those that can't be made any more; nil while they can
 }
 
 // plan looks at what there is, and makes the folder that was asked for.
@@ -27,8 +29,9 @@ func (x *importing) plan() error {
 	if err != nil {
 		return err
 	}
-	x.names = &names{special: map[string]string{}, taken: map[string]string{}, here: map[string]*target{}, there: map[archive.Folder]*target{}}
+	x.names = &names{special: map[string]string{}, taken: map[string]string{}, here: map[string]*target{}, there: map[archive.Folder]*target{}, exist: map[string]bool{}}
 	for _, f := range all {
+		x.names.exist[f.Name] = true
 		if f.Special != "" {
 			x.names.special[f.Special] = f.Name
 		}
@@ -75,16 +78,20 @@ func (x *importing) target(f archive.Folder) (*target, error) {
 	}
 	name, special := x.names.resolve(f.Name, f.Special)
 	to := x.names.here[name]
+	if to == nil && x.names.full != nil && !x.names.exist[name] {
+		return x.names.full, nil
+	}
 	if to == nil {
 		to = &target{name: name}
 		err := x.make(name, special, f.Subscribed)
 		if fault.Is(err, fault.Limited) {
-			to.closed, err = "The mailbox has as many folders as it may have.", nil
+			x.names.full = &target{closed: "The mailbox has as many folders as it may have."}
+			return x.names.full, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if !x.All && to.closed == "" {
+		if !x.All {
 			if to.contents, err = x.Folders.Contents(x.ctx, x.Mailbox, name); err != nil {
 				return nil, err
 			}

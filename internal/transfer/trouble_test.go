@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/transfer"
 )
 
@@ -211,4 +212,21 @@ func TestTooManyAtOnce(t *testing.T) {
 		}
 		h.must(h.s.Transfers.Export(h.Context(), transfer.Out{Account: h.account, Mailbox: box, Format: transfer.Mbox}, io.Discard))
 	})
+}
+
+// A file with more folders than there can be brings what fits.
+func TestTooManyFolders(t *testing.T) {
+	s := servertest.Start(t)
+	h := newHouse(t, s)
+	box := h.box()
+	var b strings.Builder
+	const n = 1010
+	for i := range n {
+		fmt.Fprintf(&b, "From x Sat Nov 21 17:00:00 2026\nX-Gmail-Labels: f%d\nSubject: %d\n\n\n\n", i, i)
+	}
+	b.WriteString("From x Sat Nov 21 17:00:00 2026\nX-Gmail-Labels: Sent\nSubject: fits\n\n\n")
+	r := h.bring(box, []byte(b.String()), transfer.In{})
+	if r.Imported != 1000-6+1 || r.Failed != n-(1000-6) || !strings.Contains(r.Failures[0].Why, "as many folders") {
+		t.Errorf("%+v", r)
+	}
 }
