@@ -5,9 +5,6 @@ package imapd_test
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"net"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -209,50 +206,4 @@ func BenchmarkIdlePush(b *testing.B) {
 			b.StartTimer()
 		}
 	})
-}
-
-// What the server holds for a connection that idles over TLS. The clients are
-// in the same process, but keep no more than their socket.
-func BenchmarkIdleMemory(b *testing.B) {
-	h := open(b, dbtest.SQLite(b), func(*imapd.Options) {})
-	h.fill("INBOX", 100)
-	h.login()
-	const conns = 1000
-	for b.Loop() {
-		before := inUse()
-		raw := make([]net.Conn, conns)
-		for i := range raw {
-			raw[i] = h.idleSocket()
-		}
-		b.ReportMetric(float64(inUse()-before)/conns/1024, "KiB/conn")
-		for _, nc := range raw {
-			_ = nc.Close()
-		}
-	}
-}
-
-func inUse() uint64 {
-	for range 3 { // stacks shrink by half each time
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapInuse + m.StackInuse
-}
-
-// idleSocket brings a connection into IDLE and returns its socket alone.
-func (h *house) idleSocket() net.Conn {
-	raw, err := net.Dial("tcp", h.secure)
-	h.must(err)
-	nc := tlsClient(raw, h)
-	_, err = io.WriteString(nc, "a LOGIN "+alice+" "+password+"\r\nb SELECT INBOX\r\nc IDLE\r\n")
-	h.must(err)
-	var got []byte
-	buf := make([]byte, 4096)
-	for !bytes.Contains(got, []byte("\r\n+ ")) {
-		n, err := nc.Read(buf)
-		h.must(err)
-		got = append(got, buf[:n]...)
-	}
-	return raw
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // readBuffer is what an idle connection keeps; longer reads pass it by.
-const readBuffer = 4 << 10
+const readBuffer = 2 << 10
 
 // session is one connection and its state.
 type session struct {

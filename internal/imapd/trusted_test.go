@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd
+
+import "net"
+
+// ServeTrusted takes connections that may log in without TLS, which is to be
+// measured too.
+func (s *Server) ServeTrusted(l net.Listener) error {
+	if !s.listen(l) {
+		return l.Close()
+	}
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			return nil //nolint:nilerr // the end of the test
+		}
+		c := newSession(s, nc, addrOf(nc))
+		c.secure = true
+		if !s.enter(c) {
+			return nc.Close()
+		}
+		go func() {
+			defer s.running.Done()
+			defer s.leave(c)
+			c.serve(false)
+		}()
+	}
+}
