@@ -55,6 +55,8 @@ func (s *Store) acquire(id db.ID) *shared {
 	defer s.mu.Unlock()
 	sh := s.open[id]
 	if sh == nil {
+		// Its signal comes before those of its sessions, which subscribe later:
+		// who is woken finds what there is.
 		sh = &shared{
 			store: s, id: id, words: newWordTable(), snap: &snapshot{}, next: 1,
 			sub: s.Hub.Subscribe(signal.Key{Kind: signal.Folder, ID: int64(id)}),

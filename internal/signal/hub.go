@@ -75,7 +75,7 @@ type Sub struct {
 	c          chan struct{}
 	hub        *Hub
 	key        Key
-	prev, next *Sub // the key's other subscriptions; guarded by the shard
+	prev, next *Sub // the key's subscriptions as a ring, in order; guarded by the shard
 	closed     atomic.Bool
 }
 
@@ -90,10 +90,13 @@ func (h *Hub) Subscribe(key Key) *Sub {
 	if s.subs == nil {
 		s.subs = make(map[Key]*Sub)
 	}
-	if sub.next = s.subs[key]; sub.next != nil {
-		sub.next.prev = sub
+	first := s.subs[key]
+	if first == nil {
+		s.subs[key], sub.prev, sub.next = sub, sub, sub
+		return sub
 	}
-	s.subs[key] = sub
+	sub.prev, sub.next = first.prev, first
+	sub.prev.next, first.prev = sub, sub
 	return sub
 }
 
@@ -106,16 +109,12 @@ func (sub *Sub) Close() {
 	s := sub.hub.shard(sub.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sub.next != nil {
-		sub.next.prev = sub.prev
-	}
+	sub.prev.next, sub.next.prev = sub.next, sub.prev
 	switch {
-	case sub.prev != nil:
-		sub.prev.next = sub.next
-	case sub.next != nil:
-		s.subs[sub.key] = sub.next
-	default:
+	case sub.next == sub:
 		delete(s.subs, sub.key)
+	case s.subs[sub.key] == sub:
+		s.subs[sub.key] = sub.next
 	}
 	sub.prev, sub.next = nil, nil
 }
@@ -156,12 +155,17 @@ func (h *Hub) wakeHere(key Key) {
 	s.mu.RUnlock()
 }
 
-// wakeList signals sub and those behind it in its key's list.
+// wakeList signals all subscriptions of a key, of which sub is the first, in
+// the order in which they began: who stands on what another finds out, and
+// subscribed after it, is not woken before it.
 func (sub *Sub) wakeList() {
-	for ; sub != nil; sub = sub.next {
+	for first := sub; sub != nil; {
 		select {
 		case sub.c <- struct{}{}:
 		default: // a signal is waiting already
+		}
+		if sub = sub.next; sub == first {
+			return
 		}
 	}
 }

@@ -179,3 +179,37 @@ func hubOf(b *testing.B, n int) *Hub {
 	}
 	return h
 }
+
+// Who subscribed first is woken first, whoever has left meanwhile.
+func TestWakeInOrder(t *testing.T) {
+	var h Hub
+	key := Key{Folder, 7}
+	var subs []*Sub
+	for range 5 {
+		subs = append(subs, h.Subscribe(key))
+	}
+	for _, gone := range []int{2, 0, 3} { // in the middle, first, last
+		subs[gone].Close()
+		subs = slices.Delete(subs, gone, gone+1)
+		if gone == 0 {
+			subs = append(subs, h.Subscribe(key))
+		}
+		at := h.shard(key).subs[key]
+		for i, want := range subs {
+			if at != want {
+				t.Errorf("after one had left, place %d is another's", i)
+			}
+			at = at.next
+		}
+	}
+	h.Wake(key)
+	for _, sub := range subs {
+		if !woken(sub) {
+			t.Error("one was not woken")
+		}
+		sub.Close()
+	}
+	if len(h.shard(key).subs) != 0 {
+		t.Error("something is left of them")
+	}
+}
