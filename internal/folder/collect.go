@@ -59,6 +59,7 @@ const (
 const (
 	collectEvery = time.Minute
 	keepIdle     = 10 * time.Minute
+	storeAtEnd   = 5 * time.Second
 )
 
 // Run deletes what nothing shows any more, stores the views of large folders,
@@ -72,6 +73,12 @@ func (s *Store) Run(ctx context.Context) error {
 		var err error
 		select {
 		case <-ctx.Done():
+			// What comes next begins with what this node knew.
+			last, end := context.WithTimeout(context.WithoutCancel(ctx), storeAtEnd)
+			defer end()
+			if err := s.storeViews(last); err != nil && !errors.Is(err, db.ErrClosed) {
+				s.Log.Warn("storing the views of large folders at the end failed", "error", err)
+			}
 			return nil
 		case <-collect.C:
 			err = s.storeViews(ctx)

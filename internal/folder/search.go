@@ -163,6 +163,14 @@ func (v *View) lookThrough(c *criterion, hits, open *[]uint32) {
 				*hits = append(*hits, slot.uid(i))
 			}
 		case maybe:
+			if c.Test == HasFlags && c.Flags&Recent == 0 { // as most searches are: nothing else need be unpacked
+				for i := range slot.len() {
+					if has := Flags(slot.flags.at(i))&c.Flags == c.Flags; has != c.Not {
+						*hits = append(*hits, slot.uid(i))
+					}
+				}
+				continue
+			}
 			for i := range slot.len() {
 				v.sift(c, &m, slot.entry(i), hits, open)
 			}

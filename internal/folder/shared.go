@@ -161,6 +161,9 @@ func (s *Store) storeViews(ctx context.Context) error {
 	s.mu.Unlock()
 	var failed error
 	for _, sh := range all {
+		if ctx.Err() != nil {
+			break
+		}
 		if _, err := sh.storeView(ctx); err != nil && !fault.Is(err, fault.NotFound) {
 			failed = errors.Join(failed, err)
 		}
