@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -24,17 +25,45 @@ const feedback = "fbl"
 // filed like any other as well.
 const abuse = "abuse"
 
-// complained hands a complaint about a delivery to the queue. One about a
-// message of which nothing is left comes too late.
+// complained hands a complaint about a delivery to the queue. Of a message that
+// was deleted meanwhile (retention) the recipient is still suppressed, if the
+// report names him; without even a trace of it a complaint comes too late.
 func (i *Inbound) complained(ctx context.Context, r report, told *bounce.Report) error {
 	changed, err := i.Queue.Complained(ctx, r.message, r.n, queue.Report{Text: told.Feedback.Type, Remote: told.Feedback.Reporter})
-	if fault.Is(err, fault.NotFound) {
-		err = nil
+	if fault.Is(err, fault.NotFound) || err == nil && !changed {
+		changed, err = i.complainedPast(ctx, r, told)
 	}
 	if err == nil {
 		i.Log.Info("a complaint", "message", r.message, "n", r.n, "feedback", told.Feedback.Type, "reporter", told.Feedback.Reporter, "changed", changed)
 	}
 	return err
+}
+
+// complainedPast takes a complaint about a message that was deleted meanwhile.
+func (i *Inbound) complainedPast(ctx context.Context, r report, told *bounce.Report) (changed bool, err error) {
+	var named []address.Address
+	add := func(text string) {
+		if a, err := address.Parse(text); err == nil && len(named) < maxShown {
+			named = append(named, a)
+		}
+	}
+	for n := range told.Recipients {
+		add(told.Recipients[n].Original)
+		add(told.Recipients[n].Address)
+	}
+	for _, field := range []string{"To", "Cc"} {
+		for _, a := range message.Header(told.Original).Addresses(field) {
+			add(a.Local + "@" + a.Domain)
+		}
+	}
+	_, to, err := i.Outbox.Past(ctx, r.message, r.n, named)
+	if err == nil {
+		changed, err = i.Queue.ComplainedPast(ctx, r.message, r.n, to, queue.Report{Text: told.Feedback.Type, Remote: told.Feedback.Reporter})
+	}
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return changed, err
 }
 
 // fedBack reads a message to a feedback address. Anybody may write to those, so

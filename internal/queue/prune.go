@@ -121,3 +121,28 @@ func (q *Queue) BouncedPast(ctx context.Context, account, message db.ID, n int, 
 	})
 	return listed && err == nil, err
 }
+
+// ComplainedPast takes a complaint about a delivery of API mail whose rows were
+// deleted meanwhile: its recipient is suppressed, and the event complaint is
+// fired, once. It reports whether that was news.
+func (q *Queue) ComplainedPast(ctx context.Context, message db.ID, n int, recipient address.Address, r Report) (bool, error) {
+	about, err := q.o.Describe(ctx, message)
+	if err != nil {
+		return false, err
+	}
+	c := changed{statusData: statusData{About: about, ID: message, Recipient: recipient.String(), Status: Complained}}
+	add, ok := q.suppress(&c.statusData, n, suppression.Complaint, r.Text)
+	if !ok {
+		return false, nil
+	}
+	listed := false
+	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, add)
+		if listed = n > 0; err != nil || !listed {
+			return err
+		}
+		events := c.complaint(clean(r.Text, maxReply), clean(r.Remote, 255))
+		return q.recordAll(ctx, tx, events[len(events)-1:]) // there is no state left to change
+	})
+	return listed && err == nil, err
+}

@@ -4,6 +4,7 @@ package queue_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,27 @@ func TestPruneAttempts(t *testing.T) {
 			return err
 		}); err != nil || left != len(want) {
 			t.Errorf("%d are left, want %d; %v", left, len(want), err)
+		}
+	})
+}
+
+// A complaint about a delivery that is gone suppresses its recipient and is told
+// once.
+func TestComplainedPast(t *testing.T) {
+	eachHouse(t, nil, func(t *testing.T, h *house) {
+		to, err := address.Parse("Gone@b.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := h.db.NewID()
+		for n := range 2 {
+			news, err := h.queue.ComplainedPast(t.Context(), id, 0, to, queue.Report{Text: "abuse", Remote: "fbl.test"})
+			if err != nil || news != (n == 0) {
+				t.Errorf("the %d. time: %v, %v", n+1, news, err)
+			}
+		}
+		if got := h.events(id); strings.Count(got, "complaint") != 1 || strings.Contains(got, "delivery_status") {
+			t.Errorf("the events: %s", got)
 		}
 	})
 }
