@@ -183,19 +183,39 @@ func FuzzSeal(f *testing.F) {
 	f.Add(once)
 	f.Add(c.passOn(s, once))
 	f.Add(c.passOn(s, strings.Replace(once, "there.", "here.", 1)))
+	public := &s.Keys[0].Private.(*rsa.PrivateKey).PublicKey
 	f.Fuzz(func(t *testing.T, msg string) {
-		noted := "Authentication-Results: " + sealHost + "; arc=fail\r\n" + msg
-		if _, err := s.Seal(strings.NewReader(noted), sealHost); err != nil {
-			t.Fatal(err)
-		}
-		c := &court{c.Judge, t, c.zone}
-		was := c.try(msg, outside).ARC.Result
-		sealed := c.passOn(s, msg)
-		if !strings.HasPrefix(sealed, "ARC-Seal: ") || was == Fail {
-			return
-		}
-		if a := c.try(sealed, outside).ARC; a.Result != Pass {
-			t.Errorf("%s, and sealed %s (%s)\n%q", was, a.Result, a.Reason, sealed)
+		for _, cv := range []Result{None, Pass, Fail} {
+			noted := "Authentication-Results: " + sealHost + "; arc=" + string(cv) + "\r\n" + msg
+			set, err := s.Seal(strings.NewReader(noted), sealHost)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(set) == 0 {
+				continue
+			}
+			header, body := cutHeader([]byte(string(set) + noted))
+			trial := c.Begin(header)
+			_, _ = trial.Write(body)
+			if cv == Fail {
+				continue // nobody reads on
+			}
+			if len(trial.sets) == 0 || trial.arc.Result != "" {
+				t.Fatalf("%s: no chain (%s)\n%q", cv, trial.arc.Reason, noted)
+			}
+			newest := &trial.sets[len(trial.sets)-1]
+			digest, _ := trial.arcContent.body.finish()
+			if !bytes.Equal(digest, trial.arcContent.bodyHash) {
+				t.Errorf("another body: %q", noted)
+			}
+			for what, err := range map[string]error{
+				"message": rsa.VerifyPKCS1v15(public, crypto.SHA256, trial.head.digest(&newest.message, &trial.arcContent), newest.message.value),
+				"seal":    rsa.VerifyPKCS1v15(public, crypto.SHA256, newest.digest, newest.seal.value),
+			} {
+				if err != nil {
+					t.Errorf("%s, %s: %v\n%q", cv, what, err, noted)
+				}
+			}
 		}
 	})
 }
