@@ -12,7 +12,6 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -52,7 +51,7 @@ func (i *Inbound) complainedPast(ctx context.Context, r report, told *bounce.Rep
 		add(told.Recipients[n].Address)
 	}
 	for _, field := range []string{"To", "Cc"} {
-		for _, a := range message.Header(told.Original).Addresses(field) {
+		for _, a := range told.Original.Addresses(field) {
 			add(a.Local + "@" + a.Domain)
 		}
 	}
