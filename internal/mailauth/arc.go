@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/mailstead/mailstead/internal/dns"
 )
 
 // maxSets is how long a chain may be (RFC 8617 §5.2).
@@ -146,7 +144,7 @@ func (t *Trial) sealed() {
 
 // verifyARC tests the newest signature and all seals. The DNS is asked only if
 // the body is what was signed.
-func (t *Trial) verifyARC(ctx context.Context, r *dns.Resolver) {
+func (t *Trial) verifyARC(ctx context.Context) {
 	if t.arc.Result != "" {
 		return
 	}
@@ -158,7 +156,7 @@ func (t *Trial) verifyARC(ctx context.Context, r *dns.Resolver) {
 	results := make([]Result, len(t.sets)+1)
 	reasons := make([]string, len(results))
 	check := func(n int, s *signature, digest []byte) {
-		k, result, why := findKey(ctx, r, s)
+		k, result, why := t.judge.findKey(ctx, s)
 		if result == "" && !k.verifies(digest, s.value) {
 			why = "it does not verify"
 		}

@@ -25,10 +25,11 @@ func newBodySum(simple bool, length int64) *bodySum {
 	if length >= 0 {
 		b.in.left = length
 	}
-	if b.relaxed.reset(); simple {
+	if simple {
 		b.plain.h = b.in
+	} else {
+		b.relaxed = bodyHash{h: b.in, buf: make([]byte, 0, 4<<10)}
 	}
-	b.relaxed.h = b.in
 	return b
 }
 

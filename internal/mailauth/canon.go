@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"hash"
+	"slices"
 	"strings"
 )
 
@@ -85,6 +86,7 @@ func cutField(header []byte) (field, rest []byte) {
 // a colon.
 func relaxField(out, field []byte) []byte {
 	colon := bytes.IndexByte(field, ':')
+	out = slices.Grow(out, len(field)+len("\r\n"))
 	for _, c := range bytes.TrimRight(field[:colon], " \t") {
 		if c >= 'A' && c <= 'Z' {
 			c += 'a' - 'A'

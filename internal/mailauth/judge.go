@@ -24,6 +24,8 @@ type Judge struct {
 	Trusted []string
 	Time    time.Duration // for each message's checks, a quarter more for DMARC; 20 s if 0
 	Now     func() time.Time
+
+	keys keyCache
 }
 
 // Judgement is what was found out.
@@ -104,8 +106,8 @@ func (t *Trial) Judge(ctx context.Context, c Client) *Judgement {
 	var all sync.WaitGroup
 	all.Go(func() { out.IPRev = JudgeIP(early, r, c.IP) })
 	all.Go(func() { out.SPF = JudgeSPF(early, r, c) })
-	all.Go(func() { t.verifyARC(early, r) })
-	t.verifyDKIM(early, r, t.judge.Now())
+	all.Go(func() { t.verifyARC(early) })
+	t.verifyDKIM(early, t.judge.Now())
 	all.Wait()
 	out.DKIM, out.ARC = t.signatures, t.arc
 	ids := []proven{{out.SPF.Domain, true, out.SPF.Result}}

@@ -32,8 +32,8 @@ type publicKey struct {
 
 // findKey asks for the key of a signature. Without one it returns what that
 // makes of the signature, and why.
-func findKey(ctx context.Context, r *dns.Resolver, s *signature) (publicKey, Result, string) {
-	answer, err := r.TXT(ctx, s.selector+"._domainkey."+s.domain)
+func (j *Judge) findKey(ctx context.Context, s *signature) (publicKey, Result, string) {
+	answer, err := j.DNS.TXT(ctx, s.selector+"._domainkey."+s.domain)
 	switch {
 	case errors.Is(err, dns.ErrTemporary):
 		return publicKey{}, TempError, "no answer about the key"
@@ -42,11 +42,15 @@ func findKey(ctx context.Context, r *dns.Resolver, s *signature) (publicKey, Res
 	}
 	problem := "there is no key"
 	for _, txt := range firstRecords(answer.Records) {
+		if k, ok := j.keys.get(txt, s.algorithm); ok {
+			return k, "", ""
+		}
 		if !looksLikeKey(txt) {
 			continue
 		}
 		k, bad := readKey(txt, s.algorithm)
 		if bad == "" {
+			j.keys.put(txt, s.algorithm, k)
 			return k, "", ""
 		}
 		problem = bad

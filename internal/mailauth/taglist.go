@@ -35,7 +35,7 @@ func parseTags(s string) (tags, string) {
 	if len(s) > maxRecord {
 		return nil, "The record is too long."
 	}
-	var list tags
+	list := make(tags, 0, 12) // as many as a signature has
 	for part := range strings.SplitSeq(s, ";") {
 		part = strings.TrimSpace(part)
 		if part == "" {

@@ -34,11 +34,13 @@ type Bayes struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 	kick    chan struct{} // set by NewBayes
+	young   *young
 }
 
 // NewBayes returns b, ready for use.
 func NewBayes(b Bayes) *Bayes {
 	b.kick = make(chan struct{}, 1)
+	b.young = &young{until: map[db.ID]time.Time{}}
 	return &b
 }
 
@@ -48,19 +50,29 @@ var (
 			$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64, $65, $66, $67, $68, $69, $70, $71, $72, $73, $74, $75, $76, $77, $78, $79, $80, $81, $82, $83, $84, $85, $86, $87, $88, $89, $90, $91, $92, $93, $94, $95, $96, $97, $98, $99, $100, $101)`)
 )
 
-// Judge returns what an account's teaching says of a message with these words,
-// each once; nothing as long as it taught too little.
-func (b *Bayes) Judge(ctx context.Context, account db.ID, words []uint64) ([]digest.Reason, error) {
+// Judge returns what an account's teaching says of a message; nothing as long as
+// it taught too little, and then the words, each once, are not asked for.
+func (b *Bayes) Judge(ctx context.Context, account db.ID, words func() []uint64) ([]digest.Reason, error) {
+	now := b.Now()
+	is, lessons := b.young.is(account, now)
+	if is {
+		return nil, nil
+	}
 	var spam, ham float64
 	err := b.DB.One(ctx, taughtBy.With(account), &spam, &ham)
 	if errors.Is(err, db.ErrNoRow) || err == nil && (spam < minTaught || ham < minTaught) {
+		b.young.note(account, now, lessons)
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	all := words()
+	if len(all) == 0 {
+		return nil, nil
+	}
 	var known []float64
-	for some := range slices.Chunk(words, lookRows) {
+	for some := range slices.Chunk(all, lookRows) {
 		args := []any{account}
 		for n := range lookRows {
 			args = append(args, int64(some[min(n, len(some)-1)]))

@@ -135,6 +135,7 @@ func (b *Bayes) LearnOne(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	b.young.grew(t.account)
 	return true, b.prune(ctx, t.account)
 }
 

@@ -5,6 +5,7 @@ package spam
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
@@ -28,20 +29,20 @@ func (w *Own) Judge(ctx context.Context, m *Mail) []digest.Opinion {
 	if w.Lists != nil {
 		common = append(common, w.Lists.Look(ctx, m.Client)...)
 	}
-	var words []uint64
-	if w.Bayes != nil {
-		var err error
-		if words, err = Tokens(ctx, m); err != nil {
+	words := sync.OnceValue(func() []uint64 {
+		all, err := Tokens(ctx, m)
+		if err != nil {
 			w.Log.Warn("a message could not be read by the spam filter", "message", m.ID, "error", err)
 		}
-	}
+		return all
+	})
 	known := map[db.ID]digest.Opinion{}
 	all := make([]digest.Opinion, len(m.To))
 	for n, account := range m.Accounts {
 		o, ok := known[account]
 		if !ok {
 			o = digest.Opinion{Threshold: ownThreshold, Reasons: append([]digest.Reason(nil), common...)}
-			if len(words) > 0 {
+			if w.Bayes != nil {
 				r, err := w.Bayes.Judge(ctx, account, words)
 				if err != nil {
 					w.Log.Warn("what an account taught the spam filter could not be read", "account", account, "error", err)

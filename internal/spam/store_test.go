@@ -60,12 +60,23 @@ func TestForget(t *testing.T) {
 			t.Error("a lesson of long ago is kept")
 		}
 		put(count.With(account, 0, -1, 0, 0)) // it was forgotten
-		got, err := b.Judge(t.Context(), account, []uint64{0, 3, 7, 11, 15, 19, 23, 27, 31, 35, 39})
+		got, err := b.Judge(t.Context(), account, func() []uint64 { return []uint64{0, 3, 7, 11, 15, 19, 23, 27, 31, 35, 39} })
 		if err != nil || len(got) != 1 || got[0].Name != "BAYES_99" {
 			t.Errorf("it judges %v, %v", got, err)
 		}
-		if got, err := b.Judge(t.Context(), 8, []uint64{1}); err != nil || got != nil {
-			t.Errorf("an account that taught nothing judges %v, %v", got, err)
+		ofOther := func() []digest.Reason {
+			got, err := b.Judge(t.Context(), 8, func() []uint64 { return []uint64{1} })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		if got := ofOther(); got != nil {
+			t.Errorf("an account that taught nothing judges %v", got)
+		}
+		put(teach.With(db.ID(8), 20, 20)) // by another node
+		if now = now.Add(youngFor); ofOther() == nil {
+			t.Error("after a minute it is not known what another node has learned")
 		}
 	})
 }
