@@ -41,11 +41,11 @@ type recipientAnswer struct {
 	Attempts      int             `json:"attempts" doc:"How often delivery was tried."`
 	NextAttemptAt *time.Time      `json:"next_attempt_at,omitempty" doc:"When it is tried next, if it waits."`
 	UpdatedAt     time.Time       `json:"updated_at" doc:"When the status last changed."`
-	Timeline      []attemptAnswer `json:"timeline,omitempty" nullable:"false" doc:"Every attempt; in the answer for a single message."`
+	Timeline      []attemptAnswer `json:"timeline,omitempty" nullable:"false" doc:"Every attempt, and what was told of the delivery later, oldest first; in the answer for a single message."`
 }
 
 type attemptAnswer struct {
-	Attempt      int         `json:"attempt" doc:"1 for the first." example:"1"`
+	Attempt      int         `json:"attempt" doc:"1 for the first; 0 for what was told later: another host's report that it still tries (stage delay), or an automatic reply (stage auto-reply)." example:"1"`
 	At           time.Time   `json:"at" doc:"When it began."`
 	DurationMS   float64     `json:"duration_ms" doc:"How long it took, in milliseconds." example:"48.2"`
 	Outcome      queue.State `json:"outcome" doc:"What it came to."`

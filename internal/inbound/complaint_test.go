@@ -3,6 +3,7 @@
 package inbound_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +120,59 @@ func TestReportOfMany(t *testing.T) {
 		bounces := h.events(event.Bounce)
 		if len(bounces) != 1 || !strings.Contains(bounces[0], `"type":"Transient","subtype":"MailboxFull"`) {
 			h.t.Errorf("bounces %s", bounces)
+		}
+	})
+}
+
+// A report of delay, and an automatic reply, to a signed return path stand in
+// the timeline, each once, and change nothing else.
+func TestRemarks(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		id := h.db.NewID()
+		h.exec(insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
+		delay := "Message-ID: <first@remote.example>\r\n" + strings.ReplaceAll(strings.ReplaceAll(report("delayed"), "5.1.1", "4.4.1"), "550", "451")
+		away := "Message-ID: <away@remote.example>\r\nAuto-Submitted: auto-replied\r\nSubject: I am away\r\n\r\nuntil Monday\r\n"
+		for _, text := range []string{delay, away, delay, away, strings.Replace(delay, "first", "second", 1), "Subject: hello\r\n\r\nis it blue?\r\n"} {
+			if _, err := h.send(text, h.Key.ReturnPath(int64(id), 1)+"@demo.test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := h.send(delay, h.Key.ReturnPath(int64(h.db.NewID()), 0)+"@demo.test"); err != nil { // one that nobody knows
+			t.Fatal(err)
+		}
+		var got []string
+		all, err := h.Queue.Attempts(t.Context(), id)
+		for _, a := range all {
+			got = append(got, fmt.Sprintf("%d %d %s %s %s %d %s %s", a.N, a.Attempt, a.Outcome, a.Stage, a.Host, a.Code, a.Enhanced, a.Reply))
+		}
+		delayed := "1 0 deferred delay in.remote.example 451 4.4.1 451 4.4.1 no such user"
+		if want := []string{delayed, "1 0 delivered auto-reply  0  I am away", delayed}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("the timeline is %q, %v\nwant %q", got, err, want)
+		}
+		if got := h.states(id); !slices.Equal(got, []queue.State{queue.Delivered, queue.Delivered}) {
+			t.Errorf("the states are %v", got)
+		}
+		for _, kind := range []string{event.Bounce, event.DeliveryStatus, event.Complaint} {
+			if all := h.events(kind); len(all) > 0 {
+				t.Errorf("%s was told: %s", kind, all)
+			}
+		}
+	})
+}
+
+// Whoever has a return path can't fill a timeline.
+func TestRemarksAreFew(t *testing.T) {
+	each(t, func(h *house) {
+		id := h.db.NewID()
+		h.exec(insertDelivery.With(id, 0, h.account))
+		for n := range 25 {
+			if _, err := h.send(fmt.Sprintf("Message-ID: <%d@remote.example>\r\n%s", n, report("delayed")), h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+		if all, err := h.Queue.Attempts(h.t.Context(), id); err != nil || len(all) != 20 {
+			h.t.Errorf("%d entries, %v", len(all), err)
 		}
 	})
 }

@@ -15,20 +15,18 @@ import (
 )
 
 // reported hands what a message to a return path says of its delivery to the
-// queue. One that tells of no failure, such as an automatic reply or a warning
-// that the mail is still being tried, changes nothing.
+// queue. One that tells of no failure changes nothing.
 func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 	told, err := i.readReport(ctx, s)
 	if err != nil {
 		return err
 	}
-	if told.Kind != bounce.Failure && told.Kind != bounce.Complaint {
-		i.Log.Info("a message to a return path that reports no failure", "message", r.message, "n", r.n, "kind", told.Kind,
-			"subject", digest.Clip(s.header.Decoded("Subject"), 200))
-		return nil
-	}
-	if told.Kind == bounce.Complaint {
+	switch told.Kind {
+	case bounce.Failure:
+	case bounce.Complaint:
 		return i.complained(ctx, r, told)
+	default:
+		return i.noted(ctx, r, told, s)
 	}
 	to, err := i.reportedRecipient(ctx, r, told.Recipients)
 	if err != nil {
@@ -41,6 +39,28 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 	}
 	if err == nil {
 		i.Log.Info("a report of failure", "message", r.message, "n", r.n, "type", to.Type, "subtype", to.Subtype, "status", to.Enhanced, "changed", changed)
+	}
+	return err
+}
+
+// noted enters into the timeline what changes nothing: a warning that another
+// host still tries, an automatic reply.
+func (i *Inbound) noted(ctx context.Context, r report, told *bounce.Report, s *spooled) (err error) {
+	subject := digest.Clip(s.header.Decoded("Subject"), 200)
+	news := false
+	switch {
+	case told.Kind == bounce.AutoReply:
+		news, err = i.Queue.Remark(ctx, r.message, r.n, queue.StageAutoReply, s.header.MessageID(), queue.Report{Text: subject})
+	case told.Kind == bounce.Delay && len(told.Recipients) > 0:
+		var to *bounce.Recipient
+		if to, err = i.reportedRecipient(ctx, r, told.Recipients); err != nil {
+			return err
+		}
+		said := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote}
+		news, err = i.Queue.Remark(ctx, r.message, r.n, queue.StageDelay, s.header.MessageID(), said)
+	}
+	if err == nil {
+		i.Log.Info("a message to a return path that reports no failure", "message", r.message, "n", r.n, "kind", told.Kind, "subject", subject, "news", news)
 	}
 	return err
 }

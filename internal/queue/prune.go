@@ -22,6 +22,7 @@ var (
 		WHERE message = $1 ORDER BY n {for_update}`)
 	deleteDeliveries = db.SQL(`DELETE FROM delivery WHERE message = $1`)
 	deleteAttempts   = db.SQL(`DELETE FROM attempt WHERE message = $1`)
+	deleteRemarks    = db.SQL(`DELETE FROM remark WHERE message = $1`)
 	pruneAttempts    = db.SQL(`DELETE FROM attempt WHERE (message, n, attempt) IN (
 			SELECT a.message, a.n, a.attempt FROM attempt a JOIN delivery d ON d.message = a.message AND d.n = a.n
 			WHERE a.message >= $1 AND a.message < $2 AND d.updated_at < $3
@@ -62,6 +63,7 @@ func (q *Queue) LockOver(b *db.Batch, message db.ID, before time.Time, over *boo
 // in which LockOver found that they are over.
 func (q *Queue) Delete(b *db.Batch, message db.ID) {
 	b.Queue(deleteAttempts.With(message))
+	b.Queue(deleteRemarks.With(message))
 	b.Queue(deleteDeliveries.With(message))
 }
 

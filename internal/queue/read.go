@@ -27,10 +27,10 @@ type Record struct {
 	UpdatedAt time.Time
 }
 
-// Attempt is one try of a delivery.
+// Attempt is one try of a delivery, or what was told of it later (Remark).
 type Attempt struct {
 	N          int // of the delivery
-	Attempt    int // 1…
+	Attempt    int // 1…; 0 for what was told later
 	StartedAt  time.Time
 	Took       time.Duration
 	Outcome    State
@@ -49,7 +49,11 @@ var (
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
 	attempts = db.SQL(`SELECT n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript
-		FROM attempt WHERE message = $1 ORDER BY n, attempt`)
+		FROM attempt WHERE message = $1
+		UNION ALL
+		SELECT n, 0, at, 0, outcome, remote, '', '', stage, code, enhanced, reply, ''
+		FROM remark WHERE message = $1
+		ORDER BY 1, 3, 2`)
 )
 
 // Deliveries returns the deliveries of a message in the order of recipients,
@@ -94,7 +98,8 @@ func (q *Queue) inHand(rows []stored) map[db.ID][]Record {
 	return of
 }
 
-// Attempts returns all attempts of a message, by delivery and time.
+// Attempts returns all attempts of a message, and what was told of them later,
+// by delivery and time.
 func (q *Queue) Attempts(ctx context.Context, message db.ID) ([]Attempt, error) {
 	return readAttempts(ctx, q.o.DB, message)
 }

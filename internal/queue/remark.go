@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// The stages of what is told later (Attempt.Stage).
+const (
+	StageDelay     = "delay"      // a DSN with Action: delayed (RFC 3464 §2.3.3)
+	StageAutoReply = "auto-reply" // somebody, or something, answered (RFC 3834)
+)
+
+// maxRemarks is how much of that a delivery's timeline takes: whoever got the
+// message knows its return path.
+const maxRemarks = 20
+
+// The lock keeps the delivery from being deleted (LockOver) before the commit.
+var insertRemark = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
+	SELECT message, n, $3, $4, $5, $6, $7, $8, $9, $10 FROM delivery
+	WHERE message = $1 AND n = $2 AND (SELECT COUNT(*) FROM remark WHERE message = $1 AND n = $2) < $11 {for_update}
+	ON CONFLICT DO NOTHING`)
+
+// Remark enters into the timeline of a delivery what a later message says of it
+// without changing anything: stage is StageDelay or StageAutoReply, id the
+// Message-ID of the report, "" if it has none. It reports whether that was news;
+// a report that comes twice is not, nor is one about a delivery that does not
+// exist, or that has maxRemarks of them.
+func (q *Queue) Remark(ctx context.Context, message db.ID, n int, stage, id string, r Report) (bool, error) {
+	outcome := Deferred
+	if stage == StageAutoReply {
+		outcome = Delivered
+	}
+	enhanced, text, remote := clean(r.Enhanced, 16), clean(r.Text, maxReply), clean(r.Remote, 255)
+	sum := sha256.Sum256([]byte(strings.Join([]string{stage, id, strconv.Itoa(r.Code), enhanced, text, remote}, "\x00")))
+	insert := insertRemark.With(message, n, hex.EncodeToString(sum[:16]), db.Micros(q.o.Now()), string(outcome), stage,
+		r.Code, enhanced, text, remote, maxRemarks)
+	news := false
+	err := q.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		rows, err := tx.Exec(ctx, insert)
+		news = rows > 0
+		return err
+	})
+	return news && err == nil, err
+}
