@@ -65,10 +65,11 @@ func start(c *server.Config) (*running, error) {
 }
 
 // tidyMemory gives back what only starting needed, such as the migrations'
-// buffers: 10 MB that would stay while little happens.
+// buffers: 20 MB that would stay while little happens.
 func tidyMemory() {
 	runtime.GC() // pools keep what they have for one collection more
 	debug.FreeOSMemory()
+	unmapProgram()
 }
 
 // untilStopped waits for SIGTERM or SIGINT, then drains; a second signal ends
