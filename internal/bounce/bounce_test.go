@@ -197,6 +197,24 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// FuzzComplaint puts anything at all into the parts of a feedback report.
+func FuzzComplaint(f *testing.F) {
+	f.Add("Feedback-Type: abuse\r\nVersion: 1\r\nOriginal-Rcpt-To: <gone@example.org>\r\nReporting-MTA: dns; mx.isp.example\r\n", "To: gone@example.org\r\nSubject: Your order\r\n")
+	f.Add("Feedback-Type: not-spam (sorry)\r\nRemoval-Recipient: a@b.c\r\n", "X-HmXmrOriginalRecipient: a@b.c\r\n")
+	f.Add("feedback-type:AUTH-FAILURE\n Version: 1\n\n", "")
+	f.Add("", "\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\nAction: failed\r\nFinal-Recipient: rfc822; a@b.c\r\n")
+	f.Fuzz(func(t *testing.T, fields, original string) {
+		r := bounce.Parse([]byte("From: loop@isp.example\r\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n" +
+			"--b\r\n\r\na report\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\n" + fields + "\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + original + "\r\nHello.\r\n--b--\r\n"))
+		if r.Kind != bounce.Complaint && r.Kind != bounce.Notice {
+			t.Fatalf("it is a %s", r.Kind)
+		}
+		if r.Feedback.Type == "" || strings.ContainsAny(r.Feedback.Type+r.Feedback.Reporter, "\r\n") || len(r.Recipients) > 1 {
+			t.Fatalf("%+v %+v", r.Feedback, r.Recipients)
+		}
+	})
+}
+
 func FuzzClassify(f *testing.F) {
 	f.Add("rcpt", 550, "5.1.1", "no such user")
 	f.Add("", 0, "", "550-5.7.1 * blocked")

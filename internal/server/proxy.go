@@ -87,6 +87,11 @@ func (p *proxied) read(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
+	// Of a client without an address on the Internet nothing could be limited.
+	if _, ok := c.RemoteAddr().(*net.TCPAddr); !ok {
+		_ = nc.Close()
+		return
+	}
 	p.hand(accepted{Conn: c})
 }
 
