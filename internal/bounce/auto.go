@@ -60,6 +60,7 @@ func saysFailure(text string) bool {
 		"delivery failed", "delivery has failed", "did not reach", "undeliverable", "permanent error", "permanent fatal errors", "undelivered", "failed to deliver", "had delivery errors", "had delivery problems", "returning message to sender",
 		"transcript of session", "returned to sender", "failure reasons", "wird nicht zugestellt", "konnte nicht zugestellt", "n'a pas pu etre", "non e stato possibil", "no se pudo entregar", "could not deliver", "message was rejected", "mail was not sent",
 		"user unknown", "host unknown", "no such user here", "invalid user address", "delivery was unsuccessful", "not be sent", "message delivery failed", "送信できませんでした", "配信できません", "届けられません", "不能投递", "无法投递", "не может быть доставлено", "error delivering", "undeliverable to",
+		"not a member of this mailing list", "not allowed to post to this mailing list", "duplicated message-id in", // fml, Mailman
 	})
 }
 

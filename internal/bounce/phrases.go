@@ -34,6 +34,9 @@ var phrases = []meaning{
 		"account or domain may not exist", // cPanel
 		"illegal host/domain name found",  // Sun Messaging Server
 	}},
+	{subtype: NoMail, weight: always, says: []string{
+		"host does not accept mail", // sendmail of a null MX (RFC 7505), with the code for the sender's
+	}},
 	{subtype: Unreachable, says: []string{"host not found, try again"}},                                                                           // Postfix: the name server did not answer
 	{subtype: SystemTrouble, weight: always, says: []string{"procmail:", "maildrop:", "command died with status", "unix mailer", "mailer error"}}, // Postfix, sendmail: a local program failed
 	{subtype: MailboxFull, says: []string{
@@ -83,7 +86,7 @@ var phrases = []meaning{
 		"spam", "junk", "unsolicited", "bulk mail", "bulk email", "bulk e-mail", "virus", "malware", "infected", "phishing", "trojan", // many
 		"content filter", "content reject", "content denied", "banned content", "unacceptable content", "prohibited", "executable", "attachment",
 		"message filtered", "mail appears to be", "likely unsolicited", "classified as", "message content", "mail content", "message refused", "message rejected",
-		"not rfc 5322 compliant", "rfc 5322", "rfc 2822", "rfc 822", "rfcmessagenoncompliant", "duplicate header", "multiple * header", "header error", "mime",
+		"not rfc 5322 compliant", "rfc 5322", "rfc 2822", "rfc 822", "rfcmessagenoncompliant", "duplicate header", "multiple * header", "header error", "mime ", "mime-", "mime:",
 		"missing header", "invalid header", "bare lf", "improper use of 8-bit", "header are not accepted", "recurrent pattern", "blocked due to", "message bounced due to",
 		"suspected", "554 5.7.0 reject", "threat", "encrypted", "contains a url", "html content",
 	}},
@@ -110,7 +113,7 @@ var phrases = []meaning{
 		"has been suspended", "is suspended", "currently suspended", "user suspended", "suspend", "deactivated", "account is locked", "temporary locked", "temporarily inactive", "user is terminated",
 		"inactive account", "account is inactive", "invalid/inactive user", "inactive user", "mailbox inactive", "archived recipient", "destinataire archive", "disabled or discontinued",
 		"extended inactivity", "account expired", "account has expired", "user or domain is disabled", "has been disabled", "address no longer accepts mail", "account is not active",
-		"unavailable or access denied", "recipient suspend", "mailbox locked", "account closed", "no longer available", "not been active", "account blocked",
+		"unavailable or access denied", "recipient suspend", "mailbox locked", "account closed", "no longer available", "not been active", "account blocked", "on hold",
 	}},
 	{subtype: Refused, says: []string{
 		"550 : user unknown", "550: : user unknown", // KDDI (au), after the message: the recipient's filter
@@ -138,6 +141,10 @@ var phrases = []meaning{
 		"recipient is not local", "destination addresses were unknown", "following recipients was undeliverable", "resolver.adr.recipnotfound", "resolver.adr.recipientnotfound", "resolver.adr.recipient", "recipientnotfound",
 		"address not present in directory", "can't accept user", "address invalid", "invalid final delivery userid", "542 * rejected", "please check if address is correct", "invalid user", "wrong or no longer valid", "missing home directory", "user not active", "bad recipient",
 		"not our customer", "user * does not exist", "cannot find * recipient", "this address no longer", "list not found", "addressee unknown", "unknown addressee",
+		"recipient verify failed", "recipient verification failed", "verification failed for", "no account at this", "account not available", "not have a user by", "no one here by that", "nobody here by that", // Exim and others
+		"does not have an account", "doesn't have an account", "mailbox is not found", "no valid mail box", "no longer exists", "user not local", "user is not local", "not local mailbox", "unknown mail box", // RFC 5321 §4.2.2 (551)
+		"unbekannter benutzer", "unbekannter nutzer", "usuario desconhecido", "caixa postal inexistente", "no encontrado", "nao encontrado", "non esiste", "sconosciuto", "n'existe pas", // German, Portuguese, Spanish, Italian, French
+		"nie istnieje", "nie ma takiego", "neexistuje", "finns inte", "findes ikke", "nem letezik", "bulunamad", "찾을 수 없", "존재하지 않", "無此使用者", "不存在", // Polish, Czech, Swedish, Danish, Hungarian, Turkish, Korean, Chinese
 		"utilisateur inconnu", "destinataire inconnu", "destinataire invalide", "adresse inconnue", "nessun utente", "utente sconosciuto", "no existe", "usuario desconocido", "usuario inexistente", // French, Italian, Spanish
 		"empfanger unbekannt", "unbekannter empfanger", "benutzer unbekannt", "existiert nicht", "nicht gefunden", "onbekende gebruiker", "bestaat niet", "destinatario inexistente", "nao existe", // German, Dutch, Portuguese
 		"見つかりません", "存在しません", "宛先不明", "用户不存在", "收件人不存在", "地址不存在", "пользователь не найден", "не существует", "no such local user", "not known at this", "name is not found", "email name is not found",
@@ -154,7 +161,7 @@ var phrases = []meaning{
 	}},
 	{subtype: Unreachable, says: []string{
 		"connection refused", "no route to host", "network is unreachable", "network unreachable", "host is unreachable", "could not connect", "connection failed", "unable to connect", "cannot connect", "can't connect",
-		"lookup failure", "lookup failed", "name server", "loop", "too many hops", "hop count", "routing", "unable to route", "unrouteable mail domain", "starttls", " tls", "certificate", "dns", "connection was", "lost connection",
+		"lookup failure", "lookup failed", "name server", "loop", "duplicated message-id", "too many hops", "hop count", "routing", "unable to route", "unrouteable mail domain", "starttls", " tls", "certificate", "dns", "connection was", "lost connection",
 		"could not be reached",
 	}},
 	{subtype: SystemTrouble, says: []string{

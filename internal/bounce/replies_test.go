@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bounce_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/bounce"
+)
+
+// Replies at RCPT, of many hosts and in many languages, are hard or soft as
+// they mean it: the files have one in each line.
+func TestReplies(t *testing.T) {
+	for file, want := range map[string]bool{"testdata/hard.txt": true, "testdata/soft.txt": false} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			code, said, _ := strings.Cut(strings.TrimSpace(line), " ")
+			a := bounce.Answer{Stage: bounce.StageRcpt, Text: said}
+			a.Code, _ = strconv.Atoi(code[:3])
+			if word, _, _ := strings.Cut(strings.TrimPrefix(said, "#"), " "); strings.HasPrefix(word, code[:1]+".") {
+				a.Enhanced = word
+			}
+			if v := bounce.Classify(a); (v.Type == bounce.Permanent) != want || v.Suppress && !want && v.Subtype != bounce.MailboxDisabled {
+				t.Errorf("%s: %s %s", strings.TrimSpace(line), v.Type, v.Subtype)
+			}
+		}
+	}
+}
