@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+const delayReport = "From: <mailer-daemon@mx.example.org>\r\nMessage-ID: <delay@mx.example.org>\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=x\r\n\r\n" +
+	"--x\r\n\r\nWe go on trying.\r\n--x\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.example.org\r\n\r\n" +
+	"Final-Recipient: rfc822; ann@example.org\r\nAction: delayed\r\nStatus: 4.4.1\r\nRemote-MTA: dns; in.example.org\r\nDiagnostic-Code: smtp; 451 4.4.1 no answer\r\n\r\n--x--\r\n"
+
+var allRemarks = db.SQL(`SELECT COUNT(*) FROM remark`)
+
+// A report of delay that comes at the MX stands in the timeline that the API
+// shows, once, changes nothing, and goes with the message.
+func TestDelayInTimeline(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		m := send(t, s, "ann@example.org")
+		servertest.Eventually(t, func() string {
+			got, err := s.Outbox.Get(t.Context(), demo(t, s).Account, m.ID)
+			if err != nil || got.Status == queue.Delivered {
+				return ""
+			}
+			return string(got.Status)
+		})
+		for range 2 {
+			deliver(t, s, s.Inbound.Key.ReturnPath(int64(m.ID), 0)+"@demo.test", delayReport)
+		}
+		got := s.API("GET", "/outbound/messages/"+m.ID.String(), nil)
+		text := string(got.Body)
+		if strings.Count(text, `"stage":"delay"`) != 1 || !strings.Contains(text, `"smtp_code":451,"enhanced_code":"4.4.1","reply":"451 4.4.1 no answer"`) ||
+			!strings.Contains(text, `"status":"delivered"`) || strings.Contains(text, `"status":"deferred"`) {
+			t.Errorf("%s", text)
+		}
+		remarks := 0
+		if err := s.DB.One(t.Context(), allRemarks.With(), &remarks); err != nil || remarks != 1 {
+			t.Errorf("%d remarks, %v", remarks, err)
+		}
+		past(t, s, m)
+		if err := s.DB.One(t.Context(), allRemarks.With(), &remarks); err != nil || remarks != 0 {
+			t.Errorf("%d remarks are left, %v", remarks, err)
+		}
+	})
+}
