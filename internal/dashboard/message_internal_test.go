@@ -35,7 +35,10 @@ func TestConversations(t *testing.T) {
 	s := sent{Message: outbound.Message{ID: 1, Status: queue.Deferred, CreatedAt: now}, Cancel: true, Retry: true, Courses: []course{{
 		Record: queue.Record{Recipient: "bob@example.org", State: queue.Deferred, DueAt: now.Add(time.Hour), Code: 451, Enhanced: "4.7.1", Reply: "<b>later</b>", Remote: "mx.example.org"},
 		Tries: []queue.Attempt{{Attempt: 1, StartedAt: now, Took: 48 * time.Millisecond, Outcome: queue.Deferred, Host: "mx.example.org", IP: "192.0.2.25", TLS: "TLS 1.3", Stage: "rcpt",
-			Transcript: "S: 220 <script>hi</script>\nC: EHLO mail.example.net"}},
+			Transcript: "S: 220 <script>hi</script>\nC: EHLO mail.example.net"},
+			{StartedAt: now, Outcome: queue.Deferred, Host: "in.example.org", Stage: queue.StageDelay, Code: 451, Enhanced: "4.4.1", Reply: "451 4.4.1 <i>no answer</i>"},
+			{StartedAt: now, Outcome: queue.Deferred, Stage: queue.StageDelay, Code: 452, Enhanced: "4.3.1"},
+			{StartedAt: now, Outcome: queue.Delivered, Stage: queue.StageAutoReply, Reply: "I am away"}},
 	}}}
 	var out strings.Builder
 	if err := l.render(&out, screen{page: page{Template: "message", Title: "x", Data: s}, Now: now}); err != nil {
@@ -43,6 +46,7 @@ func TestConversations(t *testing.T) {
 	}
 	for _, want := range []string{
 		"S: 220 &lt;script&gt;hi&lt;/script&gt;\nC: EHLO mail.example.net</pre>", "451 4.7.1 &lt;b&gt;later&lt;/b&gt;", "mx.example.org (192.0.2.25), TLS 1.3, decided at rcpt", "Tried again in 1 hour", "in 48ms",
+		"Reported: still being tried", "<code>451 4.4.1 &lt;i&gt;no answer&lt;/i&gt;</code> <small>said in.example.org</small>", "<code>452 4.3.1</code>", "Answered automatically", "<code>I am away</code>",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, &out)
