@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -115,7 +116,16 @@ func (c *Config) address(name string) string {
 
 // check completes the settings and refuses what can't work, saying what to do.
 func (c *Config) check() error {
-	var err error
+	for _, part := range []func() error{c.checkPlace, c.checkMail, c.checkRetention, c.checkLimits, c.checkNode, c.checkOthers} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPlace is about where the service is and keeps what it has.
+func (c *Config) checkPlace() (err error) {
 	if c.Host, err = address.Hostname(c.Host); err != nil {
 		return errors.New("--host must be the service's own host name, such as mail.example.com")
 	}
@@ -140,6 +150,11 @@ func (c *Config) check() error {
 	if c.Blobs == "" {
 		c.Blobs = filepath.Join(c.Data, "blobs")
 	}
+	return nil
+}
+
+// checkMail is about mail that comes and goes.
+func (c *Config) checkMail() error {
 	if c.Resolver != "" {
 		if _, _, err := net.SplitHostPort(c.Resolver); err != nil {
 			return errors.New("--resolver must be HOST:PORT, such as 127.0.0.1:53")
@@ -153,15 +168,6 @@ func (c *Config) check() error {
 			return errors.New("--postmaster must be the address of a mailbox, such as admin@example.com")
 		}
 	}
-	if _, err := c.forwarders(); err != nil {
-		return err
-	}
-	if _, err := c.filter(); err != nil {
-		return err
-	}
-	if _, err := prefixes("--proxy-from", c.ProxyFrom); err != nil {
-		return err
-	}
 	if c.MXMessages < 0 || c.MXUnknown < 0 {
 		return errors.New("--mx-messages-per-hour and --mx-unknown-per-hour must not be negative")
 	}
@@ -171,12 +177,11 @@ func (c *Config) check() error {
 	if c.MaxConnections < 0 || c.MaxMessages < 0 || !(c.MaxRate >= 0 && c.MaxRate <= 1e6) {
 		return errors.New("--max-connections-per-host, --max-messages-per-connection and --max-rate-per-host must not be negative")
 	}
-	if err := c.checkRetention(); err != nil {
-		return err
-	}
-	if err := c.checkLimits(); err != nil {
-		return err
-	}
+	return nil
+}
+
+// checkNode is about the process among others.
+func (c *Config) checkNode() (err error) {
 	if c.Drain <= 0 {
 		return errors.New("--drain must be a time such as 30s")
 	}
@@ -188,17 +193,19 @@ func (c *Config) check() error {
 			return fmt.Errorf("--node is needed: %w", err)
 		}
 	}
-	if _, err := c.relay(); err != nil {
-		return err
-	}
-	if _, err = c.private(); err != nil {
-		return err
-	}
-	if _, err = c.webhookAllow(); err != nil {
-		return err
-	}
-	_, err = c.roots()
-	return err
+	return nil
+}
+
+// checkOthers is about whom the service asks and whom it trusts.
+func (c *Config) checkOthers() error {
+	_, forwarders := c.forwarders()
+	_, filter := c.filter()
+	_, proxies := prefixes("--proxy-from", c.ProxyFrom)
+	_, relay := c.relay()
+	_, private := c.private()
+	_, webhooks := c.webhookAllow()
+	_, roots := c.roots()
+	return cmp.Or(forwarders, filter, proxies, relay, private, webhooks, roots)
 }
 
 // roots returns the authorities for certificates of others; nil: the system's.
