@@ -73,5 +73,5 @@ func saysDelay(text, subject string) bool {
 
 func saysSuccess(text, subject string) bool {
 	return anyOf(subject, []string{"successfully delivered", "successful mail delivery", "delivered:", "relayed:", "notification (success)", "notification (relay)", "expanded:"}) ||
-		anyOf(text, []string{"was successfully delivered", "has been successfully delivered", "successfully relayed", "message has been delivered to the following"})
+		anyOf(text, []string{"was successfully delivered", "has been successfully delivered", "successfully relayed", "message has been delivered to the following", `"notificationtype":"delivery"`}) // the last: Amazon SES, by SNS
 }
