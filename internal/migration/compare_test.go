@@ -3,6 +3,7 @@
 package migration_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -29,6 +30,9 @@ func readFolder(t testing.TB, c *imapclient.Client, name string) (all []string) 
 		b, err := m.Collect()
 		if err != nil {
 			t.Fatal(err)
+		}
+		if bytes.Contains(b.BodySection[0].Bytes, []byte("\r\nSubject: Your mailbox is ")) {
+			continue // what the service says when there is little room left
 		}
 		var flags []string
 		for _, f := range b.Flags {
