@@ -115,7 +115,7 @@ func TestSendToMailbox(t *testing.T) {
 				t.Errorf("%q is not in\n%s", want, mail)
 			}
 		}
-		if strings.Contains(strings.ToLower(mail), "bcc") {
+		if strings.Contains(strings.ToLower(mail), "\nbcc:") {
 			t.Errorf("Bcc shows in\n%s", mail)
 		}
 		arrived(t, s, 0, 1)
