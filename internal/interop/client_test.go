@@ -29,7 +29,7 @@ func TestMsmtp(t *testing.T) {
 			p.must(text, "msmtp", "-C", config(alice.Password), "--read-recipients")
 			got := arrived(t, s, 1, "INBOX", subject)
 			contains(t, got, "\r\n\r\nfirst\r\n.\r\n..\r\nlast\r\n")
-			if copied := arrived(t, s, 0, "INBOX", subject); strings.Contains(copied+got, "Bcc") {
+			if copied := arrived(t, s, 0, "INBOX", subject); strings.Contains(copied+got, "\nBcc") {
 				t.Errorf("the Bcc shows:\n%s", copied)
 			}
 			out, err := p.run(text, "msmtp", "-C", config("Wrong-1-Password"), "--read-recipients")

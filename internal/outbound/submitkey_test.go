@@ -133,7 +133,7 @@ func TestSubmitByKey(t *testing.T) {
 			t.Errorf("goes as %+v, %v", mail, err)
 		}
 		text := sent(t, s, id)
-		if strings.Contains(text, "X-Mailstead") || strings.Contains(text, "Bcc") || !strings.Contains(text, "\r\nFeedback-ID: smtp:demo.test:") {
+		if strings.Contains(text, "X-Mailstead") || strings.Contains(text, "\nBcc") || !strings.Contains(text, "\r\nFeedback-ID: smtp:demo.test:") {
 			t.Errorf("sent\n%s", text)
 		}
 	})
