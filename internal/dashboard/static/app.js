@@ -21,6 +21,7 @@ wide.addEventListener("change", spread);
 spread();
 
 // A chart draws what its table says.
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 function chart(box) {
   const table = document.getElementById(box.dataset.chart);
   if (!table || !window.uPlot) return;
@@ -36,8 +37,8 @@ function chart(box) {
   const plot = new uPlot({
     width: box.clientWidth, height: 240, cursor: { y: false }, legend: { live: true },
     scales: { y: { range: (_, min, max) => [0, Math.max(5, max * 1.1)] } },
-    axes: [axis, { ...axis, size: 44 }],
-    series: [{ value: (_, t) => t == null ? "" : new Date(t * 1000).toISOString().slice(0, 10) }]
+    axes: [{ ...axis, values: (_, days) => days.map((t) => day.format(t * 1000)) }, { ...axis, size: 44 }],
+    series: [{ value: (_, t) => t == null ? "" : day.format(t * 1000) }]
       .concat(heads.map((name, i) => ({ label: name, stroke: colour(strokes[i % strokes.length]), width: 2, points: { show: false } }))),
   }, data, box);
   box.plot = plot;
