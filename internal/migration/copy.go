@@ -22,7 +22,9 @@ const (
 	firstSpan = 100_000
 	// maxSuspect is how often the line may break at the same message, and
 	// maxUnreadable the same for answers that can't be understood.
-	maxSuspect, maxUnreadable = 5, 2
+	// It is passed over only then: a line that breaks now and then must cost no
+	// message.
+	maxSuspect, maxUnreadable = 10, 2
 	// maxBroken is how many messages of a folder may be so in one go before
 	// the source is given up.
 	maxBroken = 200
@@ -156,12 +158,13 @@ func (f *copying) judge(err error, uids []uint32) error {
 	switch {
 	case errors.As(err, &own), errors.As(err, &last), errors.Is(err, errLost), errors.Is(err, context.Canceled):
 	case errors.As(err, &strange) && len(uids) > 1:
-		f.window, f.shrunk = max(1, len(uids)/2), true
+		f.window, f.narrower = max(1, len(uids)/2), true
 	case errors.As(err, &strange):
 		if f.suspect[uids[0]]++; f.suspect[uids[0]] >= maxUnreadable {
 			f.give(uids[0], "What the source says of it can't be understood.")
 		}
 	case f.at != 0:
+		f.narrower = true
 		if f.suspect[f.at]++; f.suspect[f.at] >= maxSuspect {
 			f.give(f.at, "The connection broke off each time that it was read.")
 		}
@@ -174,7 +177,7 @@ func (f *copying) judge(err error, uids []uint32) error {
 }
 
 // give passes over a message.
-func (t *task) give(uid uint32, why string) { t.broken[uid], t.shrunk = why, true }
+func (t *task) give(uid uint32, why string) { t.broken[uid], t.narrower = why, true }
 
 // letter is a message of the source.
 type letter struct {

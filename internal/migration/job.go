@@ -248,15 +248,15 @@ func (j *job) worker(ctx context.Context, src *source) {
 			src.close()
 			src = nil
 		}
+		if j.gains.Load() > before || t.narrower {
+			tries, t.narrower = 0, false
+		}
 		j.putBack(t, err)
 		var last final
 		var own ours
 		if errors.As(err, &last) || errors.Is(err, errLost) || errors.As(err, &own) {
 			j.stop(err)
 			return
-		}
-		if j.gains.Load() > before || t.shrunk {
-			tries, t.shrunk = 0, false
 		}
 		if tries++; tries > maxReconnects {
 			return

@@ -33,11 +33,11 @@ type task struct {
 	messages       int64
 	bytes          int64 // -1: not known yet
 
-	window  int               // how many messages are asked for at once
-	shrunk  bool              // the window has got smaller, which is a kind of progress
-	at      uint32            // the message being read; 0 for none
-	suspect map[uint32]int    // messages at which the line broke, and how often
-	broken  map[uint32]string // messages that can't be had, and why
+	window   int               // how many messages are asked for at once
+	narrower bool              // the trouble was pinned down more closely, which is a kind of progress
+	at       uint32            // the message being read; 0 for none
+	suspect  map[uint32]int    // messages at which the line broke, and how often
+	broken   map[uint32]string // messages that can't be had, and why
 }
 
 var (

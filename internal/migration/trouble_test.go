@@ -84,6 +84,7 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("%d messages, %d cuts", n, p.cuts)
 		}
 	})
+	t.Run("the source breaks at one message", func(t *testing.T) { m.with(t).poisoned() })
 	t.Run("wrong password", func(t *testing.T) {
 		m := &mover{t, m.s, m.c, m.src}
 		from := ann(m.src.imap, "implicit")
@@ -187,6 +188,53 @@ func (m *mover) cancelled(ann func(addr, tls string) client.NewMigrationSource) 
 	}
 	if told != 1 {
 		m.Errorf("its end was told %d times", told)
+	}
+}
+
+// A source that dies at one message is asked for all the others: the only
+// folder, over the only connection.
+func (m *mover) poisoned() {
+	m.Helper()
+	const poison = "X-Poison: yes"
+	there := m.src.login("ivy")
+	fill(m, there, "INBOX", 0, 20)
+	text := "Subject: bad\r\n" + poison + "\r\n\r\nHello.\r\n"
+	cmd := there.Append("INBOX", int64(len(text)), nil)
+	if _, err := io.WriteString(cmd, text); err != nil {
+		m.Fatal(err)
+	}
+	if err := cmd.Close(); err != nil {
+		m.Fatal(err)
+	}
+	if _, err := cmd.Wait(); err != nil {
+		m.Fatal(err)
+	}
+	fill(m, there, "INBOX", 20, 20)
+	var died atomic.Int32
+	fake := serve(m.T, func(c net.Conn) {
+		up, err := net.Dial("tcp", m.src.plain)
+		if err != nil {
+			return
+		}
+		defer up.Close() //nolint:errcheck // it goes
+		go func() {
+			_, _ = io.Copy(up, c)
+			_ = up.Close()
+		}()
+		for lines := bufio.NewReader(up); ; {
+			line, err := lines.ReadString('\n')
+			if strings.HasPrefix(line, poison) {
+				died.Add(1)
+				return
+			}
+			if _, werr := io.WriteString(c, line); err != nil || werr != nil {
+				return
+			}
+		}
+	})
+	d := m.ends(m.box("poisoned", 0), source(fake, "ivy", "none"), "completed", "", 40, 0, 1)
+	if len(d.Failures) != 1 || d.Failures[0].UID != 21 || !strings.Contains(d.Failures[0].Reason, "broke off") || died.Load() < 8 {
+		m.Errorf("%+v after %d breaks", d.Failures, died.Load())
 	}
 }
 
