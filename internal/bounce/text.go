@@ -154,7 +154,7 @@ var stages = []struct{ says, stage string }{
 	{"in reply to end of data", StageFinal}, {"after end of data", StageFinal}, {"failed after i sent the message", StageFinal},
 	{"in reply to data", StageFinal}, {"after data", StageFinal}, {"after pipelined end of data", StageFinal},
 	{"in reply to rcpt to", StageRcpt}, {"after rcpt to", StageRcpt}, {"does not like recipient", StageRcpt}, {"after pipelined rcpt to", StageRcpt},
-	{">>> rcpt to:", StageRcpt}, {"did not like our rcpt to", StageRcpt}, {"after rcpt command", StageRcpt}, {"[rcpt_to]", StageRcpt}, {"smtp command rcpt", StageRcpt},
+	{">>> rcpt to:", StageRcpt}, {"--> rcpt to:* <-- 5", StageRcpt}, {"did not like our rcpt to", StageRcpt}, {"after rcpt command", StageRcpt}, {"[rcpt_to]", StageRcpt}, {"smtp command rcpt", StageRcpt},
 	{"did not like our data", StageFinal}, {"after data command", StageFinal}, {"[data]", StageFinal}, {"smtp command data", StageFinal}, {"did not like our mail from", StageMail},
 	{"in reply to mail from", StageMail}, {"after mail from", StageMail}, {"but sender was rejected", StageMail}, {"after pipelined mail from", StageMail},
 	{"in reply to ehlo", StageConnect}, {"in reply to helo", StageConnect}, {"after initial connection", StageConnect}, {"after helo", StageConnect},

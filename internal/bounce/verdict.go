@@ -149,6 +149,8 @@ func (a *Answer) subtype() (subtype string, sure bool) {
 		// Who knows the recipient says so at RCPT. After the message this is
 		// what some hosts say of mail that they filter.
 		return Refused, true
+	case found == NoMailbox && a.Stage == "" && a.Enhanced == "" && a.Code != 0:
+		return Refused, true // a reply that a report quotes without a word of what it answered: as above
 	case found == NoMailbox && strings.HasPrefix(code, "7.") && a.Stage != StageRcpt:
 		return Refused, true
 	case meant == "" || vague(code):
