@@ -19,6 +19,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 const (
@@ -147,16 +148,9 @@ func (k *Keys) Prune(ctx context.Context) (deleted int64, err error) {
 
 // Run prunes until ctx ends.
 func (k *Keys) Run(ctx context.Context, log *slog.Logger) error {
-	tick := time.NewTicker(pruneEvery)
-	defer tick.Stop()
-	for {
-		if _, err := k.Prune(ctx); err != nil && ctx.Err() == nil {
-			log.Error("pruning idempotency keys failed", "error", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	signal.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
+		_, err := k.Prune(ctx)
+		return pruneEvery, err
+	}, func(err error) { log.Error("pruning idempotency keys failed", "error", err) })
+	return nil
 }

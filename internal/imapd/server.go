@@ -25,6 +25,7 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/throttle"
 )
 
@@ -126,10 +127,7 @@ func (s *Server) serve(l net.Listener, implicit bool) error {
 		// Out of file descriptors, most likely: some come back.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.Log.Warn("imap: accepting a connection", "err", err)
-		select {
-		case <-time.After(pause):
-		case <-s.base.Done():
-		}
+		_ = signal.Sleep(s.base, pause)
 	}
 }
 

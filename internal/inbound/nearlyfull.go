@@ -30,34 +30,19 @@ const (
 func (i *Inbound) RunWarnings(ctx context.Context) error {
 	sub := i.Hub.Subscribe(signal.Key{Kind: signal.Room})
 	defer sub.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-sub.C:
-		case <-timer.C:
-		}
-		more, err := i.WarnOwners(ctx)
-		if err != nil && ctx.Err() == nil {
-			i.Log.Error("telling owners that their mailboxes are nearly full failed", "error", err)
-		}
-		if more && err == nil {
-			timer.Reset(0)
-		} else {
-			timer.Reset(roomLook)
-		}
-	}
+	signal.Repeat(ctx, sub.C, i.WarnOwners, func(err error) {
+		i.Log.Error("telling owners that their mailboxes are nearly full failed", "error", err)
+	})
+	return nil
 }
 
 // WarnOwners does one round of that: each mailbox that got to 90 % of its quota
-// gets a message, whatever room there is left for it. more says that there may
-// be further ones.
-func (i *Inbound) WarnOwners(ctx context.Context) (more bool, err error) {
+// gets a message, whatever room there is left for it. It returns after how long
+// to look again.
+func (i *Inbound) WarnOwners(ctx context.Context) (again time.Duration, err error) {
 	ids, err := i.Mailboxes.NearlyFull(ctx, roomChunk)
 	if err != nil {
-		return false, err
+		return roomLook, err
 	}
 	var failed error
 	for _, id := range ids {
@@ -65,7 +50,10 @@ func (i *Inbound) WarnOwners(ctx context.Context) (more bool, err error) {
 			failed = errors.Join(failed, fmt.Errorf("mailbox %s: %w", id, err))
 		}
 	}
-	return len(ids) == roomChunk && failed == nil, failed
+	if len(ids) < roomChunk || failed != nil {
+		return roomLook, failed
+	}
+	return 0, nil
 }
 
 // errTold declines to tell an owner what was told already, or is no longer so.

@@ -35,25 +35,12 @@ const (
 func (i *Inbound) RunNotices(ctx context.Context) error {
 	sub := i.Hub.Subscribe(signal.Key{Kind: signal.Notice})
 	defer sub.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-sub.C:
-		case <-timer.C:
-		}
-		again, err := i.TellSenders(ctx)
-		if err != nil && ctx.Err() == nil {
-			i.Log.Error("telling senders failed", "error", err)
-		}
-		timer.Reset(again)
-	}
+	signal.Repeat(ctx, sub.C, i.TellSenders, func(err error) { i.Log.Error("telling senders failed", "error", err) })
+	return nil
 }
 
-// TellSenders does one round of that: it notes what has become late, and files what is
-// to be told. It returns after how long to look again.
+// TellSenders does one round of that: it notes what has become late, and files
+// what is to be told. It returns after how long to look again.
 func (i *Inbound) TellSenders(ctx context.Context) (again time.Duration, err error) {
 	late, err := i.Queue.AnyLate(ctx)
 	if err != nil {

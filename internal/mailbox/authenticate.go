@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
@@ -122,17 +121,3 @@ type more struct {
 }
 
 func (r more) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.last)...) }
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -248,16 +248,9 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 
 // Run purges every hour until ctx ends; report is told what went wrong.
 func (m *Mailboxes) Run(ctx context.Context, report func(error)) error {
-	tick := time.NewTicker(time.Hour)
-	defer tick.Stop()
-	for {
-		if _, err := m.Purge(ctx); err != nil && ctx.Err() == nil {
-			report(err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	signal.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
+		_, err := m.Purge(ctx)
+		return time.Hour, err
+	}, report)
+	return nil
 }

@@ -110,7 +110,7 @@ func Open(o Options) *Mailboxes {
 	}
 	cache := credential.NewCache(o.Hasher)
 	cache.Now = o.Now
-	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: pause, known: map[string]known{},
+	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: signal.Sleep, known: map[string]known{},
 		notes: notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}}}
 }
 

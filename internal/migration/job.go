@@ -261,7 +261,7 @@ func (j *job) worker(ctx context.Context, src *source) {
 		if tries++; tries > maxReconnects {
 			return
 		}
-		j.sleep(ctx, j.pause(tries))
+		_ = signal.Sleep(ctx, j.pause(tries))
 	}
 }
 
@@ -273,15 +273,6 @@ func reconnecting(err error) error {
 		return errors.New(last.words)
 	}
 	return err
-}
-
-func (j *job) sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // own marks an error of the service's own, and makes of a mailbox without room

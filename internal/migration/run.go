@@ -43,21 +43,8 @@ func (m *Migrations) Run(ctx context.Context) error {
 	defer m.working.Wait()
 	sub := m.o.Hub.Subscribe(signal.Key{Kind: signal.Migration})
 	defer sub.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-sub.C:
-		case <-timer.C:
-		}
-		next, err := m.look(ctx)
-		if err != nil && ctx.Err() == nil {
-			m.o.Log.Error("looking for migrations failed", "error", err)
-		}
-		timer.Reset(next)
-	}
+	signal.Repeat(ctx, sub.C, m.look, func(err error) { m.o.Log.Error("looking for migrations failed", "error", err) })
+	return nil
 }
 
 // look takes over, takes migrations in hand, and says when to look again.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/stat"
 )
 
@@ -89,7 +90,7 @@ func (o *Outbox) RunIndex(ctx context.Context, log *slog.Logger) error {
 					break
 				}
 				now := o.Now()
-				pause(ctx, time.Duration(float64(now.Sub(begin))*(1+indexRest*o.pace.load(now))))
+				_ = signal.Sleep(ctx, time.Duration(float64(now.Sub(begin))*(1+indexRest*o.pace.load(now))))
 			}
 		}
 		select {

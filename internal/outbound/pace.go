@@ -3,7 +3,6 @@
 package outbound
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -85,17 +84,4 @@ func (p *pace) load(now time.Time) float64 {
 	defer p.mu.Unlock()
 	p.count(now)
 	return p.share
-}
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

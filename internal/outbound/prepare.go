@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -109,7 +110,7 @@ func (o *Outbox) sign(ctx context.Context, sign func(io.Reader) ([]byte, error),
 	begin := o.Now()
 	defer func() {
 		now := o.Now()
-		pause(ctx, o.pace.rest(now, now.Sub(begin)))
+		_ = signal.Sleep(ctx, o.pace.rest(now, now.Sub(begin)))
 	}()
 	if whole, inRow := b.Bytes(); inRow {
 		head, err = sign(bytes.NewReader(whole))

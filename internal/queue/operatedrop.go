@@ -69,7 +69,7 @@ func (o *Operator) Drop(ctx context.Context, or Order) (res Result, err error) {
 		if or.Progress != nil {
 			or.Progress(res)
 		}
-		if err = rest(ctx, pause); err != nil {
+		if err = signal.Sleep(ctx, pause); err != nil {
 			break
 		}
 		left = nil
@@ -90,17 +90,6 @@ func (o *Operator) Drop(ctx context.Context, or Order) (res Result, err error) {
 		o.wake(signal.Notice)
 	}
 	return res, err
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // settled leaves out what has reached an end meanwhile.

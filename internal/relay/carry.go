@@ -12,6 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -221,14 +222,10 @@ func (s *shift) sleep(wait time.Duration, v *visit) error {
 	if wait > longest {
 		return &slowed{v.next, v.terms.addr.Addr().String() + " is sent to slowly"}
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-s.ctx.Done():
+	if signal.Sleep(s.ctx, wait) != nil {
 		return context.Cause(s.ctx)
 	}
+	return nil
 }
 
 // more reports whether there is anything to send.

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -122,25 +123,12 @@ func (s *Simulator) note(ctx context.Context, d *queue.Delivery) error {
 // Run makes the complaints that are due, also those that were noted before a
 // restart or by a node that ended, until ctx ends.
 func (s *Simulator) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.poke:
-		case <-timer.C:
-		}
-		wait, err := s.complain(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.o.Log.Error("simulated complaints could not be made", "error", err)
-		}
-		timer.Reset(wait)
-	}
+	signal.Repeat(ctx, s.poke, s.complain, func(err error) { s.o.Log.Error("simulated complaints could not be made", "error", err) })
+	return nil
 }
 
 // complain makes what is due, and says when to look again.
-func (s *Simulator) complain(ctx context.Context) (wait time.Duration, err error) {
+func (s *Simulator) complain(ctx context.Context) (again time.Duration, err error) {
 	type complaint struct {
 		message db.ID
 		n       int

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // Task is a kind of thing that is deleted after a while.
@@ -153,12 +154,5 @@ func (k *Keeper) rest(ctx context.Context, took time.Duration) error {
 	if k.Load != nil {
 		load = min(max(k.Load(), 0), 1)
 	}
-	timer := time.NewTimer(time.Duration(float64(took) * (restIdle + (restLoaded-restIdle)*load)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return signal.Sleep(ctx, time.Duration(float64(took)*(restIdle+(restLoaded-restIdle)*load)))
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 const (
@@ -87,18 +88,10 @@ func (s *STS) keep(domain, id string, p *Policy, now time.Time) error {
 func (s *STS) Run(ctx context.Context) error {
 	defer s.work.Wait()
 	defer s.end()
-	tick := time.NewTicker(refreshLook)
-	defer tick.Stop()
-	for {
-		if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
-			s.o.Log.Error("refreshing MTA-STS policies failed", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	signal.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
+		return refreshLook, s.refresh(ctx)
+	}, func(err error) { s.o.Log.Error("refreshing MTA-STS policies failed", "error", err) })
+	return nil
 }
 
 // duePolicy is a row that is to be refreshed.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // The passes over the messages. The first takes in what is there; as messages
@@ -85,12 +86,7 @@ func (x *Index) fillAll(ctx context.Context, pass int) error {
 		if more, err = x.Fill(ctx, pass, x.Now().Add(-passes[pass].lag)); err != nil {
 			return err
 		}
-		t := time.NewTimer(rest * time.Since(begin))
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		}
-		t.Stop()
+		_ = signal.Sleep(ctx, rest*time.Since(begin))
 	}
 	return nil
 }

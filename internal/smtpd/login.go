@@ -5,7 +5,6 @@ package smtpd
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -53,7 +52,7 @@ func (c *conn) byKey(ctx context.Context, token string) (*login, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, wait); err != nil {
+	if err := signal.Sleep(ctx, wait); err != nil {
 		return nil, err
 	}
 	key, err := c.srv.Accounts.Authenticate(ctx, token, c.ip)
@@ -65,21 +64,6 @@ func (c *conn) byKey(ctx context.Context, token string) (*login, error) {
 	}
 	guesses.Succeeded(who, c.ip)
 	return &login{token: token, key: key}, key.Require(sendScope)
-}
-
-// sleep waits, unless the server ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // signIn notes who the client is.

@@ -5,10 +5,10 @@ package smtpd
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // rcpt is RCPT TO (RFC 5321 §4.1.1.3).
@@ -60,12 +60,7 @@ func (c *conn) unknown(ctx context.Context, r reply) reply {
 	}
 	if wait > 0 {
 		_ = c.flush() // what was said before waits for nothing; an error stays
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
+		_ = signal.Sleep(ctx, wait)
 	}
 	return r
 }

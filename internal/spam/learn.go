@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 const (
@@ -27,6 +28,8 @@ const (
 	// lessonDays is how long it is known that a message was learned.
 	lessonDays = 400
 	maxHeader  = 256 << 10
+	// learnLook is how often it is looked for what another node was told.
+	learnLook = 10 * time.Second
 )
 
 var (
@@ -73,23 +76,13 @@ func (b *Bayes) Sorted(ctx context.Context, mailbox db.ID, c *folder.Copied) err
 // Run learns what there is to learn until ctx ends. Every node runs it; the duty
 // "learning" lets one at a time work.
 func (b *Bayes) Run(ctx context.Context) error {
-	tick := time.NewTicker(10 * time.Second)
-	defer tick.Stop()
-	for {
-		for more := true; more && ctx.Err() == nil; {
-			var err error
-			if more, err = b.LearnOne(ctx); err != nil && ctx.Err() == nil {
-				b.Log.Error("the spam filter could not learn", "error", err)
-				more = false
-			}
+	signal.Repeat(ctx, b.kick, func(ctx context.Context) (time.Duration, error) {
+		if more, err := b.LearnOne(ctx); err != nil || !more {
+			return learnLook, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-b.kick:
-		case <-tick.C:
-		}
-	}
+		return 0, nil
+	}, func(err error) { b.Log.Error("the spam filter could not learn", "error", err) })
+	return nil
 }
 
 // errNotNow declines a job: another node learns, or has learned it.

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // Session is a user who has signed in with a browser.
@@ -79,7 +80,7 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 	}
 	if wait, err := u.Guesses.Check(key, from); err != nil {
 		return Session{}, "", err
-	} else if err := pause(ctx, wait); err != nil {
+	} else if err := signal.Sleep(ctx, wait); err != nil {
 		return Session{}, "", err
 	}
 	s, err := u.find(ctx, byEmail.With(key))
@@ -118,7 +119,7 @@ func (u *Users) MayAsk(email string, from netip.Addr) error {
 func (u *Users) verify(ctx context.Context, s stored, password string, from netip.Addr) (bool, error) {
 	if wait, err := u.Guesses.Check(s.Email, from); err != nil {
 		return false, err
-	} else if err := pause(ctx, wait); err != nil {
+	} else if err := signal.Sleep(ctx, wait); err != nil {
 		return false, err
 	}
 	ok, err := u.Hasher.Verify(ctx, s.phc, password)
@@ -257,19 +258,4 @@ func clip(s string) string {
 		s = strings.ToValidUTF8(s[:maxAgent], "")
 	}
 	return s
-}
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // The second factor: a time-based code (RFC 6238: SHA-1, six digits, 30 s, as
@@ -138,7 +139,7 @@ func (u *Users) prove(ctx context.Context, in Session, code string) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, wait); err != nil {
+	if err := signal.Sleep(ctx, wait); err != nil {
 		return err
 	}
 	s, err := u.find(ctx, userByID.With(in.User.ID))

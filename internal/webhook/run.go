@@ -45,21 +45,10 @@ func (h *Hooks) Run(ctx context.Context) error {
 	defer h.stop()
 	sub := h.o.Hub.Subscribe(signal.Key{Kind: signal.Webhook})
 	defer sub.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		next, err := h.look(ctx)
-		if err != nil && ctx.Err() == nil {
-			h.o.Log.Error("looking for webhooks with something due failed", "error", err)
-		}
-		timer.Reset(next)
-		select {
-		case <-ctx.Done():
-			return h.drain()
-		case <-sub.C:
-		case <-timer.C:
-		}
-	}
+	signal.Repeat(ctx, sub.C, h.look, func(err error) {
+		h.o.Log.Error("looking for webhooks with something due failed", "error", err)
+	})
+	return h.drain()
 }
 
 // drain ends the work in order.

@@ -3,11 +3,11 @@
 package webhook
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // outcome is an attempt's end as it is written.
@@ -71,7 +71,7 @@ func (h *Hooks) settle(hook db.ID, o *outcome) (err error) {
 			return err
 		}
 		h.o.Log.Error("the outcome of a delivery could not be written", "webhook", hook, "event", o.item.id, "error", err)
-		pause(h.last, troubleWait)
+		_ = signal.Sleep(h.last, troubleWait)
 	}
 }
 
@@ -80,13 +80,4 @@ func (o *outcome) attempt(hook db.ID) []any {
 	a := &o.answer
 	return []any{hook, o.item.id, o.n, db.Micros(a.began), a.ended.Sub(a.began).Microseconds(), a.headers, a.code, a.trouble, a.words,
 		a.response, db.Micros(o.next)}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
