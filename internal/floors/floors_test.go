@@ -23,18 +23,19 @@ var floors = map[string]int{
 	"account": 4, "domain": 4, "webhook": 4, "thread": 4, "route": 4, "suppression": 4, "stat": 4, "limit": 4, "user": 4,
 	"mailbox": 5, "queue": 5,
 	"folder": 6, "outbound": 6, "relay": 6,
-	"search": 7, "spam": 7, "inbound": 7, "migration": 7, "clientsetup": 7, "transfer": 7,
-	"imapd": 8, "smtpd": 8, "api": 8, "dashboard": 8,
-	"server":        9,
-	"cmd/mailstead": 10, "cmd/load": 10,
+	"search": 7, "spam": 7, "migration": 7, "clientsetup": 7, "transfer": 7,
+	"inbound": 8,
+	"imapd":   9, "smtpd": 9, "api": 9, "dashboard": 9,
+	"server":        10,
+	"cmd/mailstead": 11, "cmd/load": 11,
 	"docs":           1,  // what is to be read, for the dashboard to show
-	"docs/receivers": 10, // what customers copy
-	"client":         10, // what customers import, and commands; it imports nothing of ours
+	"docs/receivers": 11, // what customers copy
+	"client":         11, // what customers import, and commands; it imports nothing of ours
 }
 
 const (
 	ground    = -1 // below all; 0 would mean that a room is not in the table
-	doorFloor = 8
+	doorFloor = 9
 )
 
 // pure rooms know nothing of storage, not even by way of another room.

@@ -5,39 +5,20 @@ package inbound
 import (
 	"cmp"
 	"context"
-	"net/netip"
 
-	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/spam"
 )
-
-// Suspect is a message as the spam filter gets to see it: whole, but for what
-// claims to be somebody's judgement already.
-type Suspect struct {
-	ID       string     // as our Received field tells it
-	Client   netip.Addr // zero if unknown
-	Helo     string
-	Name     string   // of the client, confirmed by DNS; "" for none
-	From     string   // MAIL FROM; "" for the null sender
-	To       []string // one address for each recipient
-	Accounts []db.ID  // whose mailboxes these are, side by side with To
-	Verdicts digest.Verdicts
-	Header   message.Header
-	Index    *message.Index
-	Size     int64
-	Open     func(context.Context) (*blob.Reader, error)
-}
 
 // The codes of what the spam filter does not let in.
 const (
-	CodeSpam       = "spam"        // fault.Denied
-	CodeNotNow     = "spam_later"  // fault.Unavailable: the filter wants it to come again
-	CodeFilterDown = "filter_down" // fault.Unavailable: of Options.Filter
+	CodeSpam   = "spam"       // fault.Denied
+	CodeNotNow = "spam_later" // fault.Unavailable: the filter wants it to come again
 )
 
 // filter asks the spam filter, and does what it wants as far as each
@@ -53,7 +34,7 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 			s.blob.Discard(ctx)
 		}
 	}()
-	m := &Suspect{
+	m := &spam.Mail{
 		ID: received.ID, Client: received.Addr, Helo: received.Helo, Name: name, From: l.from, Verdicts: s.verdicts,
 		Header: s.header, Index: s.index, Size: s.blob.Size, Open: s.blob.Open,
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/spam"
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
@@ -57,7 +58,7 @@ type Options struct {
 	Forgiving bool
 	// Filter finds out, for each recipient, whether a message is spam; its
 	// faults refuse the message. nil: nothing does.
-	Filter func(ctx context.Context, m *Suspect) ([]digest.Opinion, error)
+	Filter func(ctx context.Context, m *spam.Mail) ([]digest.Opinion, error)
 	Now    func() time.Time
 	Log    *slog.Logger
 }

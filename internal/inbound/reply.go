@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/spam"
 )
 
 // Reply is a reply of SMTP (RFC 5321 §4.2, RFC 3463).
@@ -58,7 +59,7 @@ func Refusal(err error) (r Reply, ours bool) {
 		switch f.Code {
 		case CodeNoPolicy:
 			return Reply{451, "4.7.0", f.Message}, false
-		case CodeNotNow, CodeFilterDown:
+		case CodeNotNow, spam.CodeDown:
 			return Reply{451, "4.7.1", f.Message}, false
 		}
 		return Reply{451, "4.3.0", f.Message}, true

@@ -12,13 +12,13 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
-	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/spam"
 )
 
 // thinks makes a filter that is of one opinion about everybody's mail.
 func (h *house) thinks(o digest.Opinion) {
-	h.Inbound.Filter = func(_ context.Context, m *inbound.Suspect) ([]digest.Opinion, error) {
+	h.Inbound.Filter = func(_ context.Context, m *spam.Mail) ([]digest.Opinion, error) {
 		all := make([]digest.Opinion, len(m.To))
 		for n := range all {
 			all[n] = o

@@ -3,15 +3,12 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/digest"
-	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/spam"
 )
 
@@ -60,11 +57,6 @@ func (s *Server) filter() (*spam.Filter, error) {
 		f.Own.Lists = &spam.Lists{DNS: s.resolver, All: lists}
 	}
 	return f, err
-}
-
-// suspect hands what inbound took in to the filter.
-func (s *Server) suspect(ctx context.Context, m *inbound.Suspect) ([]digest.Opinion, error) {
-	return s.Filter.Judge(ctx, (*spam.Mail)(m))
 }
 
 // stsPrefix is what the host of a domain's MTA-STS policy is called (RFC 8461
