@@ -16,7 +16,7 @@ import (
 )
 
 // Server answers over UDP and TCP with the records it was given, and
-// NXDOMAIN for every other name.
+// NXDOMAIN for every other name; both may be kept for a minute.
 type Server struct {
 	Addr string
 
@@ -101,8 +101,20 @@ func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
 		if !known {
 			m.Rcode = dns.RcodeNameError
 		}
+		if len(m.Answer) == 0 {
+			m.Ns = append(m.Ns, root())
+		}
 	}
 	_ = w.WriteMsg(m) // whoever asked asks again
+}
+
+// root is the SOA that an answer without records comes with, as any server's
+// does: without it nobody may keep such an answer (RFC 2308 §5).
+func root() dns.RR {
+	return &dns.SOA{
+		Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60},
+		Ns:  "ns.bench-sink.net.", Mbox: "hostmaster.bench-sink.net.", Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: 60,
+	}
 }
 
 // quoteText splits a text into strings of at most 255 bytes.
