@@ -89,6 +89,7 @@ type Domains struct {
 	senders memo[senderKey, known[Sender]]
 	byID    memo[db.ID, known[Sender]]
 	hosted  memo[string, known[Hosted]]
+	choices memo[db.ID, known[choice]]
 	signers memo[db.ID, signerOf]
 	after   func(time.Duration) <-chan time.Time
 }

@@ -32,29 +32,39 @@ func Softer(a, b Enforcement) Enforcement {
 }
 
 var (
-	enforcementOf  = db.SQL(`SELECT dmarc_enforcement FROM domain WHERE id = $1`)
+	chosenFor      = db.SQL(`SELECT dmarc_enforcement, spam_filtering FROM domain WHERE id = $1`)
 	setEnforcement = db.SQL(`UPDATE domain SET dmarc_enforcement = $3 WHERE id = $1 AND account = $2`)
-	filteringOf    = db.SQL(`SELECT spam_filtering FROM domain WHERE id = $1`)
 	setFiltering   = db.SQL(`UPDATE domain SET spam_filtering = $3 WHERE id = $1 AND account = $2`)
 )
+
+// choice is what the holder of a domain wants to be done with mail that arrives
+// for it.
+type choice struct{ enforcement, filtering Enforcement }
 
 // Enforcement returns what the holder of a domain chose; Enforce if the domain
 // is gone.
 func (d *Domains) Enforcement(ctx context.Context, id db.ID) (Enforcement, error) {
-	return d.chosen(ctx, enforcementOf.With(id))
+	c, err := d.chosen(ctx, id)
+	return c.enforcement, err
 }
 
 // Filtering returns what the holder of a domain wants to be done with mail that
 // a spam filter objects to; Enforce if the domain is gone.
 func (d *Domains) Filtering(ctx context.Context, id db.ID) (Enforcement, error) {
-	return d.chosen(ctx, filteringOf.With(id))
+	c, err := d.chosen(ctx, id)
+	return c.filtering, err
 }
 
-func (d *Domains) chosen(ctx context.Context, s db.Statement) (Enforcement, error) {
-	e := string(Enforce)
-	err := d.DB.One(ctx, s, &e)
-	if errors.Is(err, db.ErrNoRow) {
-		err = nil
+func (d *Domains) chosen(ctx context.Context, id db.ID) (choice, error) {
+	e, mark, ok := d.choices.get(id)
+	if now := d.Now(); !ok || !now.Before(e.until) {
+		c := choice{Enforce, Enforce}
+		err := d.DB.One(ctx, chosenFor.With(id), &c.enforcement, &c.filtering)
+		if err != nil && !errors.Is(err, db.ErrNoRow) {
+			return choice{}, err
+		}
+		e = known[choice]{c, nil, now.Add(remember)}
+		d.choices.put(id, e, mark)
 	}
-	return Enforcement(e), err
+	return e.value, nil
 }

@@ -114,6 +114,7 @@ func (d *Domains) Forget(db.ID) {
 	d.senders.clear()
 	d.byID.clear()
 	d.hosted.clear()
+	d.choices.clear()
 }
 
 // changed is called after a commit.

@@ -4,6 +4,7 @@ package domain_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,41 @@ func TestForgetting(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// What a domain chose holds at once where it was changed, on another node after
+// seconds even without the signal.
+func TestChoices(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		addr, _ := dnstest.Start(t)
+		w.Domains = w.another(dnstest.Resolver(t, addr))
+		node := w.another(dnstest.Resolver(t, addr))
+		dom := w.create(w.ann, "shop.test")
+		chosen := func(on *domain.Domains, dmarc, spam domain.Enforcement) {
+			t.Helper()
+			e, err := on.Enforcement(t.Context(), dom.ID)
+			f, more := on.Filtering(t.Context(), dom.ID)
+			if err := errors.Join(err, more); err != nil || e != dmarc || f != spam {
+				t.Errorf("%s, %s, %v; want %s, %s", e, f, err, dmarc, spam)
+			}
+		}
+		chosen(w.Domains, domain.Enforce, domain.Enforce)
+		chosen(node, domain.Enforce, domain.Enforce)
+		junk, off := domain.Junk, domain.Off
+		if _, err := w.Change(t.Context(), w.ann, dom.ID, domain.Change{Enforcement: &junk, Filtering: &off}); err != nil {
+			t.Fatal(err)
+		}
+		chosen(w.Domains, domain.Junk, domain.Off)
+		chosen(node, domain.Enforce, domain.Enforce)
+		w.clock.pass(5 * time.Second)
+		chosen(node, domain.Junk, domain.Off)
+		node.Forget(dom.ID)
+		if err := w.Delete(t.Context(), w.ann, dom.ID); err != nil {
+			t.Fatal(err)
+		}
+		chosen(w.Domains, domain.Enforce, domain.Enforce)
 	})
 }
 
