@@ -14,8 +14,9 @@ import (
 const maxRecords = 1000
 
 var (
-	errChain   = errors.New("the chain of CNAMEs is too long")
-	errRecords = errors.New("more than 1000 records")
+	errChain     = errors.New("the chain of CNAMEs is too long")
+	errNotCached = errors.New("it is not in the cache")
+	errRecords   = errors.New("more than 1000 records")
 )
 
 // rcodeError is a server's refusal or failure to answer.

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	wire "github.com/miekg/dns"
@@ -55,6 +56,7 @@ type Resolver struct {
 	flights *flights
 	now     func() time.Time
 	fresh   bool
+	missed  *atomic.Bool // set: it asks nobody, and notes here that it would have to
 }
 
 // server is one address to ask.
@@ -138,6 +140,14 @@ func (r *Resolver) Fresh() *Resolver {
 	return &f
 }
 
+// Cached returns a Resolver that answers from the cache alone, at once. What is
+// not there is ErrTemporary; missed then tells that this is all that it means.
+func (r *Resolver) Cached() (cached *Resolver, missed *atomic.Bool) {
+	c := *r
+	c.missed = new(atomic.Bool)
+	return &c, c.missed
+}
+
 // Result is an answer. With ErrNotFound and ErrNoData it has no records, but
 // the rest holds.
 type Result[T any] struct {
@@ -193,6 +203,10 @@ func (r *Resolver) answer(ctx context.Context, q question) (answer, error) {
 	}
 	if a, ok := r.cache.get(q); ok {
 		return a, nil
+	}
+	if r.missed != nil {
+		r.missed.Store(true)
+		return answer{}, errNotCached
 	}
 	return r.flights.do(ctx, q, func(ctx context.Context) (answer, error) {
 		a, err := r.ask(ctx, q)

@@ -139,6 +139,30 @@ func TestFailureIsNotCached(t *testing.T) {
 	}
 }
 
+// What is known is told at once, what is not is asked of nobody.
+func TestCached(t *testing.T) {
+	addr, z := dnstest.Start(t, "a.test. 100 TXT one", "a.test. 100 A 192.0.2.1", "b.test. 100 CNAME a.test.")
+	r := newResolver(t, dns.Config{Server: addr})
+	c, missed := r.Cached()
+	if _, err := c.TXT(t.Context(), "a.test"); !errors.Is(err, dns.ErrTemporary) || !missed.Load() {
+		t.Errorf("not known yet: %v, missed %t", err, missed.Load())
+	}
+	if _, err := c.Addrs(t.Context(), "a.test"); !errors.Is(err, dns.ErrTemporary) {
+		t.Errorf("addresses not known yet: %v", err)
+	}
+	if n := z.Asked("a.test"); n != 0 {
+		t.Errorf("it was asked for %d times", n)
+	}
+	for _, name := range []string{"a.test", "b.test", "none.test"} {
+		want, werr := r.TXT(t.Context(), name)
+		c, missed := r.Cached()
+		got, err := c.TXT(t.Context(), name)
+		if !slices.Equal(got.Records, want.Records) || errors.Is(err, dns.ErrNotFound) != errors.Is(werr, dns.ErrNotFound) || missed.Load() {
+			t.Errorf("%s: %v, %v, missed %t; want %v, %v", name, got.Records, err, missed.Load(), want.Records, werr)
+		}
+	}
+}
+
 func TestCacheIsBounded(t *testing.T) {
 	addr, z := dnstest.Start(t, "a.test. TXT x", "b.test. TXT x", "c.test. TXT x")
 	r := newResolver(t, dns.Config{Server: addr, CacheEntries: 2})

@@ -9,8 +9,9 @@ import (
 	"hash"
 	"maps"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/dns"
 )
 
 // maxSignatures is how many DKIM-Signature fields of a message are verified,
@@ -161,19 +162,9 @@ func (t *Trial) readContent(d *DKIM) (bad string) {
 	return bad
 }
 
-// verifyDKIM finds out what all signatures are worth, side by side.
-func (t *Trial) verifyDKIM(ctx context.Context, now time.Time) {
-	var all sync.WaitGroup
-	for _, d := range t.signatures {
-		if d.Result == "" {
-			all.Go(func() { d.Result, d.Reason = t.verify(ctx, now, d) })
-		}
-	}
-	all.Wait()
-}
-
-// verify asks the DNS only if the body is what was signed.
-func (t *Trial) verify(ctx context.Context, now time.Time, d *DKIM) (Result, string) {
+// verify finds out what a signature is worth. It asks the DNS only if the body
+// is what was signed.
+func (t *Trial) verify(ctx context.Context, r *dns.Resolver, now time.Time, d *DKIM) (Result, string) {
 	if x, _ := d.number("x"); x >= 0 && now.Unix() > x {
 		return Fail, "it has expired"
 	}
@@ -181,7 +172,7 @@ func (t *Trial) verify(ctx context.Context, now time.Time, d *DKIM) (Result, str
 	if !bytes.Equal(digest, d.bodyHash) || d.body.length > size {
 		return Fail, "the body was changed"
 	}
-	k, result, why := t.judge.findKey(ctx, &d.signature)
+	k, result, why := t.judge.findKey(ctx, r, &d.signature)
 	if result != "" {
 		return result, why
 	}

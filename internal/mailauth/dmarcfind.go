@@ -40,7 +40,7 @@ type dmarcAnswer struct {
 	err    error        // only of a temporary kind
 }
 
-// ask begins to look for a domain's own record, without waiting.
+// ask begins to look for a domain's own record, without waiting for the DNS.
 func (f *dmarcFinder) ask(ctx context.Context, domain string) *dmarcAnswer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,14 +49,21 @@ func (f *dmarcFinder) ask(ctx context.Context, domain string) *dmarcAnswer {
 	}
 	a := &dmarcAnswer{done: make(chan struct{})}
 	f.got[domain] = a
-	go func() {
-		defer close(a.done)
-		answer, err := f.dns.TXT(ctx, "_dmarc."+domain)
-		if errors.Is(err, dns.ErrTemporary) {
+	look := func(r *dns.Resolver) {
+		answer, err := r.TXT(ctx, "_dmarc."+domain)
+		if a.err = nil; errors.Is(err, dns.ErrTemporary) {
 			a.err = err
 			return
 		}
 		a.record = readDMARC(domain, answer.Records)
+	}
+	if atOnce(f.dns, look) {
+		close(a.done)
+		return a
+	}
+	go func() {
+		defer close(a.done)
+		look(f.dns)
 	}()
 	return a
 }

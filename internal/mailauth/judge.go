@@ -84,8 +84,8 @@ func (t *Trial) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Judge carries out all checks side by side. DNS trouble, and the end of the
-// time there is, are results like others.
+// Judge carries out all checks, side by side where the DNS has to be asked. DNS
+// trouble, and the end of the time there is, are results like others.
 func (t *Trial) Judge(ctx context.Context, c Client) *Judgement {
 	for _, b := range t.sums {
 		b.finish() // before several look at it
@@ -104,11 +104,26 @@ func (t *Trial) Judge(ctx context.Context, c Client) *Judgement {
 		finder.ask(late, author)
 	}
 	var all sync.WaitGroup
-	all.Go(func() { out.IPRev = JudgeIP(early, r, c.IP) })
-	all.Go(func() { out.SPF = JudgeSPF(early, r, c) })
-	all.Go(func() { t.verifyARC(early) })
-	t.verifyDKIM(early, t.judge.Now())
+	check := func(f func(*dns.Resolver)) {
+		if !atOnce(r, f) {
+			all.Go(func() { f(r) })
+		}
+	}
+	check(func(r *dns.Resolver) { out.IPRev = JudgeIP(early, r, c.IP) })
+	check(func(r *dns.Resolver) { out.SPF = JudgeSPF(early, r, c) })
+	if t.arc.Result == "" {
+		all.Go(func() { t.verifyARC(early) })
+	}
+	now := t.judge.Now()
+	for _, d := range t.signatures {
+		if d.Result == "" {
+			check(func(r *dns.Resolver) { d.Result, d.Reason = t.verify(early, r, now, d) })
+		}
+	}
 	all.Wait()
+	if out.SPF.check != nil {
+		out.SPF.check.dns = r // Explain may ask for more
+	}
 	out.DKIM, out.ARC = t.signatures, t.arc
 	ids := []proven{{out.SPF.Domain, true, out.SPF.Result}}
 	for _, d := range out.DKIM {
@@ -116,6 +131,16 @@ func (t *Trial) Judge(ctx context.Context, c Client) *Judgement {
 	}
 	out.DMARC = t.judgeDMARC(late, finder, ids, t.judge.Trusted)
 	return out
+}
+
+// atOnce carries a check out with what is in the resolver's cache, and reports
+// whether that was all it needed: else its result means nothing, and it is to be
+// carried out again. Most mail is from those who wrote a moment ago, and does not
+// need goroutines that wait for each other.
+func atOnce(r *dns.Resolver, check func(*dns.Resolver)) bool {
+	cached, missed := r.Cached()
+	check(cached)
+	return !missed.Load()
 }
 
 // Signed is what the signatures are worth together: a pass if one passes, else

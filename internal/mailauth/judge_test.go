@@ -40,8 +40,24 @@ func (c *court) txt(name, text string) { c.zone.Publish("TXT", name, text, nil) 
 
 var outside = Client{IP: netip.MustParseAddr("192.0.2.7"), Helo: "mx.client.test", From: "a@client.test"}
 
-// try judges a whole message.
+// try judges a whole message, and then again: what is known of the DNS by then
+// changes nothing.
 func (c *court) try(msg string, from Client) *Judgement {
+	c.t.Helper()
+	first := c.once(msg, from)
+	if asked, known := first.told(), c.once(msg, from).told(); asked != known {
+		c.t.Errorf("at first it is\n%s\nwhen the DNS is known it is\n%s", asked, known)
+	}
+	return first
+}
+
+// told is all of a judgement as text.
+func (j *Judgement) told() string {
+	return fmt.Sprintf("%+v, SPF %s %s %q, DKIM %s, ARC %s %q %v, DMARC %+v\n%s",
+		j.IPRev, j.SPF.Result, j.SPF.Domain, j.SPF.Reason, j.results(), j.ARC.Result, j.ARC.Reason, j.ARC.Sealers, j.DMARC, j.AppendResults(nil, "mx.test"))
+}
+
+func (c *court) once(msg string, from Client) *Judgement {
 	header, body := cutHeader([]byte(msg))
 	trial := c.Begin(header)
 	for b := body; len(b) > 0; { // in pieces, as it comes

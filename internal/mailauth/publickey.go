@@ -32,8 +32,8 @@ type publicKey struct {
 
 // findKey asks for the key of a signature. Without one it returns what that
 // makes of the signature, and why.
-func (j *Judge) findKey(ctx context.Context, s *signature) (publicKey, Result, string) {
-	answer, err := j.DNS.TXT(ctx, s.selector+"._domainkey."+s.domain)
+func (j *Judge) findKey(ctx context.Context, r *dns.Resolver, s *signature) (publicKey, Result, string) {
+	answer, err := r.TXT(ctx, s.selector+"._domainkey."+s.domain)
 	switch {
 	case errors.Is(err, dns.ErrTemporary):
 		return publicKey{}, TempError, "no answer about the key"
