@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // waits notes how long a client would have waited between its attempts.
@@ -127,6 +129,72 @@ func refused(t testing.TB, what string, err error, status int, code string, faul
 		t.Errorf("%s: got %d %s %q, want %d %s %q", what, p.Status, p.Code, got, status, code, faults)
 	}
 }
+
+const nobody = "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21" // an id of nothing
+
+// house is a running service and a customer of it.
+type house struct {
+	*testing.T
+	s      *servertest.Server
+	c      *client.Client
+	domain string // verified
+	boxes  []string
+	path   *path // from c to s
+	wake   *signal.Sub
+}
+
+// newHouse is a customer of a running service.
+func newHouse(t *testing.T, s *servertest.Server) *house {
+	t.Helper()
+	c, p, _ := to(t, s, s.Dev.APIKey)
+	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{T: t, s: s, c: c, domain: s.Dev.Domain.ID.String(), path: p, wake: s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(acc.ID)})}
+	t.Cleanup(h.wake.Close)
+	for _, m := range s.Dev.Mailboxes {
+		h.boxes = append(h.boxes, m.ID.String())
+	}
+	return h
+}
+
+// want fails the test on an error.
+func (h *house) want(what string, err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatalf("%s: %v", what, err)
+	}
+}
+
+// collect walks through a list, which has no errors.
+func collect[T any](h *house, all iter.Seq2[T, error]) (list []T) {
+	h.Helper()
+	for item, err := range all {
+		h.want("walking", err)
+		list = append(list, item)
+	}
+	return list
+}
+
+// await asks for a message until f says that it is as it should be.
+func (h *house) await(id string, f func(m *client.Message) bool) *client.Message {
+	h.Helper()
+	for {
+		m, err := h.c.GetMessage(h.Context(), id)
+		h.want("showing a message", err)
+		if f(m) {
+			return m
+		}
+		select {
+		case <-h.wake.C:
+		case <-h.Context().Done():
+			h.Fatalf("it stays %s", raw(h.T, m))
+		}
+	}
+}
+
+func settled(m *client.Message) bool { return m.Status.Final() }
 
 // TestMain starts a service for the examples, and looks for goroutines that
 // were left behind.

@@ -15,7 +15,6 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/server/servertest"
-	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // receive has the sandbox take a message in, which must be accepted for one
@@ -240,8 +239,7 @@ func (h *house) moveMail(box, id string) {
 // TestMailOfOthers looks for mail with keys that may not see it.
 func TestMailOfOthers(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		h, end := newHouse(t, s)
-		defer end()
+		h := newHouse(t, s)
 		ctx := t.Context()
 		box, id := h.receive(&client.Simulation{From: "bob@elsewhere.example", To: []string{"alice@demo.test"}, Text: "secret"})
 		other, err := h.c.CreateDomain(ctx, "other.test")
@@ -286,21 +284,6 @@ func TestMailOfOthers(t *testing.T) {
 			refused(t, "a deleted mailbox", err, 404, "not_found")
 		}
 	})
-}
-
-// newHouse is a customer of a running service.
-func newHouse(t *testing.T, s *servertest.Server) (h *house, end func()) {
-	t.Helper()
-	c, _, _ := to(t, s, s.Dev.APIKey)
-	acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h = &house{T: t, s: s, c: c, domain: s.Dev.Domain.ID.String(), wake: s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(acc.ID)})}
-	for _, m := range s.Dev.Mailboxes {
-		h.boxes = append(h.boxes, m.ID.String())
-	}
-	return h, h.wake.Close
 }
 
 // TestHostileMail reads messages that were made to do harm.
@@ -381,8 +364,7 @@ func TestHostileMail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servertest.Start(t)
-			h, end := newHouse(t, s)
-			defer end()
+			h := newHouse(t, s)
 			box, id := h.receive(&client.Simulation{Raw: []byte(c.raw), RcptTo: []string{"alice@demo.test"}, MailFrom: new("")})
 			m, err := h.c.GetMailboxMessage(t.Context(), box, id)
 			h.want("showing it", err)

@@ -12,12 +12,12 @@ import (
 )
 
 // operator does what those who run the service do, by the same path.
-func (h *house) operator(p *path) {
+func (h *house) operator() {
 	h.Helper()
 	ctx := h.Context()
 	_, key, err := h.s.Accounts.CreateKey(ctx, account.Operators, account.NewKey{Name: "operator"})
 	h.want("making an operator's key", err)
-	c, err := client.New(h.s.Dev.BaseURL, key, client.WithHTTPClient(&http.Client{Transport: p}))
+	c, err := client.New(h.s.Dev.BaseURL, key, client.WithHTTPClient(&http.Client{Transport: h.path}))
 	h.want("a client", err)
 
 	_, err = h.c.ListQueueHolds(ctx)

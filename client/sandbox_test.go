@@ -81,8 +81,7 @@ func (h *house) sandbox() {
 // could have asked for.
 func TestSimulateRefusals(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		h, end := newHouse(t, s)
-		defer end()
+		h := newHouse(t, s)
 		ctx := t.Context()
 		tiny := 1
 		_, err := h.c.UpdateMailbox(ctx, h.boxes[1], client.MailboxChange{QuotaMB: &tiny})

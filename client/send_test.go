@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/client"
+)
+
+func (h *house) sending() {
+	h.Helper()
+	ctx := h.Context()
+	const metadata = `{"n":12345678901234567890,"s":"<b>"}`
+	a, err := h.c.Send(ctx, &client.Send{
+		FromEmail: "alice@demo.test", FromName: "Alice", To: []string{"Bob <bob@demo.test>"}, Cc: []string{"delivered@simulator.test"}, Bcc: []string{"alice@demo.test"},
+		ReplyTo: "support@demo.test", Subject: "<Grüße>", Text: "Hello", HTML: "<p>Hello</p>", Headers: map[string]string{"X-Order": "42"},
+		Metadata: json.RawMessage(metadata), ThreadID: "order-42", InReplyTo: "<a@demo.test>",
+		Attachments: []client.Attachment{client.File("body.go"), client.Bytes("empty", nil),
+			{Filename: "x", ContentType: "image/png", ContentID: "logo", Disposition: "inline", Content: strings.NewReader("png")}},
+	})
+	h.want("sending", err)
+	if a.Status != client.Queued || a.ThreadID != "order-42" || string(a.Metadata) != metadata || len(a.Recipients) != 3 || a.Recipients[2].Type != "bcc" ||
+		a.MessageID != "<"+a.ID+"@demo.test>" || a.Replayed || a.SendAt != nil {
+		h.Errorf("accepted %+v", a)
+	}
+	m := h.await(a.ID, settled)
+	if m.Status != client.Delivered || m.Subject != "<Grüße>" || string(m.Metadata) != metadata || m.ThreadID != "order-42" || m.MailboxID != "" ||
+		len(m.Recipients) != 3 || len(m.Recipients[0].Timeline) != 1 || m.Recipients[0].Timeline[0].Outcome != client.Delivered || m.Size < 1000 {
+		h.Errorf("shown as %s", raw(h.T, m))
+	}
+	if all := collect(h, h.c.Messages(ctx, client.MessageFilter{})); len(all) != 1 || all[0].ID != a.ID || all[0].Recipients[0].Timeline != nil {
+		h.Errorf("the messages are %+v", all)
+	}
+	_, err = h.c.Send(ctx, &client.Send{FromEmail: "x@elsewhere.example", To: []string{"bob@demo.test"}, Subject: "x", Text: "x"})
+	refused(h, "a foreign sender", err, 403, "sender_not_allowed")
+	_, err = h.c.GetMessage(ctx, nobody)
+	refused(h, "no message", err, 404, "not_found")
+}
+
+func (h *house) batches() {
+	h.Helper()
+	ctx := h.Context()
+	one := func(to string) client.Send {
+		return client.Send{FromEmail: "alice@demo.test", To: []string{to}, Subject: "Batch", Text: "x", Attachments: []client.Attachment{client.Bytes("a.txt", []byte("a"))}}
+	}
+	b := &client.Batch{Messages: []client.Send{one("delivered@simulator.test"), one("bob@demo.test")}, IdempotencyKey: "batch-1"}
+	got, err := h.c.SendBatch(ctx, b)
+	h.want("a batch", err)
+	if len(got.Data) != 2 || got.Data[0].Accepted == nil || got.Data[1].Accepted.Recipients[0].Email != "bob@demo.test" || got.Replayed {
+		h.Errorf("answered %+v", got)
+	}
+	again, err := h.c.SendBatch(ctx, b)
+	if err != nil || !again.Replayed || again.Data[1].Accepted.ID != got.Data[1].Accepted.ID {
+		h.Errorf("again %+v, %v", again, err)
+	}
+	b.Messages[0].To = []string{"x"}
+	_, err = h.c.SendBatch(ctx, b)
+	refused(h, "another under the same key", err, 422, "idempotency_key_reused")
+	b.IdempotencyKey = ""
+	_, err = h.c.SendBatch(ctx, b)
+	refused(h, "half a batch", err, 422, "validation_failed", "messages[0].to[0] invalid_address")
+	b.Partial = true
+	got, err = h.c.SendBatch(ctx, b)
+	h.want("what can be accepted", err)
+	if got.Data[0].Problem == nil || got.Data[0].Accepted != nil || got.Data[1].Accepted == nil || got.Data[1].Problem != nil {
+		h.Fatalf("answered %+v", got)
+	}
+	refused(h, "the message", got.Data[0].Problem, 422, "validation_failed", "to[0] invalid_address")
+	b.Messages[0].IdempotencyKey = "x"
+	if _, err := h.c.SendBatch(ctx, b); err == nil {
+		h.Error("a message of a batch may have a key")
+	}
+	_, err = h.c.SendBatch(ctx, &client.Batch{})
+	refused(h, "no messages", err, 422, "validation_failed", "messages required")
+}
+
+func (h *house) scheduling() {
+	h.Helper()
+	ctx := h.Context()
+	at := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
+	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Subject: "Later", Text: "x", SendAt: at})
+	h.want("scheduling", err)
+	if a.Status != client.Scheduled || a.SendAt == nil || !a.SendAt.Equal(at) {
+		h.Errorf("accepted %+v", a)
+	}
+	_, err = h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Subject: "Later", Text: "x", SendAt: at.AddDate(0, 0, 31)})
+	refused(h, "in a month", err, 422, "validation_failed", "send_at too_far_ahead")
+	m, err := h.c.RescheduleMessage(ctx, a.ID, at.Add(time.Hour))
+	if err != nil || m.SendAt == nil || !m.SendAt.Equal(at.Add(time.Hour)) {
+		h.Errorf("moved to %+v, %v", m, err)
+	}
+	if m, err = h.c.CancelMessage(ctx, a.ID); err != nil || m.Status != client.Cancelled {
+		h.Errorf("cancelled: %+v, %v", m, err)
+	}
+	_, err = h.c.CancelMessage(ctx, a.ID)
+	refused(h, "again", err, 409, "not_cancellable")
+	_, err = h.c.RescheduleMessage(ctx, a.ID, at)
+	refused(h, "moving it", err, 409, "not_scheduled")
+	_, err = h.c.RetryMessage(ctx, a.ID)
+	refused(h, "retrying it", err, 409, "not_retryable")
+
+	a, err = h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"deferred@simulator.test"}, Subject: "Twice", Text: "x"})
+	h.want("sending", err)
+	h.await(a.ID, func(m *client.Message) bool { return m.Status == client.Deferred })
+	_, err = h.c.RetryMessage(ctx, a.ID)
+	h.want("retrying", err)
+	if m = h.await(a.ID, settled); m.Status != client.Delivered || m.Recipients[0].Attempts != 2 {
+		h.Errorf("retried: %s", raw(h.T, m))
+	}
+}
+
+func (h *house) threads() {
+	h.Helper()
+	ctx := h.Context()
+	const id = "a/b?c#d%20ü"
+	first, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Cc: []string{"c@simulator.test"}, Subject: "x", Text: "x", ThreadID: id})
+	h.want("sending", err)
+	h.await(first.ID, settled)
+	second, err := h.c.Send(ctx, &client.Send{FromEmail: "bob@demo.test", To: []string{"d@simulator.test"}, Subject: "Re: x", Text: "x", InReplyTo: first.MessageID})
+	h.want("answering", err)
+	if second.ThreadID != id {
+		h.Errorf("the answer is in %q", second.ThreadID)
+	}
+	all := collect(h, h.c.ThreadMessages(ctx, id))
+	if len(all) != 3 || all[0].ID != first.ID || all[0].Direction != "outbound" || all[1].Direction != "inbound" || all[1].MailboxID != h.boxes[1] || all[1].Status != "" ||
+		all[2].ID != second.ID || len(all[0].Cc) != 1 || all[0].Size == 0 {
+		h.Errorf("the thread is %s", raw(h.T, all))
+	}
+	page, err := h.c.GetThread(ctx, id, client.Paging{Limit: 1})
+	if err != nil || page.ID != id || !page.HasMore || len(page.Messages) != 1 {
+		h.Errorf("a page of it is %+v, %v", page, err)
+	}
+	page, err = h.c.GetThread(ctx, id, client.Paging{After: page.NextCursor})
+	if err != nil || page.HasMore || len(page.Messages) != 2 || page.NextCursor != "" {
+		h.Errorf("the next is %+v, %v", page, err)
+	}
+	_, err = h.c.GetThread(ctx, "nothing", client.Paging{})
+	refused(h, "no thread", err, 404, "not_found")
+}
