@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/throttle"
+)
+
+// house is mailboxes with an account that owns demo.test. The domain rows are
+// written here, since the tests of one floor don't start the others.
+type house struct {
+	*mailbox.Mailboxes
+	t       *testing.T
+	db      *db.DB
+	now     time.Time
+	account db.ID
+	domain  db.ID
+	owners  map[db.ID]owner // by domain
+	holder  db.ID           // the domain that holds demo.test
+	waited  []time.Duration
+	emptied []db.ID
+}
+
+type owner struct {
+	account db.ID
+	name    string
+}
+
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
+
+func each(t *testing.T, f func(h *house)) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := &house{t: t, db: d, now: time.Now().Truncate(time.Second), owners: map[db.ID]owner{}}
+		now := func() time.Time { return h.now }
+		hub := &signal.Hub{}
+		accounts := account.New(d, hub, now)
+		guesses := throttle.NewGuesses()
+		guesses.Now = now
+		h.Mailboxes = mailbox.Open(mailbox.Options{
+			DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Guesses: guesses, Now: now,
+			Events:     &event.Log{DB: d, Hub: hub, Now: now},
+			MaxQuotaMB: 10_000, Host: "mail.host.test",
+			Owned: func(_ context.Context, account, domain db.ID) (string, error) {
+				if o := h.owners[domain]; o.account == account {
+					return o.name, nil
+				}
+				return "", fault.New(fault.NotFound, "not_found", "none")
+			},
+			Hosted: func(_ context.Context, name string) (db.ID, db.ID, bool, error) {
+				o := h.owners[h.holder]
+				return h.holder, o.account, o.name == name, nil
+			},
+			Provision: func(context.Context, *db.Tx, db.ID) error { return nil },
+			Empty:     func(_ context.Context, id db.ID) error { h.emptied = append(h.emptied, id); return nil },
+		})
+		h.SetPause(func(_ context.Context, d time.Duration) error { h.waited = append(h.waited, d); return nil })
+		h.account = h.newAccount(accounts, "owner@example.com")
+		h.domain = h.newDomain(h.account, true)
+		h.holder = h.domain
+		f(h)
+	})
+}
+
+func (h *house) newAccount(a *account.Accounts, email string) db.ID {
+	h.t.Helper()
+	acc, err := a.Create(h.t.Context(), email, "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return acc.ID
+}
+
+func (h *house) newDomain(account db.ID, held bool) db.ID {
+	h.t.Helper()
+	id := h.db.NewID()
+	h.exec(insertDomain.With(id, account, "demo.test", held))
+	h.owners[id] = owner{account, "demo.test"}
+	return id
+}
+
+func (h *house) exec(s db.Statement) {
+	h.t.Helper()
+	err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(h.t.Context(), s)
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) create(local, password string) mailbox.Mailbox {
+	h.t.Helper()
+	box, _, err := h.Create(h.t.Context(), h.account, mailbox.New{Domain: h.domain, LocalPart: local, Password: &password})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return box
+}
+
+func (h *house) anyMailbox() (used bool, err error) {
+	err = h.db.Tx(h.t.Context(), func(tx *db.Tx) (err error) {
+		used, err = h.Any(h.t.Context(), tx, h.domain)
+		return err
+	})
+	return used, err
+}
+
+const good = "Correct-horse-7"
+
+var here = netip.MustParseAddr("192.0.2.7")
+
+func wantKind(t *testing.T, err error, kind fault.Kind, code string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != kind || f.Code != code {
+		t.Errorf("got %v, want kind %d with code %s", err, kind, code)
+	}
+}
+
+func addr(t *testing.T, s string) address.Address {
+	t.Helper()
+	a, err := address.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
