@@ -4,6 +4,7 @@ package dashboard
 
 import (
 	"fmt"
+	"html/template"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,16 @@ func dict(pairs ...any) (map[string]any, error) {
 	}
 	return m, nil
 }
+
+// moment writes a time for people in these words, and for programs.
+func moment(t time.Time, words string) template.HTML {
+	if t.IsZero() {
+		return template.HTML(words) //nolint:gosec // our own words
+	}
+	return template.HTML(`<time datetime="` + t.UTC().Format(time.RFC3339) + `" title="` + stamp(t) + `">` + words + `</time>`) //nolint:gosec // likewise
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // ago says how long ago a time was, or how far it is ahead, roughly.
 func ago(now, t time.Time) string {

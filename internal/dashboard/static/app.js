@@ -13,6 +13,13 @@ document.addEventListener("click", async (e) => {
   }
 });
 
+// Times are told in UTC, and in one's own zone to who points at them.
+const local = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+document.addEventListener("mouseover", (e) => {
+  const time = e.target.closest("time");
+  if (time) time.title = local.format(new Date(time.dateTime));
+});
+
 // The navigation is open where there is room for it.
 const wide = matchMedia("(min-width: 60rem)");
 const menu = document.querySelector("details.menu");
