@@ -221,11 +221,11 @@ func TestProfileSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	pair := &tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
-	plain, err := service().Profile("bob@shop.example", "", "", nil)
-	if err != nil {
+	plain, err := service().Profile("bob@shop.example", "Bob", "app-password-1", nil)
+	if err != nil || !bytes.Contains(plain, []byte("app-password-1")) {
 		t.Fatal(err)
 	}
-	signed, err := service().Profile("bob@shop.example", "", "", pair)
+	signed, err := service().Profile("bob@shop.example", "Bob", "app-password-1", pair)
 	if err != nil {
 		t.Fatal(err)
 	}
