@@ -44,6 +44,6 @@ func (q *Query) Reads() bool { return q.reads }
 
 // WithWAL sets other limits of the write-ahead log, in pages.
 func (o Options) WithWAL(copy, hold, alarm int) Options {
-	o.wal = walLimits{copy: copy, hold: hold, alarm: alarm}
+	o.wal = walLimits{copy: copy, anew: (copy + hold) / 2, hold: hold, alarm: alarm}
 	return o
 }

@@ -11,6 +11,10 @@ import (
 // walLimits bound the write-ahead log, by sizes in pages of 4 KiB.
 type walLimits struct {
 	copy int // once so many wait for it, they are copied back into the database
+	// anew is from when on the writer stands still for the last of them, as
+	// only a WAL that is copied whole begins anew. It is well above copy:
+	// every commit that comes meanwhile waits for a flush of the database.
+	anew int
 	// hold is from when on the writer is held up until the readers have let
 	// go of the WAL: where they follow each other without a gap, the next
 	// commit would never find it free to begin anew. A file that had to grow
@@ -21,7 +25,7 @@ type walLimits struct {
 }
 
 func defaultWAL() walLimits {
-	return walLimits{copy: 16 << 20 / 4096, hold: 64 << 20 / 4096, alarm: 256 << 20 / 4096, every: 3 * time.Second}
+	return walLimits{copy: 16 << 20 / 4096, anew: 48 << 20 / 4096, hold: 96 << 20 / 4096, alarm: 256 << 20 / 4096, every: 3 * time.Second}
 }
 
 const (
@@ -29,6 +33,9 @@ const (
 	holdFor = 250 * time.Millisecond
 	// checkpointEvery is how often the WAL is looked at while there are commits.
 	checkpointEvery = 200 * time.Millisecond
+	// While more than few pages wait, they are copied without holding the
+	// writer up, maxPasses times at most: it writes more meanwhile.
+	few, maxPasses = 128, 4
 )
 
 // wal is the state of the write-ahead log.
@@ -38,8 +45,9 @@ type wal struct {
 }
 
 // walKeeper copies the WAL back in the background, so that no commit waits
-// for it, and then has the writer finish the few pages that came meanwhile:
-// only when all are copied does the next commit begin the WAL anew.
+// for it, and from time to time has the writer stand still for the few pages
+// that came meanwhile: only when all are copied does the next commit begin the
+// WAL anew.
 type walKeeper struct {
 	*sqliteEngine
 	own        *sql.DB
@@ -101,17 +109,25 @@ func (k *walKeeper) look(ctx context.Context) {
 // tend looks at the WAL and copies it back if it has grown.
 func (k *walKeeper) tend(ctx context.Context) (wal, error) {
 	w, err := k.checkpoint(ctx, "NOOP")
-	if err != nil || w.pages < k.limits.copy {
+	if err != nil || w.pages-w.copied < k.limits.copy && w.pages < k.limits.anew {
 		return w, err
 	}
-	if w.copied < w.pages {
-		if w, err = k.checkpoint(ctx, "PASSIVE"); err != nil {
+	needed := false // by a reader: waiting for the writer alone would not help
+	for pass := 0; pass < maxPasses && w.pages-w.copied > few && !needed; pass++ {
+		copied, err := k.checkpoint(ctx, "PASSIVE")
+		if err != nil {
+			return copied, err
+		}
+		needed = copied.copied < copied.pages
+		if w, err = k.checkpoint(ctx, "NOOP"); err != nil || w.pages < k.limits.anew {
 			return w, err
 		}
 	}
 	mode := "PASSIVE"
 	if w.pages >= k.limits.hold && time.Since(k.heldUp) > k.limits.every {
 		mode, k.heldUp = "RESTART", time.Now()
+	} else if needed {
+		return w, nil
 	}
 	if err := k.takeTurn(ctx); err != nil {
 		return w, err
