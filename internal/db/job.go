@@ -92,6 +92,7 @@ func (q *Queued) Else(err error) *Queued {
 
 // pending is a job on its way through a lane.
 type pending struct {
+	key      ID
 	job      *Job
 	done     chan error
 	err      error // why it was declined

@@ -18,7 +18,7 @@ func (d *DB) Write(ctx context.Context, key ID, job *Job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p := &pending{job: job, done: make(chan error, 1)}
+	p := &pending{key: key, job: job, done: make(chan error, 1)}
 	l := d.lane[mix(uint64(key))%uint64(len(d.lane))]
 	select {
 	case l.jobs <- p:

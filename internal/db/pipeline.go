@@ -3,16 +3,21 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // batch carries a lane's jobs out in two round trips: BEGIN and all guards,
-// then all applies and, where none of them can still decline, COMMIT.
+// then all applies and, where none of them can still decline, COMMIT. Jobs go in
+// the order of their keys, so that nodes which lock rows of the same accounts
+// or mailboxes do so in the same order.
 func (e *postgresEngine) batch(jobs []*pending) {
+	slices.SortStableFunc(jobs, func(a, b *pending) int { return cmp.Compare(a.key, b.key) })
 	commitTogether(jobs, func(jobs []*pending) error {
 		return e.transaction(context.Background(), e.lanePool, func(s *pgSession) error {
 			for _, p := range jobs {

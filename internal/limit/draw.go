@@ -107,30 +107,46 @@ func (l *Limits) draw(ctx context.Context, a *account, w Who, of amounts) ([]cou
 // block is what a draw was granted; size is 0 if nothing.
 type block struct{ drawn, size, warned int64 }
 
-// drawAll draws for each counter by itself, and warns in the same commit.
+// drawAll draws for each counter by itself, and warns in the same commit, which
+// it shares with others.
 func (l *Limits) drawAll(ctx context.Context, id db.ID, lacks []*counter, granted []block) error {
 	draw := int64(l.DB.NewID())
-	return l.DB.Tx(ctx, func(tx *db.Tx) error {
-		for i, c := range lacks {
-			b := block{}
-			err := tx.Each(ctx, drawBlock.With(id, c.key, c.name.String(), db.Micros(c.start), c.need, c.extra, c.most(), c.mark(), draw),
-				func(r db.Row) error { return r.Scan(&b.drawn, &b.size, &b.warned) })
-			if err != nil {
-				return err
+	warned := false
+	err := l.DB.Write(ctx, id, &db.Job{
+		Guard: func(batch *db.Batch) {
+			clear(granted)
+			for i, c := range lacks {
+				b := &granted[i]
+				batch.Queue(drawBlock.With(id, c.key, c.name.String(), db.Micros(c.start), c.need, c.extra, c.most(), c.mark(), draw)).
+					One(&b.drawn, &b.size, &b.warned)
 			}
-			granted[i] = b
-			if b.warned == draw {
-				err = l.Events.Record(ctx, tx, event.New{Account: id, Kind: event.RateLimitWarning, Data: c.warning(b.drawn - b.size + c.need)})
+		},
+		Apply: func(batch *db.Batch) {
+			warned = false
+			for i, c := range lacks {
+				b := granted[i]
+				if b.size > 0 && b.warned == draw {
+					e := event.New{Account: id, Kind: event.RateLimitWarning, Data: c.warning(b.drawn - b.size + c.need)}
+					if s, err := l.Events.Prepare(e); err == nil { // its data is plain
+						warned = true
+						batch.Queue(s)
+					}
+				}
+				if c.name == sendsPerDay && b.size > 0 && b.drawn == b.size { // it has opened the day
+					batch.Queue(dropWindows.With(id, db.Micros(c.start)))
+				}
 			}
-			if err == nil && c.name == sendsPerDay && b.drawn == b.size { // it has opened the day
-				_, err = tx.Exec(ctx, dropWindows.With(id, db.Micros(c.start)))
+		},
+		AfterCommit: func() {
+			if warned {
+				l.Events.Wake()
 			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		},
 	})
+	if err != nil {
+		clear(granted) // rather lost than spent twice
+	}
+	return err
 }
 
 var dropWindows = db.SQL(`DELETE FROM limit_window WHERE account = $1 AND starts_at < $2`)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -85,6 +87,9 @@ type rest struct {
 var returnBlock = db.SQL(`UPDATE limit_window SET drawn = drawn - $5
 	WHERE account = $1 AND key = $2 AND name = $3 AND starts_at = $4 AND drawn >= $5`)
 
+// together is how many accounts give back at the same time, to share commits.
+const together = 64
+
 func (l *Limits) giveUp(ctx context.Context, which func(*pool) bool) error {
 	l.mu.Lock()
 	all := make([]*account, 0, len(l.accounts))
@@ -92,29 +97,30 @@ func (l *Limits) giveUp(ctx context.Context, which func(*pool) bool) error {
 		all = append(all, a)
 	}
 	l.mu.Unlock()
-	var failed error
-	for _, a := range all {
-		rests := a.take(l.Now(), which)
-		if len(rests) == 0 {
-			continue
-		}
-		err := l.DB.Tx(ctx, func(tx *db.Tx) error {
-			for _, r := range rests {
-				if _, err := tx.Exec(ctx, returnBlock.With(a.id, r.key, r.name.String(), db.Micros(r.start), r.n)); err != nil {
-					return err
-				}
+	var failed [together]error
+	for some := range slices.Chunk(all, together) {
+		var giving sync.WaitGroup
+		for i, a := range some {
+			if rests := a.take(l.Now(), which); len(rests) > 0 {
+				giving.Go(func() { failed[i] = errors.Join(failed[i], l.giveAway(ctx, a, rests)) })
 			}
-			return nil
-		})
-		if err == nil {
-			continue
 		}
-		failed = errors.Join(failed, err)
-		if !errors.Is(err, db.ErrUnknown) { // then it may have been given back: rather lost than spent twice
-			a.put(rests)
-		}
+		giving.Wait()
 	}
-	return failed
+	return errors.Join(failed[:]...)
+}
+
+// giveAway gives back what was taken from an account's pools.
+func (l *Limits) giveAway(ctx context.Context, a *account, rests []rest) error {
+	err := l.DB.Write(ctx, a.id, &db.Job{Apply: func(b *db.Batch) {
+		for _, r := range rests {
+			b.Queue(returnBlock.With(a.id, r.key, r.name.String(), db.Micros(r.start), r.n))
+		}
+	}})
+	if err != nil && !errors.Is(err, db.ErrUnknown) { // then it may have been given back: rather lost than spent twice
+		a.put(rests)
+	}
+	return err
 }
 
 // take empties the chosen pools of an account.
