@@ -38,7 +38,7 @@ func (b *bench) imapWork(ctx context.Context, s *system, round int) error {
 			return err
 		}
 	}
-	for _, part := range []func() error{r.fill, r.login, r.open, r.read, r.search, r.flags, r.push, r.big, r.carry} {
+	for _, part := range []func() error{r.fill, r.login, r.open, r.read, func() error { return r.search(ctx) }, r.flags, r.push, r.big, r.carry} {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

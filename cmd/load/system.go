@@ -6,10 +6,13 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/mailstead/mailstead/cmd/load/smtp"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/search"
 )
 
 // system is a server under test: Mailstead on one engine, or a peer. What a
@@ -55,6 +58,29 @@ func (s *system) backlog() (int64, error) {
 		return s.queued()
 	}
 	return max(0, s.sent.Load()-s.sink.Counts().Messages), nil
+}
+
+// indexed waits until the search index has come to rest, having taken in nothing
+// for a while, and returns when it did so, from the call on. Peers have none that
+// could be looked at: 0.
+func (s *system) indexed(ctx context.Context) (took time.Duration, err error) {
+	if s.data == "" {
+		return 0, nil
+	}
+	began := time.Now()
+	for last, still := db.ID(-1), 0; still < 5; still++ {
+		upto, err := search.Progress(ctx, filepath.Join(s.data, "search.db"))
+		if err != nil {
+			return 0, err
+		}
+		if upto != last {
+			last, still, took = upto, 0, time.Since(began)
+		}
+		if err := pause(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return took, nil
 }
 
 // settle waits until nothing waits any more, so that the next run begins
