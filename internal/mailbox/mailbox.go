@@ -99,6 +99,7 @@ type Mailboxes struct {
 	mu      sync.Mutex
 	changes int64 // of any mailbox, so that what was read before one is not kept
 	known   map[string]known
+	roomy   map[db.ID]time.Time // who has ample room until when
 
 	notes notes
 }
@@ -110,7 +111,7 @@ func Open(o Options) *Mailboxes {
 	}
 	cache := credential.NewCache(o.Hasher)
 	cache.Now = o.Now
-	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: signal.Sleep, known: map[string]known{},
+	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: signal.Sleep, known: map[string]known{}, roomy: map[db.ID]time.Time{},
 		notes: notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}}}
 }
 

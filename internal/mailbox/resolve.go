@@ -147,4 +147,5 @@ func (m *Mailboxes) forgetAddresses() {
 	defer m.mu.Unlock()
 	m.changes++
 	clear(m.known)
+	clear(m.roomy)
 }

@@ -54,6 +54,12 @@ const (
 // OverLong is for how long a full mailbox has senders try again.
 const OverLong = 7 * 24 * time.Hour
 
+const (
+	// ample room is more than arrives within roomyFor.
+	ample    = 512 << 20
+	roomyFor = time.Second
+)
+
 // Full is the fault.OverQuota of a mailbox without room.
 func Full() error { return fault.New(fault.OverQuota, CodeFull, "The mailbox is full.") }
 
@@ -61,7 +67,18 @@ func Full() error { return fault.New(fault.OverQuota, CodeFull, "The mailbox is 
 // fault.OverQuota with CodeFull when there is no room, with CodeFullLong when
 // that has been so for seven days; fault.TooLarge when it exceeds the quota
 // itself, so that no waiting helps.
+//
+// A mailbox with ample room is not looked at again for a second, in which it
+// can't be filled; any change of its quota ends that at once.
 func (m *Mailboxes) Room(ctx context.Context, mailbox db.ID, size int64) error {
+	now := m.now()
+	m.mu.Lock()
+	roomy := size < ample && now.Before(m.roomy[mailbox])
+	changes := m.changes
+	m.mu.Unlock()
+	if roomy {
+		return nil
+	}
 	var quota, used, over int64
 	err := m.db.One(ctx, roomOf.With(mailbox), &quota, &used, &over)
 	if errors.Is(err, db.ErrNoRow) {
@@ -70,7 +87,6 @@ func (m *Mailboxes) Room(ctx context.Context, mailbox db.ID, size int64) error {
 	if err != nil {
 		return err
 	}
-	now := m.now()
 	switch full := used >= quota || size > quota-used; {
 	case size > quota:
 		return fault.New(fault.TooLarge, "message_over_quota", "The message is larger than the mailbox.")
@@ -81,12 +97,29 @@ func (m *Mailboxes) Room(ctx context.Context, mailbox db.ID, size int64) error {
 	case !full && over != 0:
 		return m.mark(ctx, mailbox, notOver.With(mailbox, over))
 	case !full:
+		if quota-used-size >= ample {
+			m.noteRoomy(mailbox, now.Add(roomyFor), changes)
+		}
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	return Full()
+}
+
+// noteRoomy remembers that a mailbox has ample room, unless a mailbox changed
+// meanwhile.
+func (m *Mailboxes) noteRoomy(mailbox db.ID, until time.Time, changes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.changes != changes {
+		return
+	}
+	if len(m.roomy) >= maxKnown {
+		clear(m.roomy)
+	}
+	m.roomy[mailbox] = until
 }
 
 func (m *Mailboxes) mark(ctx context.Context, mailbox db.ID, s db.Statement) error {
