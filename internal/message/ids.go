@@ -78,6 +78,10 @@ func ParseDate(s string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	s = strings.Join(strings.Fields(s), " ")
+	// Nearly all mail has this form, which mail.ParseDate tries after 24 others.
+	if t, err := time.Parse("Mon, 2 Jan 2006 15:04:05 -0700", s); err == nil {
+		return sane(t)
+	}
 	if t, err := mail.ParseDate(s); err == nil {
 		return sane(t)
 	}
