@@ -249,7 +249,7 @@ func (s *Store) Texts(ctx context.Context, m Indexable, limit int, f func(kind T
 		return false, err
 	}
 	defer r.Close() //nolint:errcheck // nothing was written
-	t, err := newTexts(r, m.structure, make([]byte, textBuffer))
+	t, err := newTexts(r, m.structure, make([]byte, min(textBuffer, max(b.Size, 1<<10))))
 	if err != nil {
 		return false, fmt.Errorf("scanning message %s: %w", m.ID, err)
 	}
