@@ -107,7 +107,6 @@ type Folder struct {
 	ModSeq      uint64 // HIGHESTMODSEQ (RFC 7162)
 	Messages    uint32
 	Unseen      uint32
-	Recent      uint32 // messages that no session has seen yet; set by Status alone
 	Bytes       int64
 
 	changed    uint64 // the mod-sequence of the last change that is no arrival

@@ -151,6 +151,14 @@ func (h *house) status(name string) Folder {
 	return f
 }
 
+func (h *house) recent(name string) uint32 {
+	h.Helper()
+	f := h.status(name)
+	n, err := h.Recent(h.ctx(), &f)
+	h.must(err)
+	return n
+}
+
 func (h *house) usage() (bytes, messages int64) {
 	h.Helper()
 	h.must(h.db.One(h.ctx(), readUsage.With(h.box), &bytes, &messages))

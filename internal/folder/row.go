@@ -17,7 +17,7 @@ var (
 		FROM folder WHERE id = $1`)
 	foldersOf = db.SQL(`SELECT id, mailbox, name, special, uidvalidity, uid_next, modseq, changed, messages, unseen, bytes, recent_uid, log_floor
 		FROM folder WHERE mailbox = $1 ORDER BY name`)
-	countFrom = db.SQL(`SELECT COUNT(*) FROM folder_message WHERE folder = $1 AND uid >= $2`)
+	countFrom = db.SQL(`SELECT COUNT(*) FROM folder_message WHERE folder = $1 AND uid >= $2 AND uid < $3`)
 )
 
 func scanFolder(r db.Row) (f Folder, err error) {
@@ -68,12 +68,20 @@ func (s *Store) Folders(ctx context.Context, mailbox db.ID) ([]Folder, error) {
 	return db.All(ctx, s.DB, foldersOf.With(mailbox), scanFolder)
 }
 
-// Status returns one folder, Recent included, or a fault.NotFound.
+// Status returns one folder, or a fault.NotFound.
 func (s *Store) Status(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
-	f, err := s.byName(ctx, mailbox, name)
-	if err != nil || f.recentFrom >= f.UIDNext {
-		return f, err
+	return s.byName(ctx, mailbox, name)
+}
+
+// Recent returns how many messages of a folder, as Status told it, no session has
+// seen yet. It counts them, unless none or all are so.
+func (s *Store) Recent(ctx context.Context, f *Folder) (n uint32, err error) {
+	switch from := max(f.recentFrom, s.claimed(f.ID)); {
+	case from >= f.UIDNext:
+		return 0, nil
+	case from <= 1:
+		return f.Messages, nil
+	default:
+		return n, s.DB.One(ctx, countFrom.With(f.ID, from, f.UIDNext), &n)
 	}
-	err = s.DB.One(ctx, countFrom.With(f.ID, max(f.recentFrom, s.claimed(f.ID))), &f.Recent)
-	return f, err
 }

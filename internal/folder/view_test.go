@@ -140,8 +140,8 @@ func TestRecent(t *testing.T) {
 		if n := examined.Recent(); n != 2 {
 			t.Errorf("EXAMINE shows %d recent", n)
 		}
-		if f := h.status(Inbox); f.Recent != 2 {
-			t.Errorf("STATUS shows %d recent", f.Recent)
+		if n := h.recent(Inbox); n != 2 {
+			t.Errorf("STATUS shows %d recent", n)
 		}
 		a, err := h.Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
@@ -158,8 +158,13 @@ func TestRecent(t *testing.T) {
 		a.Close()
 		examined.Close()
 		b := h.view(Inbox)
-		if n, f := b.Recent(), h.status(Inbox); n != 0 || f.Recent != 0 || f.recentFrom != 4 {
+		if n, f := b.Recent(), h.status(Inbox); n != 0 || h.recent(Inbox) != 0 || f.recentFrom != 4 {
 			t.Errorf("the next session finds %d recent, STATUS %+v", n, f)
+		}
+		b.Close()
+		h.deliver("later")
+		if n := h.recent(Inbox); n != 1 {
+			t.Errorf("STATUS shows %d recent of those that came since", n)
 		}
 	})
 }

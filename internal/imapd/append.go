@@ -46,6 +46,7 @@ type intake struct {
 	*session
 	mailbox string
 	room    int64 // bytes that the command itself makes free
+	left    int64 // bytes that the mailbox has room for, once that was asked
 	uploads []folder.Upload
 	bytes   int64 // of all messages
 	held    int   // bytes in memory
@@ -76,7 +77,7 @@ func (in *intake) take(m *wire.NewMessage) error {
 	if m.UTF8 && !in.utf8 {
 		return bad("UTF8 needs ENABLE UTF8=ACCEPT.")
 	}
-	if in.bytes += m.Size; in.bytes > blob.Inline {
+	if in.bytes += m.Size; in.bytes > max(blob.Inline, in.left) {
 		if err := in.foresee(); err != nil {
 			return err
 		}
@@ -99,16 +100,19 @@ func (in *intake) take(m *wire.NewMessage) error {
 	return nil
 }
 
-// foresee refuses what filing would refuse anyway.
+// foresee refuses what filing would refuse anyway, and notes what it would not.
 func (in *intake) foresee() error {
 	if _, err := in.Folders.Status(in.ctx(), in.box, in.mailbox); err != nil {
 		return orTryCreate(err)
 	}
 	box, err := in.Mailboxes.ByID(in.ctx(), in.box)
-	if err == nil && in.bytes > in.room && in.bytes-in.room > box.Quota-box.Used {
-		err = mailbox.Full()
+	if err != nil {
+		return err
 	}
-	return err
+	if in.left = in.room + box.Quota - box.Used; in.bytes > max(in.room, in.left) {
+		return mailbox.Full()
+	}
+	return nil
 }
 
 // discard throws away what was taken, unless it may have been committed in

@@ -34,31 +34,13 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	for _, row := range l.rows() {
 		s.w.List(&row)
 		if f := l.folders[row.Mailbox]; f != nil && cmd.Return&wire.ReturnStatus != 0 {
-			if err := s.listStatus(f, cmd.Status); err != nil {
+			// A folder that was deleted meanwhile has none.
+			if err := s.writeStatus(f.Name, f, cmd.Status); err != nil && !fault.Is(err, fault.NotFound) {
 				return "", err
 			}
 		}
 	}
 	return "", nil
-}
-
-// listStatus writes a STATUS behind its LIST. A folder that was deleted
-// meanwhile has none.
-func (s *session) listStatus(f *folder.Folder, items wire.StatusItems) error {
-	if items&wire.StatusRecent != 0 { // which only Status tells
-		now, err := s.Folders.Status(s.ctx(), s.box, f.Name)
-		if fault.Is(err, fault.NotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		f = &now
-	}
-	if err := s.writeStatus(f.Name, f, items); err != nil && !fault.Is(err, fault.NotFound) {
-		return err
-	}
-	return nil
 }
 
 // listing is what a LIST goes through.

@@ -27,9 +27,15 @@ func (s *session) wantsStatus(items wire.StatusItems) {
 // writeStatus tells of a folder under the name that the client has for it.
 func (s *session) writeStatus(name string, f *folder.Folder, items wire.StatusItems) error {
 	row := wire.StatusRow{
-		Mailbox: name, Items: items, Messages: f.Messages, Recent: f.Recent, UIDNext: f.UIDNext,
+		Mailbox: name, Items: items, Messages: f.Messages, UIDNext: f.UIDNext,
 		UIDValidity: f.UIDValidity, Unseen: f.Unseen, HighestModSeq: f.ModSeq, AppendLimit: MaxMessage,
 		Size: uint64(f.Bytes), MailboxID: mailboxID(f.ID),
+	}
+	if items&wire.StatusRecent != 0 {
+		var err error
+		if row.Recent, err = s.Folders.Recent(s.ctx(), f); err != nil {
+			return err
+		}
 	}
 	if items&(wire.StatusDeleted|wire.StatusDeletedStorage) != 0 {
 		messages, bytes, err := s.Folders.Deleted(s.ctx(), f.ID)
