@@ -81,14 +81,17 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, op
 	if err != nil {
 		return nil, err
 	}
-	if err := o.prepare(ctx, p, parcels, now); err != nil {
+	if err := o.prepare(ctx, p, parcels, now, opt.Guard != nil); err != nil {
 		return nil, err
 	}
-	for _, pc := range parcels {
-		results[pc.place].Accepted = pc.accepted()
+	answer := func() {
+		for _, pc := range parcels {
+			results[pc.place].Accepted = pc.accepted()
+		}
 	}
 	var guard func(*db.Batch)
 	if opt.Guard != nil {
+		answer()
 		if guard, err = opt.Guard(results); err != nil {
 			o.discard(ctx, parcels)
 			return nil, err
@@ -97,6 +100,9 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, op
 	err = o.commit(ctx, p.Account, parcels, guard)
 	if errors.Is(err, idempotency.ErrTaken) {
 		o.discard(ctx, parcels)
+	}
+	if err == nil && opt.Guard == nil {
+		answer()
 	}
 	return results, err
 }

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // parcel is a message on its way to its commit.
@@ -25,14 +27,19 @@ type parcel struct {
 	to     []queue.Recipient
 	due    time.Time // zero for at once
 	offers bool      // to unsubscribe
+
+	inquiry *suppression.Inquiry // of its commit; nil if its recipients were judged before
+	asked   []address.Address    // the recipients, for that
 }
 
 // prepare makes the messages. Each step takes all of them, so that what it
 // must look up it can look up at once.
 //
 // Between begin and compose stands what changes a message by what is known of
-// others: its thread, and who of its recipients gets nothing.
-func (o *Outbox) prepare(ctx context.Context, p account.Principal, parcels []*parcel, now time.Time) error {
+// others: its thread, and who of its recipients gets nothing. A message that
+// comes alone finds the latter out in its commit, unless the answer is wanted
+// before.
+func (o *Outbox) prepare(ctx context.Context, p account.Principal, parcels []*parcel, now time.Time, answered bool) error {
 	for _, pc := range parcels {
 		o.begin(p.Account, pc, now)
 		o.offer(pc)
@@ -40,7 +47,13 @@ func (o *Outbox) prepare(ctx context.Context, p account.Principal, parcels []*pa
 	if err := o.place(ctx, p, parcels); err != nil {
 		return err
 	}
-	if err := o.suppress(ctx, p.Account, parcels); err != nil {
+	var err error
+	if len(parcels) == 1 && !answered {
+		err = o.inquire(parcels[0])
+	} else {
+		err = o.suppress(ctx, p.Account, parcels)
+	}
+	if err != nil {
 		return err
 	}
 	for _, pc := range parcels {
@@ -124,9 +137,21 @@ func (o *Outbox) commit(ctx context.Context, account db.ID, parcels []*parcel, g
 		plans[i] = o.plan(pc)
 	}
 	err := o.DB.Write(ctx, account, &db.Job{
-		Guard: guard,
+		Guard: func(batch *db.Batch) {
+			if guard != nil {
+				guard(batch)
+			}
+			for _, pc := range parcels {
+				if pc.inquiry != nil {
+					pc.inquiry.Queue(batch)
+				}
+			}
+		},
 		Apply: func(batch *db.Batch) {
 			for i, pc := range parcels {
+				if pc.inquiry != nil {
+					pc.mark(plans[i])
+				}
 				pc.queue(batch, plans[i])
 			}
 		},
@@ -158,7 +183,7 @@ func (pc *parcel) queue(b *db.Batch, plan *queue.Plan) {
 	plan.Queue(b)
 }
 
-// accepted is the answer to a send that will be committed.
+// accepted is the answer to a send that will be committed, or was.
 func (pc *parcel) accepted() Accepted {
 	r := pc.row
 	a := Accepted{

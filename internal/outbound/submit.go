@@ -111,7 +111,7 @@ func (o *Outbox) submit(ctx context.Context, who limit.Who, s Submission, body i
 	}
 	pc := &parcel{row: r, due: w.sendAt, to: envelope(to)}
 	_, pc.offers = header.First("List-Unsubscribe")
-	if err := o.suppress(ctx, r.account, []*parcel{pc}); err != nil {
+	if err := o.inquire(pc); err != nil {
 		return 0, err
 	}
 	if w.sendAt.After(now) {

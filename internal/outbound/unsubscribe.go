@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -143,4 +144,28 @@ func (o *Outbox) suppress(ctx context.Context, account db.ID, parcels []*parcel)
 		}
 	}
 	return nil
+}
+
+// inquire has the commit of a message ask who of its recipients gets nothing.
+func (o *Outbox) inquire(pc *parcel) error {
+	if pc.row.mailbox != 0 {
+		return nil
+	}
+	asked := make([]address.Address, len(pc.to))
+	for i := range pc.to {
+		var err error
+		if asked[i], err = address.Parse(pc.to[i].Address); err != nil {
+			return err
+		}
+	}
+	pc.inquiry, pc.asked = o.Suppressions.Inquire(pc.row.account, asked, pc.offers), asked
+	return nil
+}
+
+// mark marks the recipients who get nothing, by what the commit has read.
+func (pc *parcel) mark(plan *queue.Plan) {
+	for i, a := range pc.asked {
+		pc.to[i].Suppressed = pc.inquiry.Blocked[a.Key()]
+		plan.Suppress(i, pc.to[i].Suppressed)
+	}
 }

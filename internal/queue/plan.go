@@ -73,7 +73,6 @@ func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
 		row.Recipient, row.state, row.due = r, Queued, now
 		switch {
 		case r.Suppressed != "":
-			row.state = Suppressed
 			continue
 		case scheduled:
 			row.state, row.due = Scheduled, m.DueAt
@@ -114,6 +113,10 @@ func (q *Queue) admit(d *Delivery) {
 	q.mails.hold(d.Message)
 }
 
+// Suppress says why a recipient gets nothing, as far as only the accept's job
+// finds that out: call it in its Apply, before Queue. "" is for one who gets it.
+func (p *Plan) Suppress(n int, why suppression.Reason) { p.rows[n].Suppressed = why }
+
 // Queue adds the statements that insert the deliveries, and the events of
 // suppressed ones, to the accept's job. It may run more than once.
 func (p *Plan) Queue(b *db.Batch) {
@@ -126,6 +129,10 @@ func (p *Plan) Queue(b *db.Batch) {
 	}
 	for n := range p.rows {
 		row := &p.rows[n]
+		if row.Suppressed != "" {
+			p.queueSuppressed(b, n)
+			continue
+		}
 		var owner any
 		switch {
 		case row.hold != 0:
@@ -133,18 +140,26 @@ func (p *Plan) Queue(b *db.Batch) {
 		case row.hand != nil && p.tenure != 0:
 			owner = p.tenure
 		}
-		sequence, reply := 0, ""
-		if row.state == Suppressed {
-			sequence, reply = 1, suppressedReply(row.Suppressed)
-			data := statusData{About: p.m.About, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reply: reply, Reason: row.Suppressed.Told()}
-			if also, err := q.prepare(data.events(nil)); err == nil { // its data is plain text
-				b.Queue(also[0])
-			}
-		}
-		b.Queue(insertDelivery.With(p.m.ID, n, p.m.Account, row.Address, row.Kind, row.Destination, string(row.state),
-			db.Micros(row.due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at), reply,
-			int(row.Notify)|int(p.tells(row.Recipient))<<tellsShift, row.Original, db.Micros(p.lateAt(row.Recipient)), p.m.Offers, row.hold))
+		b.Queue(p.insert(n, row.state, row.due, owner, 0, "", row.hold))
 	}
+}
+
+// queueSuppressed inserts a delivery that ends as it begins.
+func (p *Plan) queueSuppressed(b *db.Batch, n int) {
+	row := &p.rows[n]
+	reply := suppressedReply(row.Suppressed)
+	data := statusData{About: p.m.About, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reply: reply, Reason: row.Suppressed.Told()}
+	if also, err := p.q.prepare(data.events(nil)); err == nil { // its data is plain text
+		b.Queue(also[0])
+	}
+	b.Queue(p.insert(n, Suppressed, p.at, nil, 1, reply, 0))
+}
+
+func (p *Plan) insert(n int, state State, due time.Time, owner any, sequence int, reply string, hold db.ID) db.Statement {
+	row := &p.rows[n]
+	return insertDelivery.With(p.m.ID, n, p.m.Account, row.Address, row.Kind, row.Destination, string(state),
+		db.Micros(due), db.Micros(p.m.ExpiresAt), owner, sequence, db.Micros(p.at), reply,
+		int(row.Notify)|int(p.tells(row.Recipient))<<tellsShift, row.Original, db.Micros(p.lateAt(row.Recipient)), p.m.Offers, hold)
 }
 
 // Committed hands the deliveries that have a place to their couriers. Call it
@@ -156,8 +171,11 @@ func (p *Plan) Committed() {
 	for n := range p.rows {
 		row := &p.rows[n]
 		switch {
-		case row.state == Suppressed:
+		case row.Suppressed != "":
 			tell = true
+			if row.hand != nil {
+				q.forget(row.hand)
+			}
 		case row.hold != 0:
 		case row.state == Scheduled:
 			q.wakeAt(row.due)

@@ -10,6 +10,7 @@ package suppression
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,60 +93,90 @@ var (
 			$28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52)`)
 )
 
-// Blocked returns which of the addresses API mail of an account must not go
-// to, by address.Key, and why. unsubscribable says that the mail offers to
-// unsubscribe: then those who did so count too. It costs one query for up to 50
-// addresses, and none for simulator addresses.
-func (l *List) Blocked(ctx context.Context, account db.ID, addresses []address.Address, unsubscribable bool) (map[string]Reason, error) {
-	var blocked map[string]Reason
-	block := func(key string, r Reason) {
-		if blocked == nil {
-			blocked = map[string]Reason{}
-		}
-		if r != Unsubscribe || blocked[key] == "" { // what stops all mail says more
-			blocked[key] = r
-		}
-	}
+// Inquiry asks which of some addresses API mail must not go to.
+type Inquiry struct {
+	// Blocked are those addresses, by address.Key, and why; filled in by
+	// reading what was asked.
+	Blocked map[string]Reason
+
+	asks   []db.Statement
+	played []string // addresses of the simulator that count as listed
+}
+
+// Inquire asks for addresses of an account. unsubscribable says that the mail
+// offers to unsubscribe: then those who did so count too. It costs one query for
+// up to 50 addresses, and none for simulator addresses.
+func (l *List) Inquire(account db.ID, addresses []address.Address, unsubscribable bool) *Inquiry {
+	q := &Inquiry{}
 	scope := scopeAll
 	if unsubscribable {
 		scope = scopeUnsubscribable
 	}
-	args := []any{account, scope}
-	ask := func() error {
-		if len(args) == 2 {
-			return nil
-		}
-		query := blockedOne
-		if len(args) > 3 {
-			query = blockedMany
-			for len(args) < maxTogether+2 {
-				args = append(args, args[2])
-			}
-		}
-		err := l.DB.Each(ctx, query.With(args...), func(r db.Row) error {
-			var key string
-			var reason Reason
-			err := r.Scan(&key, (*string)(&reason))
-			block(key, reason)
-			return err
-		})
-		args = []any{account, scope}
-		return err
-	}
+	asked := make([]any, 0, len(addresses))
 	for _, a := range addresses {
-		if Simulator(a) {
-			if Plays(a) == PlaysSuppressed {
-				block(a.Key(), Bounce)
-			}
+		if !Simulator(a) {
+			asked = append(asked, a.Key())
+		} else if Plays(a) == PlaysSuppressed {
+			q.played = append(q.played, a.Key())
+		}
+	}
+	for some := range slices.Chunk(asked, maxTogether) {
+		args := append([]any{account, scope}, some...)
+		if len(some) == 1 {
+			q.asks = append(q.asks, blockedOne.With(args...))
 			continue
 		}
-		if args = append(args, a.Key()); len(args) == maxTogether+2 {
-			if err := ask(); err != nil {
-				return nil, err
-			}
+		for len(args) < maxTogether+2 {
+			args = append(args, args[2])
+		}
+		q.asks = append(q.asks, blockedMany.With(args...))
+	}
+	return q
+}
+
+func (q *Inquiry) begin() {
+	q.Blocked = nil
+	for _, key := range q.played {
+		q.block(key, Bounce)
+	}
+}
+
+func (q *Inquiry) block(key string, r Reason) {
+	if q.Blocked == nil {
+		q.Blocked = map[string]Reason{}
+	}
+	if r != Unsubscribe || q.Blocked[key] == "" { // what stops all mail says more
+		q.Blocked[key] = r
+	}
+}
+
+func (q *Inquiry) read(r db.Row) error {
+	var key string
+	var reason Reason
+	err := r.Scan(&key, (*string)(&reason))
+	q.block(key, reason)
+	return err
+}
+
+// Queue asks in the guard of a job: Blocked is right in its apply, and after the
+// commit.
+func (q *Inquiry) Queue(b *db.Batch) {
+	q.begin()
+	for _, s := range q.asks {
+		b.Queue(s).Each(q.read)
+	}
+}
+
+// Blocked answers an Inquire at once.
+func (l *List) Blocked(ctx context.Context, account db.ID, addresses []address.Address, unsubscribable bool) (map[string]Reason, error) {
+	q := l.Inquire(account, addresses, unsubscribable)
+	q.begin()
+	for _, s := range q.asks {
+		if err := l.DB.Each(ctx, s, q.read); err != nil {
+			return nil, err
 		}
 	}
-	return blocked, ask()
+	return q.Blocked, nil
 }
 
 var (
