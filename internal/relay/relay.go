@@ -33,7 +33,7 @@ type Options struct {
 	Log       *slog.Logger
 
 	Limit  int // connections for one destination at a time; 0: 10
-	PerRun int // deliveries that wait for each further connection; 0: 20
+	PerRun int // deliveries that wait for each further connection; 0: 32
 
 	// PerHost and Rate are the fastest that mail goes to one address, whatever
 	// its destinations: connections at a time (0: 10) and messages per second
@@ -57,7 +57,7 @@ func New(o Options) *Courier {
 		o.Limit = 10
 	}
 	if o.PerRun <= 0 {
-		o.PerRun = 20
+		o.PerRun = 32
 	}
 	if o.PerHost <= 0 {
 		o.PerHost = 10
