@@ -25,6 +25,8 @@ require (
 	github.com/pressly/goose/v3 v3.29.0
 	github.com/smallstep/pkcs7 v0.2.3
 	github.com/tdewolff/parse/v2 v2.8.20
+	github.com/xdg-go/scram v1.4.0
+	github.com/xdg-go/stringprep v1.0.4
 	github.com/yuin/goldmark v1.7.13
 	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.28.0

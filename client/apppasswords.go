@@ -24,7 +24,7 @@ type SignIn struct {
 	ID          string    `json:"id"`
 	Protocol    string    `json:"protocol"` // imap, smtp or web
 	IP          string    `json:"ip"`       // of the client, or its network
-	Result      string    `json:"result"`   // ok, wrong_password, suspended or wrong_protocol
+	Result      string    `json:"result"`   // ok, wrong_password, no_verifier, suspended or wrong_protocol
 	AppPassword string    `json:"app_password"`
 	Times       int64     `json:"times"`
 	FirstAt     time.Time `json:"first_at"`

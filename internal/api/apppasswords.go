@@ -118,7 +118,7 @@ type signInAnswer struct {
 	ID          db.ID     `json:"id" doc:"The entry's id."`
 	Protocol    string    `json:"protocol" enum:"imap,smtp,web" doc:"What for: reading (imap), sending (smtp), the owner's page (web)."`
 	IP          string    `json:"ip" doc:"The client's network address; of wrong passwords over IPv6 its network (/64)." example:"192.0.2.7"`
-	Result      string    `json:"result" enum:"ok,wrong_password,suspended,wrong_protocol" doc:"suspended: the password was right. wrong_protocol: an app password that was not made for this."`
+	Result      string    `json:"result" enum:"ok,wrong_password,no_verifier,suspended,wrong_protocol" doc:"suspended: the password was right. wrong_protocol: an app password that was not made for this. no_verifier: the client chose SCRAM-SHA-256, which can be used after a sign-in by PLAIN or LOGIN, or with a new password."`
 	AppPassword *string   `json:"app_password" doc:"The name of the app password that was used; null for the mailbox's own."`
 	Times       int64     `json:"times" doc:"How often." example:"3"`
 	FirstAt     time.Time `json:"first_at" doc:"When first."`

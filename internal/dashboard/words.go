@@ -181,7 +181,7 @@ func tone(state string) string {
 		return "good"
 	case "failed", "bounced", "complained", "suspended", "fail", "disabled", "expired", "failing", "spam", "bounce", "complaint":
 		return "bad"
-	case "degraded", "deferred", "suppressed", "temporary_failure", "wrong_password", "wrong_protocol", "cancelled", "quarantine", "softfail", "unsubscribe", "temperror", "permerror":
+	case "degraded", "deferred", "suppressed", "temporary_failure", "wrong_password", "no_verifier", "wrong_protocol", "cancelled", "quarantine", "softfail", "unsubscribe", "temperror", "permerror":
 		return "warn"
 	case "pending", "queued", "scheduled", "sending", "retiring", "running", "waiting":
 		return "wait"

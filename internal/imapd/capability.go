@@ -5,6 +5,7 @@ package imapd
 import (
 	"fmt"
 
+	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
@@ -13,10 +14,13 @@ import (
 func (s *session) capabilities() []string {
 	all := []string{"IMAP4rev1", "IMAP4rev2", "LITERAL+", "SASL-IR", "ID", "ENABLE", "IDLE", "NAMESPACE"}
 	if s.box == 0 {
-		if s.secure {
-			return append(all, "AUTH=PLAIN")
+		if !s.secure {
+			return append(all, "STARTTLS", "LOGINDISABLED")
 		}
-		return append(all, "STARTTLS", "LOGINDISABLED")
+		if s.Mailboxes.Scram.Offers() {
+			all = append(all, "AUTH="+credential.MechanismScram)
+		}
+		return append(all, "AUTH=PLAIN")
 	}
 	if !s.KeepLogin {
 		all = append(all, "UNAUTHENTICATE")

@@ -19,16 +19,26 @@ func (s *session) loginCommand(cmd *wire.Login) (wire.Code, error) {
 	return s.signIn(cmd.Username, cmd.Password)
 }
 
-// signIn enters the authenticated state. A wrong password is delayed by
+// signIn enters the authenticated state by a password. A wrong one is delayed by
 // mailbox.Authenticate.
 func (s *session) signIn(user, password string) (wire.Code, error) {
 	box, err := s.Mailboxes.Authenticate(s.ctx(), mailbox.IMAP, user, password, s.remote)
 	if err != nil {
-		if kind := fault.KindOf(err); kind != fault.Internal {
-			s.logger().Info("imap: login refused", "err", err)
-		}
-		return "", loginRefusal(err)
+		return "", s.refused(err)
 	}
+	return s.signedIn(box), nil
+}
+
+// refused is the answer to a log-in that failed.
+func (s *session) refused(err error) error {
+	if kind := fault.KindOf(err); kind != fault.Internal {
+		s.logger().Info("imap: login refused", "err", err)
+	}
+	return loginRefusal(err)
+}
+
+// signedIn enters the authenticated state.
+func (s *session) signedIn(box mailbox.Mailbox) wire.Code {
 	s.box, s.login = box.ID, box
 	s.user.Store(int64(box.ID))
 	s.doubted.Store(true) // the log-in may have ended before Revoked could find the session
@@ -36,5 +46,5 @@ func (s *session) signIn(user, password string) (wire.Code, error) {
 	s.stream.until = time.Time{}
 	s.r.Limits = wire.LimitsAfterLogin(MaxMessage)
 	s.logger().Info("imap: login")
-	return wire.Capabilities(s.capabilities()...), nil
+	return wire.Capabilities(s.capabilities()...)
 }

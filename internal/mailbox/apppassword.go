@@ -49,16 +49,16 @@ const (
 
 var (
 	lockBox   = db.SQL(`SELECT id FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0 {for_update}`)
-	insertApp = db.SQL(`INSERT INTO app_password (id, mailbox, name, protocols, hash, created_at, last_used_at)
-		SELECT $1, $2, CAST($3 AS TEXT), CAST($4 AS TEXT), $5, $6, 0
-		WHERE (SELECT COUNT(*) FROM app_password WHERE mailbox = $2) < $7`)
+	insertApp = db.SQL(`INSERT INTO app_password (id, mailbox, name, protocols, hash, scram, created_at, last_used_at)
+		SELECT $1, $2, CAST($3 AS TEXT), CAST($4 AS TEXT), $5, CAST($6 AS TEXT), $7, 0
+		WHERE (SELECT COUNT(*) FROM app_password WHERE mailbox = $2) < $8`)
 	listApps  = db.Paged(`SELECT id, mailbox, name, protocols, created_at, last_used_at FROM app_password WHERE mailbox = $1 AND {page}`)
 	removeApp = db.SQL(`DELETE FROM app_password WHERE id = $1 AND mailbox = $2`)
 	noApps    = db.SQL(`DELETE FROM app_password WHERE mailbox = $1`)
 	touchApp  = db.SQL(`UPDATE app_password SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`)
 	appThere  = db.SQL(`SELECT id FROM app_password WHERE id = $1`)
 	byApp     = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols
+			u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
 		FROM app_password p JOIN mailbox m ON m.id = p.mailbox JOIN mailbox_usage u ON u.mailbox = m.id
 		WHERE p.hash = $1 AND m.address = $2 AND m.deleted_at = 0`)
 )
@@ -77,12 +77,16 @@ func (m *Mailboxes) CreateAppPassword(ctx context.Context, account, mailbox db.I
 	if err := bad.Err(); err != nil {
 		return AppPassword{}, "", err
 	}
-	var password string
-	err = m.db.Tx(ctx, func(tx *db.Tx) (err error) {
-		password, err = m.makeApp(ctx, tx, account, made)
-		return err
-	})
-	return made, password, err
+	box, err := m.Get(ctx, account, mailbox)
+	if err != nil {
+		return AppPassword{}, "", err
+	}
+	fresh, err := m.newApp(ctx, box)
+	if err != nil {
+		return AppPassword{}, "", err
+	}
+	err = m.db.Tx(ctx, func(tx *db.Tx) error { return m.writeApp(ctx, tx, account, made, fresh) })
+	return made, grouped(fresh.token), err
 }
 
 func readAppName(bad *fault.Fields, name string) string {
@@ -93,17 +97,31 @@ func readAppName(bad *fault.Fields, name string) string {
 	return name
 }
 
-// makeApp writes an app password, and returns it as it is shown.
-func (m *Mailboxes) makeApp(ctx context.Context, tx *db.Tx, account db.ID, made AppPassword) (password string, err error) {
+// app is an app password that is not written yet.
+type app struct{ token, scram string }
+
+func (m *Mailboxes) newApp(ctx context.Context, box Mailbox) (a app, err error) {
+	a.token = secret.Token("", appRandom)
+	a.scram, err = m.appVerifiers(ctx, box, a.token)
+	return a, err
+}
+
+// appVerifiers are those of an app password as it is shown, and without hyphens:
+// with SCRAM the client's letters are not seen here, to be read as people mean
+// them.
+func (m *Mailboxes) appVerifiers(ctx context.Context, box Mailbox, token string) (string, error) {
+	return m.Scram.Verifiers(ctx, box.Address, grouped(token), token)
+}
+
+func (m *Mailboxes) writeApp(ctx context.Context, tx *db.Tx, account db.ID, made AppPassword, fresh app) error {
 	// So that the count is still true when this is committed.
 	if err := tx.One(ctx, lockBox.With(made.Mailbox, account), new(db.ID)); errors.Is(err, db.ErrNoRow) {
-		return "", notFound()
+		return notFound()
 	} else if err != nil {
-		return "", err
+		return err
 	}
-	token := secret.Token("", appRandom)
-	n, err := tx.Exec(ctx, insertApp.With(made.ID, made.Mailbox, made.Name, joined(made.Protocols), secret.Hash(token), db.Micros(made.CreatedAt), MaxAppPasswords))
-	return grouped(token), some(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
+	n, err := tx.Exec(ctx, insertApp.With(made.ID, made.Mailbox, made.Name, joined(made.Protocols), secret.Hash(fresh.token), fresh.scram, db.Micros(made.CreatedAt), MaxAppPasswords))
+	return some(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
 }
 
 // AppPasswords lists those of a mailbox of the account, newest first.
@@ -198,16 +216,18 @@ func appToken(password string) (token string, ok bool) {
 
 // verifyApp finds the mailbox with an address and an app password.
 func (m *Mailboxes) verifyApp(ctx context.Context, key, token string) (box Mailbox, protocols []Protocol, err error) {
-	var allowed string
-	found, err := db.All(ctx, m.db, byApp.With(secret.Hash(token), key), func(r db.Row) (Mailbox, error) {
-		var app db.ID
-		var name string
-		box, err := scan(more{more{more{r, &allowed}, &name}, &app})
-		box.app, box.appName = app, name
-		return box, err
-	})
+	found, err := db.All(ctx, m.db, byApp.With(secret.Hash(token), key), scanAppLogin)
 	if err != nil || len(found) == 0 {
 		return Mailbox{}, nil, err
 	}
-	return found[0], split(allowed), nil
+	m.learnApp(ctx, found[0], token)
+	return found[0].Mailbox, found[0].protocols, nil
+}
+
+func scanAppLogin(r db.Row) (l login, err error) {
+	var app db.ID
+	var name, protocols string
+	l.Mailbox, err = scan(more{r, []any{&app, &name, &protocols, &l.scram}})
+	l.app, l.appName, l.protocols = app, name, split(protocols)
+	return l, err
 }

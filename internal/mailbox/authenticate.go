@@ -17,13 +17,24 @@ import (
 const maxNamesakes = 3
 
 var byAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-		u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password
+		u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, m.scram
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
 	WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 3`)
 
+// login is a password of a mailbox.
 type login struct {
 	Mailbox
-	phc string
+	stored    // of an app password without phc
+	protocols []Protocol
+}
+
+// attempt is somebody who signs in.
+type attempt struct {
+	protocol Protocol
+	user     string
+	from     netip.Addr
+	guess    string // the password, or what stands for it: the same one again is no new guess
+	failed   string // the SignIn's Result when it is wrong
 }
 
 // Authenticate finds the mailbox that signs in with its address and its password,
@@ -32,42 +43,50 @@ type login struct {
 // what is suspended, or an app password for another protocol, is fault.Denied. It
 // delays its answer after failures, at most 4 s.
 func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password string, from netip.Addr) (Mailbox, error) {
+	return m.signIn(ctx, &attempt{p, user, from, password, WrongPassword}, func(key string) (Mailbox, []Protocol, error) {
+		return m.verify(ctx, key, password)
+	})
+}
+
+// signIn is Authenticate for whatever the client proves who it is by, of which
+// verify says what it is good for.
+func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify func(key string) (Mailbox, []Protocol, error)) (Mailbox, error) {
 	key := ""
-	if a, err := address.Parse(user); err == nil {
+	if a, err := address.Parse(a.user); err == nil {
 		key = a.Key()
 	}
-	wait, err := m.Guesses.Check(key, from)
+	wait, err := m.Guesses.Check(key, a.from)
 	if err != nil {
 		return Mailbox{}, err
 	}
 	if err := m.pause(ctx, wait); err != nil {
 		return Mailbox{}, err
 	}
-	box, protocols, err := m.verify(ctx, key, password)
+	box, protocols, err := verify(key)
 	if err != nil {
 		return Mailbox{}, err
 	}
 	if len(protocols) == 0 {
 		if box.ID != 0 {
-			m.signedIn(box, p, from, WrongPassword)
+			m.signedIn(box, a.protocol, a.from, a.failed)
 		}
-		m.Guesses.Failed(key, from, password)
+		m.Guesses.Failed(key, a.from, a.guess)
 		return Mailbox{}, fault.New(fault.Unknown, "invalid_credentials", "The address or the password is wrong.")
 	}
-	m.Guesses.Succeeded(key, from)
+	m.Guesses.Succeeded(key, a.from)
 	owner, err := m.Accounts.Get(ctx, box.Account)
 	if err != nil {
 		return Mailbox{}, err
 	}
 	if box.Status != Active || owner.Status != "active" {
-		m.signedIn(box, p, from, WasSuspended)
+		m.signedIn(box, a.protocol, a.from, WasSuspended)
 		return Mailbox{}, fault.New(fault.Denied, "mailbox_suspended", "This mailbox is suspended.")
 	}
-	if !slices.Contains(protocols, p) {
-		m.signedIn(box, p, from, WrongProtocol)
+	if !slices.Contains(protocols, a.protocol) {
+		m.signedIn(box, a.protocol, a.from, WrongProtocol)
 		return Mailbox{}, fault.New(fault.Denied, "wrong_protocol", "This app password was not made for this.")
 	}
-	m.signedIn(box, p, from, SignedIn)
+	m.signedIn(box, a.protocol, a.from, SignedIn)
 	return box, nil
 }
 
@@ -103,21 +122,23 @@ func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, 
 			return Mailbox{}, nil, err
 		}
 		if ok {
-			return l.Mailbox, []Protocol{IMAP, SMTP, Web}, nil
+			m.learn(ctx, l, password)
+			return l.Mailbox, l.protocols, nil
 		}
 	}
 	return found[0].Mailbox, nil, nil
 }
 
 func scanLogin(r db.Row) (l login, err error) {
-	l.Mailbox, err = scan(more{r, &l.phc})
+	l.Mailbox, err = scan(more{r, []any{&l.phc, &l.scram}})
+	l.protocols = []Protocol{IMAP, SMTP, Web}
 	return l, err
 }
 
-// more scans one more column after those that the caller asks for.
+// more scans more columns after those that the caller asks for.
 type more struct {
 	db.Row
-	last any
+	last []any
 }
 
-func (r more) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.last)...) }
+func (r more) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.last...)...) }

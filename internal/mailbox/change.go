@@ -43,7 +43,7 @@ var (
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 	restore = db.SQL(`UPDATE mailbox SET deleted_at = 0, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at > $3`)
-	setPassword = db.SQL(`UPDATE mailbox SET password = $3, generation = generation + 1
+	setPassword = db.SQL(`UPDATE mailbox SET password = $3, scram = $4, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 )
 
@@ -172,14 +172,15 @@ func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *s
 		}
 	}
 	// Hashing is costly: not for what is not there.
-	if _, err := m.Get(ctx, account, id); err != nil {
-		return "", err
-	}
-	password, made, phc, err := m.password(ctx, given)
+	box, err := m.Get(ctx, account, id)
 	if err != nil {
 		return "", err
 	}
-	if err := m.exec(ctx, setPassword.With(id, account, phc)); err != nil {
+	password, made, stored, err := m.password(ctx, box.Address, given)
+	if err != nil {
+		return "", err
+	}
+	if err := m.exec(ctx, setPassword.With(id, account, stored.phc, stored.scram)); err != nil {
 		return "", err
 	}
 	m.revoked(id)
@@ -246,11 +247,12 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 	return purged, failed
 }
 
-// Run purges every hour until ctx ends; report is told what went wrong.
+// Run purges every hour until ctx ends, also of verifiers that nobody wants;
+// report is told what went wrong.
 func (m *Mailboxes) Run(ctx context.Context, report func(error)) error {
 	signal.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
 		_, err := m.Purge(ctx)
-		return time.Hour, err
+		return time.Hour, errors.Join(err, m.dropVerifiers(ctx))
 	}, report)
 	return nil
 }

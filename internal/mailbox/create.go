@@ -40,8 +40,8 @@ type CreatedEvent struct {
 }
 
 var (
-	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota, status, created_at, deleted_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8, 'active', $9, 0)`)
+	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, scram, generation, quota, status, created_at, deleted_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, 'active', $10, 0)`)
 	insertUsage = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
 )
 
@@ -77,7 +77,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		bad.Add("local_part", "too_long", "The whole address may have %d bytes.", address.MaxAddress)
 		return Mailbox{}, "", bad.Err()
 	}
-	password, made, phc, err := m.password(ctx, n.Password)
+	password, made, stored, err := m.password(ctx, addr.String(), n.Password)
 	if err != nil {
 		return Mailbox{}, "", err
 	}
@@ -93,7 +93,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		}
 		if err := m.allot(ctx, tx, account, box.ID, limit, func() error {
 			_, err := tx.Exec(ctx, insertMailbox.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
-				phc, box.Quota, db.Micros(box.CreatedAt)))
+				stored.phc, stored.scram, box.Quota, db.Micros(box.CreatedAt)))
 			return err
 		}); err != nil {
 			return err
@@ -123,15 +123,20 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 	return box, password, nil
 }
 
-// password hashes the given password, or one that it makes.
-func (m *Mailboxes) password(ctx context.Context, given *string) (password string, made bool, phc string, err error) {
+// stored is what is kept of a password.
+type stored struct{ phc, scram string }
+
+// password hashes the given password of an address, or one that it makes.
+func (m *Mailboxes) password(ctx context.Context, addr string, given *string) (password string, made bool, s stored, err error) {
 	if given != nil {
 		password = *given
 	} else {
 		password, made = secret.Password(), true
 	}
-	phc, err = m.Hasher.Hash(ctx, password)
-	return password, made, phc, err
+	if s.phc, err = m.Hasher.Hash(ctx, password); err == nil {
+		s.scram, err = m.Scram.Verifiers(ctx, addr, password)
+	}
+	return password, made, s, err
 }
 
 func checkLocalPart(bad *fault.Fields, local string) {

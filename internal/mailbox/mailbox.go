@@ -57,6 +57,7 @@ type Options struct {
 	Events   *event.Log
 	Accounts *account.Accounts
 	Hasher   *credential.Hasher
+	Scram    *credential.Scram // nil: no verifier is kept, and those that are there are deleted
 	Guesses  *throttle.Guesses
 	Now      func() time.Time
 

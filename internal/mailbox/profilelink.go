@@ -79,6 +79,10 @@ func (m *Mailboxes) SpendProfileLink(ctx context.Context, token string) (box Mai
 	if box, _, err = m.ProfileLink(ctx, token); err != nil {
 		return box, made, "", err
 	}
+	fresh, err := m.newApp(ctx, box)
+	if err != nil {
+		return box, made, "", err
+	}
 	made = AppPassword{ID: m.db.NewID(), Mailbox: box.ID, Protocols: []Protocol{IMAP, SMTP}, CreatedAt: m.now().UTC()}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
 		err := tx.One(ctx, spendLink.With(secret.Hash(token), db.Micros(made.CreatedAt), Active), new(db.ID), &made.Name)
@@ -86,11 +90,11 @@ func (m *Mailboxes) SpendProfileLink(ctx context.Context, token string) (box Mai
 			return linkOver()
 		}
 		if err == nil {
-			password, err = m.makeApp(ctx, tx, box.Account, made)
+			err = m.writeApp(ctx, tx, box.Account, made, fresh)
 		}
 		return err
 	})
-	return box, made, password, err
+	return box, made, grouped(fresh.token), err
 }
 
 func linkOver() error {

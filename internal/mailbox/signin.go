@@ -28,6 +28,7 @@ type SignIn struct {
 const (
 	SignedIn      = "ok"
 	WrongPassword = "wrong_password"
+	NoVerifier    = "no_verifier"    // by SCRAM, which is not possible before a log-in without it, or a new password
 	WasSuspended  = "suspended"      // with the right password
 	WrongProtocol = "wrong_protocol" // with an app password for another one
 )

@@ -83,6 +83,8 @@ type Config struct {
 	KeepThreads  int `name:"keep-threads" help:"Days, from its acceptance, that an answer to a deleted message still finds its thread, and a late report its recipient; 0 for ever." default:"365" placeholder:"DAYS"`
 	KeepEvents   int `name:"keep-events" help:"Days that events are kept; 0 for ever." default:"30" placeholder:"DAYS"`
 
+	Scram string `name:"scram" help:"SCRAM-SHA-256, by which IMAP and submission clients sign in without sending the password. What it needs to be stored of passwords is weaker against guessing than argon2id, should the database be stolen. on offers it, off keeps nothing for it and deletes what there was; learn keeps what it needs of each password that is set or signs in, but does not offer it yet: clients that choose SCRAM by themselves can't sign in before that. It is not for API keys." default:"off" enum:"off,learn,on"`
+
 	IMAPKeepLogin bool `name:"imap-keep-login" help:"Take UNAUTHENTICATE away from IMAP clients, which lets them sign in as somebody else over the same connection; for a proxy in front that looks no further than the first log-in."`
 
 	Node       string        `help:"This node's name; by default the machine's." placeholder:"NAME"`

@@ -45,7 +45,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	guesses, hasher := throttle.NewGuesses(), credential.NewHasher()
 	guesses.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
-		DB: s.DB, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Guesses: guesses, Now: time.Now,
+		DB: s.DB, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Scram: s.scram(hasher), Guesses: guesses, Now: time.Now,
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
 	})
 	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Now: time.Now}
@@ -69,6 +69,14 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	}
 	s.Retention = s.retention()
 	return s.openCouriers()
+}
+
+// scram is how SCRAM-SHA-256 is done, or nil.
+func (s *Server) scram(hasher *credential.Hasher) *credential.Scram {
+	if s.Config.Scram != "on" && s.Config.Scram != "learn" {
+		return nil
+	}
+	return &credential.Scram{Hasher: hasher, Key: s.key.Sub("scram-salt"), Offered: s.Config.Scram == "on"}
 }
 
 // openSending makes what mail goes out by.

@@ -8,13 +8,24 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // mayAuth reports whether AUTH is possible now: never in clear.
 func (c *conn) mayAuth() bool { return c.srv.Mode != MX && c.tls != nil }
 
-// auth is AUTH (RFC 4954) with PLAIN (RFC 4616) and LOGIN.
+// mechanisms are those of AUTH, as EHLO announces them.
+func (c *conn) mechanisms() string {
+	if c.srv.Mailboxes.Scram.Offers() {
+		return credential.MechanismScram + " PLAIN LOGIN"
+	}
+	return "PLAIN LOGIN"
+}
+
+// auth is AUTH (RFC 4954) with PLAIN (RFC 4616) and LOGIN, and SCRAM-SHA-256 (RFC
+// 7677) if it is offered.
 func (c *conn) auth(ctx context.Context, arg string) reply {
 	switch {
 	case c.srv.Mode == MX:
@@ -31,13 +42,15 @@ func (c *conn) auth(ctx context.Context, arg string) reply {
 	mechanism, initial, given := strings.Cut(arg, " ")
 	var user, password string
 	var err error
-	switch strings.ToUpper(mechanism) {
-	case "PLAIN":
+	switch mechanism = strings.ToUpper(mechanism); {
+	case mechanism == "PLAIN":
 		user, password, err = c.plain(initial, given)
-	case "LOGIN":
+	case mechanism == "LOGIN":
 		user, password, err = c.login(initial, given)
+	case mechanism == credential.MechanismScram && c.srv.Mailboxes.Scram.Offers():
+		return c.scram(ctx, initial, given)
 	default:
-		return reply{504, "5.5.4", "The mechanisms are PLAIN and LOGIN"}
+		return reply{504, "5.5.4", "The mechanisms are " + c.mechanisms()}
 	}
 	if err != nil {
 		return c.authBroken(err)
@@ -87,6 +100,8 @@ func (c *conn) authBroken(err error) reply {
 		return reply{501, "5.5.2", "This is not base64"}
 	case errors.Is(err, errPlain):
 		return reply{501, "5.5.2", "This is not what PLAIN asks for"}
+	case errors.Is(err, credential.ErrScram):
+		return reply{501, "5.5.2", "This is no message of SCRAM-SHA-256 that is understood here"}
 	case errors.Is(err, errLine):
 		return reply{500, "5.5.2", err.Error()}
 	}
@@ -107,6 +122,43 @@ func (c *conn) plain(initial string, given bool) (user, password string, err err
 	}
 	return parts[1], parts[2], nil
 }
+
+// scram needs one more line of the client than what it has to say, since 235 can
+// carry no data (RFC 4954 §4).
+func (c *conn) scram(ctx context.Context, initial string, given bool) reply {
+	first, err := c.answer("", initial, given)
+	if err != nil {
+		return c.authBroken(err)
+	}
+	e, err := c.srv.Mailboxes.Scram.Begin(first)
+	if err != nil || e.For != "" && !strings.EqualFold(e.For, e.User) {
+		return c.authBroken(credential.ErrScram)
+	}
+	if strings.EqualFold(e.User, apiUser) && c.srv.Accounts != nil {
+		// A key is found by what it is, and here we would not get to see it.
+		return reply{504, "5.5.4", "The mechanisms for the user api are PLAIN and LOGIN"}
+	}
+	final, err := c.answer(encode(e.Challenge), "", false)
+	if err != nil {
+		return c.authBroken(err)
+	}
+	box, proof, err := c.srv.Mailboxes.Prove(ctx, mailbox.SMTP, e, final, c.ip)
+	if errors.Is(err, credential.ErrScram) {
+		return c.authBroken(err)
+	}
+	if err != nil {
+		return c.authFailed(err)
+	}
+	switch last, err := c.answer(encode(proof), "", false); {
+	case err != nil:
+		return c.authBroken(err)
+	case last != "":
+		return c.authBroken(credential.ErrScram)
+	}
+	return c.signIn(&login{mailbox: box})
+}
+
+func encode(message string) string { return base64.StdEncoding.EncodeToString([]byte(message)) }
 
 func (c *conn) login(initial string, given bool) (user, password string, err error) {
 	if user, err = c.answer("VXNlcm5hbWU6", initial, given); err != nil { // Username:

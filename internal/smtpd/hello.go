@@ -36,7 +36,7 @@ func (c *conn) hello(name string, extended bool) reply {
 		b.WriteString("\nSTARTTLS")
 	}
 	if c.mayAuth() {
-		b.WriteString("\nAUTH PLAIN LOGIN")
+		b.WriteString("\nAUTH " + c.mechanisms())
 	}
 	return reply{250, "", b.String()}
 }
