@@ -9,3 +9,6 @@ import (
 
 // SetPause replaces the waiting after failed log-ins.
 func (m *Mailboxes) SetPause(f func(context.Context, time.Duration) error) { m.pause = f }
+
+// DropVerifiers is what Run does for SCRAM.
+func (m *Mailboxes) DropVerifiers(ctx context.Context) error { return m.dropVerifiers(ctx) }
