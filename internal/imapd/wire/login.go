@@ -82,8 +82,11 @@ func (r *Reader) ReadResponse() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if string(line) == "*" {
+	switch string(line) {
+	case "*":
 		return nil, ErrCancelled
+	case "=": // as in an initial response; go-imap writes an empty one so
+		return nil, nil
 	}
 	b, err := decodeBase64(line)
 	if err != nil {

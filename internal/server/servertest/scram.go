@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package servertest
+
+import (
+	"errors"
+
+	"github.com/xdg-go/scram"
+
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+// Scram sets what the service does with SCRAM-SHA-256: on, learn or off.
+func Scram(how string) Option { return func(c *server.Config) { c.Scram = how } }
+
+// ScramClient signs in by SCRAM-SHA-256, as the client libraries of go-sasl's
+// author want it.
+type ScramClient struct {
+	User, Password string
+	conversation   *scram.ClientConversation
+}
+
+// Start returns the mechanism and the first message.
+func (c *ScramClient) Start() (mechanism string, first []byte, err error) {
+	client, err := scram.SHA256.NewClient(c.User, c.Password, "")
+	if err != nil {
+		return "", nil, err
+	}
+	c.conversation = client.NewConversation()
+	first, err = c.Next(nil)
+	return "SCRAM-SHA-256", first, err
+}
+
+// Next answers a challenge. What says that the server knows the password must
+// prove it.
+func (c *ScramClient) Next(challenge []byte) ([]byte, error) {
+	said, err := c.conversation.Step(string(challenge))
+	if err == nil && c.conversation.Done() && !c.conversation.Valid() {
+		err = errors.New("the server has not proved that it knows the password")
+	}
+	return []byte(said), err
+}
