@@ -48,7 +48,7 @@ func newHouse(t *testing.T) *house {
 	_, _ = rand.Read(key)
 	h.args = []string{
 		"--host", "mail.service.example", "--resolver", resolver, "--smtp-port", h.sink.port, "--allow-private", "127.0.0.0/8",
-		"--blobs", t.TempDir(), "--secret-key", hex.EncodeToString(key), "--lease", lease,
+		"--blobs", t.TempDir(), "--secret-key", hex.EncodeToString(key), "--lease", lease, "--scram", "on",
 	}
 	h.a = h.node("a")
 	h.a.Start()

@@ -24,6 +24,7 @@ func TestTwoNodes(t *testing.T) {
 	h.idleAcrossNodes()
 	h.oneMailbox()
 	h.revokedAcrossNodes()
+	h.scramAcrossNodes()
 	h.refused()
 	h.a.Stop()
 	h.b.Stop()
