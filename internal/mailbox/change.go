@@ -43,7 +43,7 @@ var (
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 	restore = db.SQL(`UPDATE mailbox SET deleted_at = 0, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at > $3`)
-	setPassword = db.SQL(`UPDATE mailbox SET password = $3, scram = $4, generation = generation + 1
+	setPassword = db.SQL(`UPDATE mailbox SET password = $3, scram_of = $3, scram = $4, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 )
 

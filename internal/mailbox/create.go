@@ -40,8 +40,8 @@ type CreatedEvent struct {
 }
 
 var (
-	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, scram, generation, quota, status, created_at, deleted_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, 'active', $10, 0)`)
+	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, scram_of, scram, generation, quota, status, created_at, deleted_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, $9, 'active', $10, 0)`)
 	insertUsage = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
 )
 

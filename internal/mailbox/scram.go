@@ -17,7 +17,7 @@ var (
 		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id JOIN app_password p ON p.mailbox = m.id
 		WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 150`)
 	// Whoever has set another password meanwhile has set its verifiers too.
-	learnOwn = db.SQL(`UPDATE mailbox SET scram = $3 WHERE id = $1 AND password = $2`)
+	learnOwn = db.SQL(`UPDATE mailbox SET scram = $3, scram_of = $2 WHERE id = $1 AND password = $2`)
 	learnApp = db.SQL(`UPDATE app_password SET scram = $2 WHERE id = $1`)
 	dropOwns = db.SQL(`UPDATE mailbox SET scram = '' WHERE id IN (SELECT id FROM mailbox WHERE scram <> '' ORDER BY id LIMIT 500)`)
 	dropApps = db.SQL(`UPDATE app_password SET scram = '' WHERE id IN (SELECT id FROM app_password WHERE scram <> '' ORDER BY id LIMIT 500)`)

@@ -249,6 +249,17 @@ func TestScramLearns(t *testing.T) {
 			t.Error(err)
 		}
 
+		// A release that knows nothing of this changes a password.
+		h.exec(oldRelease.With(ann.ID, "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA"))
+		_, err = h.prove(mailbox.IMAP, "ann@demo.test", good)
+		wantKind(t, err, fault.Unknown, "invalid_credentials")
+		if _, err := h.SetPassword(ctx, h.account, ann.ID, new(good)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.prove(mailbox.IMAP, "ann@demo.test", good); err != nil {
+			t.Error(err)
+		}
+
 		h.Scram = nil
 		if err := h.DropVerifiers(ctx); err != nil || h.verifiers(ann) != 0 {
 			t.Errorf("off again, and keeps %d verifiers, %v", h.verifiers(ann), err)
@@ -258,6 +269,8 @@ func TestScramLearns(t *testing.T) {
 		}
 	})
 }
+
+var oldRelease = db.SQL(`UPDATE mailbox SET password = $2, generation = generation + 1 WHERE id = $1`)
 
 var unlearn = db.SQL(`UPDATE mailbox SET scram = '' WHERE id = $1`)
 
