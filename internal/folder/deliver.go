@@ -111,12 +111,11 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 			for _, f := range ordered {
 				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size())).
 					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(noFolder())
-			}
-		},
-		Apply: func(b *db.Batch) {
-			for _, f := range ordered {
 				deposit(b, f.mailbox, f.size(), &tell)
 			}
+		},
+		// Nothing here has a row to read, so on PostgreSQL the commit goes with it.
+		Apply: func(b *db.Batch) {
 			for _, f := range filings {
 				f.insert(b)
 				s.also(b, f)
