@@ -150,8 +150,8 @@ func (b *bodyHash) write(p []byte) {
 			b.space, b.cr = true, false
 			i++
 		default:
-			n := i + 1
-			for n < len(p) && p[n] > ' ' || n < len(p) && p[n] != ' ' && p[n] != '\t' && p[n] != '\r' && p[n] != '\n' {
+			n := i + 1 // a space between words stays as it is
+			for n < len(p) && (inWord(p[n]) || p[n] == ' ' && n+1 < len(p) && inWord(p[n+1])) {
 				n++
 			}
 			b.word(p[i:n])
@@ -159,6 +159,8 @@ func (b *bodyHash) write(p []byte) {
 		}
 	}
 }
+
+func inWord(c byte) bool { return c > ' ' || c < ' ' && c != '\t' && c != '\r' && c != '\n' }
 
 func (b *bodyHash) word(w []byte) {
 	for ; b.empty > 0; b.empty-- {
