@@ -53,14 +53,21 @@ type step struct {
 	index int // -1 for a member
 }
 
-const maxKey = 4 << 10
+const (
+	maxKey   = 4 << 10
+	maxAhead = 16 << 10 // octets read ahead
+)
 
 // extract returns the JSON text of r with the content of each attachment of a
 // send replaced by its number, having written the decoded contents to sinks. bad are the
 // contents that are no base64. The text is yet to be judged by decode; its
-// content members are numbers or, told in bad, something else.
-func extract(r io.Reader, sink func() io.Writer, b bounds) (rest []byte, bad fault.Fields, err error) {
-	x := &extractor{in: bufio.NewReaderSize(r, 16<<10), bounds: b, sink: sink}
+// content members are numbers or, told in bad, something else. size is how long
+// the text will be, as far as that is known; else -1.
+func extract(r io.Reader, size int64, sink func() io.Writer, b bounds) (rest []byte, bad fault.Fields, err error) {
+	if size < 0 || size > maxAhead {
+		size = maxAhead
+	}
+	x := &extractor{in: bufio.NewReaderSize(r, int(size)), out: make([]byte, 0, size), bounds: b, sink: sink}
 	err = x.value()
 	if err == nil {
 		// What follows the value is for the decoder to refuse.

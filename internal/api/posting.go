@@ -138,7 +138,7 @@ func (p *posting) read(w http.ResponseWriter, r *http.Request, in any) (fault.Fi
 	if p.sum != nil {
 		body = io.TeeReader(body, p.sum)
 	}
-	rest, bad, err := extract(body, p.files.sink, p.bounds)
+	rest, bad, err := extract(body, r.ContentLength, p.files.sink, p.bounds)
 	if err != nil {
 		return nil, err
 	}

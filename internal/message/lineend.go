@@ -78,7 +78,7 @@ func (s *strictReader) bare(b []byte) int {
 
 // MendBare passes r on with every bare CR and bare LF made CRLF. It is for
 // mail from its author, before anything signs or stores it.
-func MendBare(r io.Reader) io.Reader { return &mendReader{r: r, in: make([]byte, 16<<10)} }
+func MendBare(r io.Reader) io.Reader { return &mendReader{r: r, in: make([]byte, 8<<10)} }
 
 type mendReader struct {
 	r   io.Reader
@@ -104,7 +104,30 @@ func (m *mendReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// WriteTo is that of io.WriterTo: it needs no buffer of the caller's.
+func (m *mendReader) WriteTo(w io.Writer) (written int64, err error) {
+	for {
+		n, err := w.Write(m.out)
+		written += int64(n)
+		m.out = m.out[n:]
+		if err != nil {
+			return written, err
+		}
+		if m.err == io.EOF {
+			return written, nil
+		}
+		if m.err != nil {
+			return written, m.err
+		}
+		n, m.err = m.r.Read(m.in)
+		m.mend(m.in[:n])
+	}
+}
+
 func (m *mendReader) mend(b []byte) {
+	if need := len(b) + len(b)/32 + 4; cap(m.buf) < need { // most of it is whole lines
+		m.buf = make([]byte, 0, need)
+	}
 	out := m.buf[:0]
 	for len(b) > 0 {
 		if m.cr {

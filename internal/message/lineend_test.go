@@ -40,10 +40,14 @@ func TestMendBare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := rapid.StringOf(rapid.SampledFrom([]rune("ab\r\n"))).Draw(t, "in")
 		want := strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n"), "\n", "\r\n")
-		for _, r := range []io.Reader{strings.NewReader(in), iotest.OneByteReader(strings.NewReader(in)), iotest.DataErrReader(strings.NewReader(in))} {
-			got, err := io.ReadAll(message.MendBare(r))
+		for _, kind := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.DataErrReader} {
+			got, err := io.ReadAll(message.MendBare(kind(strings.NewReader(in))))
 			if err != nil || string(got) != want {
 				t.Fatalf("%q became %q, %v, want %q", in, got, err, want)
+			}
+			var copied strings.Builder
+			if _, err := io.Copy(&copied, message.MendBare(kind(strings.NewReader(in)))); err != nil || copied.String() != want {
+				t.Fatalf("%q was copied as %q, %v, want %q", in, copied.String(), err, want)
 			}
 			if _, err := io.ReadAll(message.RefuseBare(strings.NewReader(want))); err != nil {
 				t.Fatalf("mended %q is refused: %v", want, err)

@@ -40,7 +40,7 @@ func WithoutNUL(w io.Writer, r io.ReaderAt, ix *Index) error {
 
 // reencode writes a message with its leaf parts that are unfit encoded anew.
 func reencode(w io.Writer, r io.ReaderAt, ix *Index, unfit Traits) (SevenBitResult, error) {
-	s := sevenBit{w: bufio.NewWriterSize(w, 32<<10), r: r, ix: ix, unfit: unfit}
+	s := sevenBit{w: bufio.NewWriterSize(w, int(min(ix.Size, 32<<10))), r: r, ix: ix, unfit: unfit}
 	s.plan()
 	for i := 0; i < len(ix.Parts) && s.err == nil; {
 		i = s.part(i)

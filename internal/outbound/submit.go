@@ -4,6 +4,7 @@ package outbound
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -174,23 +175,12 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 //
 // A message that is sent later is dated so.
 func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *message.Index, s Submission, later time.Time) (*blob.Blob, error) {
-	source, err := raw.Open(ctx)
+	in, encoded, err := sevenBit(ctx, raw, index)
 	if err != nil {
 		return nil, err
 	}
-	defer source.Close() //nolint:errcheck // only read
-	pipe, encoded := io.Pipe()
-	defer pipe.Close() //nolint:errcheck // ends the goroutine below
-	var seven message.SevenBitResult
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var err error
-		seven, err = message.SevenBit(encoded, source, index)
-		encoded.CloseWithError(err)
-	}()
-	in := bufio.NewReaderSize(pipe, 32<<10)
-	h, err := message.ReadHeader(in)
+	defer in.Close() //nolint:errcheck // only read
+	h, err := message.ReadHeader(in.Reader)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -213,10 +203,10 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	if _, err := w.Write(head); err != nil {
 		return nil, err
 	}
-	if _, err := io.Copy(w, in); err != nil {
+	if _, err := in.WriteTo(w); err != nil {
 		return nil, err
 	}
-	<-done
+	seven := encoded()
 	final, err := w.Finish()
 	if err != nil {
 		return nil, err
@@ -227,6 +217,39 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 		r.from = clip(strings.TrimSpace(h.Decoded("From")), maxSubject)
 	}
 	return final, nil
+}
+
+// buffered is a message being read, to be closed.
+type buffered struct {
+	*bufio.Reader
+	io.Closer
+}
+
+// sevenBit reads a message as 7-bit. encoded tells, once it was read to its end,
+// what became of it. A small message is encoded at once; a large one while it is
+// read, so that it need not be in memory.
+func sevenBit(ctx context.Context, raw *blob.Blob, index *message.Index) (in buffered, encoded func() message.SevenBitResult, err error) {
+	source, err := raw.Open(ctx)
+	if err != nil {
+		return in, nil, err
+	}
+	if whole, inRow := raw.Bytes(); inRow {
+		var b bytes.Buffer
+		b.Grow(len(whole) + bytes.MinRead)
+		seven, err := message.SevenBit(&b, source, index)
+		return buffered{bufio.NewReaderSize(&b, b.Len()), source}, func() message.SevenBitResult { return seven }, err
+	}
+	pipe, encoding := io.Pipe()
+	var seven message.SevenBitResult
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer source.Close() //nolint:errcheck // only read
+		var err error
+		seven, err = message.SevenBit(encoding, source, index)
+		encoding.CloseWithError(err)
+	}()
+	return buffered{bufio.NewReaderSize(pipe, 32<<10), pipe}, func() message.SevenBitResult { <-done; return seven }, nil
 }
 
 func senderDomain(h message.Header, fallback string) string {
