@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
@@ -22,6 +23,9 @@ var (
 	dropOwns = db.SQL(`UPDATE mailbox SET scram = '' WHERE id IN (SELECT id FROM mailbox WHERE scram <> '' ORDER BY id LIMIT 500)`)
 	dropApps = db.SQL(`UPDATE app_password SET scram = '' WHERE id IN (SELECT id FROM app_password WHERE scram <> '' ORDER BY id LIMIT 500)`)
 )
+
+// maxVerifiers is how many a mailbox may have: two of each password.
+const maxVerifiers = 2 * (MaxAppPasswords + 1)
 
 // Prove is Authenticate by the client's last message of an exchange of
 // SCRAM-SHA-256; answer is what it is to be told before it is signed in. A message
@@ -41,11 +45,17 @@ func (m *Mailboxes) Prove(ctx context.Context, p Protocol, e *credential.Exchang
 		if err != nil {
 			return Mailbox{}, nil, err
 		}
+		tested := 0
 		for _, l := range slices.Concat(owns, apps) {
 			var ok bool
 			if answer, ok = e.Proves(final, l.scram); ok {
 				return l.Mailbox, l.protocols, nil
 			}
+			tested += len(strings.Fields(l.scram))
+		}
+		// A refusal takes as long however many passwords there are, or none.
+		for ; tested < maxVerifiers; tested++ {
+			_ = e.Check(final)
 		}
 		if len(owns) == 0 {
 			return Mailbox{}, nil, nil
