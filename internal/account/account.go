@@ -65,10 +65,7 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 		return Account{}, err
 	}
 	acc := Account{ID: a.db.NewID(), Email: parsed.Key(), Name: name, Status: "active", CreatedAt: a.now().UTC()}
-	err = a.db.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, insertAccount.With(acc.ID, acc.Email, acc.Name, db.Micros(acc.CreatedAt)))
-		return err
-	})
+	_, err = a.db.Exec(ctx, insertAccount.With(acc.ID, acc.Email, acc.Name, db.Micros(acc.CreatedAt)))
 	if a.db.IsConflict(err) {
 		return Account{}, fault.New(fault.Conflict, "email_taken", "There is an account with this e-mail address already.")
 	}
@@ -77,10 +74,8 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 
 // HaveOperators makes the account of the operators unless it is there.
 func (a *Accounts) HaveOperators(ctx context.Context) error {
-	return a.db.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, insertOperators.With(Operators, db.Micros(a.now())))
-		return err
-	})
+	_, err := a.db.Exec(ctx, insertOperators.With(Operators, db.Micros(a.now())))
+	return err
 }
 
 var hold = db.SQL(`SELECT id FROM account WHERE id = $1 {for_update}`)

@@ -206,13 +206,10 @@ func (a *Accounts) Keys(ctx context.Context, account db.ID, page db.Page) ([]Key
 // DeleteKey ends a key at once, on every node. A key of another account is
 // fault.NotFound.
 func (a *Accounts) DeleteKey(ctx context.Context, account, id db.ID) error {
-	err := a.db.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, deleteKey.With(id, account))
-		if err == nil && n == 0 {
-			err = fault.New(fault.NotFound, "not_found", "There is no API key with this id.")
-		}
-		return err
-	})
+	n, err := a.db.Exec(ctx, deleteKey.With(id, account))
+	if err == nil && n == 0 {
+		err = fault.New(fault.NotFound, "not_found", "There is no API key with this id.")
+	}
 	if err == nil {
 		a.forget(account)
 		a.hub.Wake(signal.Key{Kind: signal.Account, ID: int64(account)})

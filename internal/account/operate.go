@@ -40,13 +40,10 @@ func (a *Accounts) SetStatus(ctx context.Context, id db.ID, status string) error
 		bad.Add("status", "invalid", "The status is active or suspended.")
 		return bad.Err()
 	}
-	err := a.db.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, setStatus.With(id, status, Operators))
-		if err == nil && n == 0 {
-			err = fault.New(fault.NotFound, "not_found", "There is no such account.")
-		}
-		return err
-	})
+	n, err := a.db.Exec(ctx, setStatus.With(id, status, Operators))
+	if err == nil && n == 0 {
+		err = fault.New(fault.NotFound, "not_found", "There is no such account.")
+	}
 	if err == nil {
 		a.forget(id)
 		a.hub.Wake(signal.Key{Kind: signal.Account, ID: int64(id)})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -151,13 +152,7 @@ func reader(s string) io.Reader { return strings.NewReader(s) }
 // suspend does what an operator's hand in the database does.
 func suspend(t *testing.T, s *servertest.Server, id db.ID) {
 	t.Helper()
-	err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), suspension.With(id))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, s.DB, suspension.With(id))
 	s.Accounts.Forget(id)
 }
 

@@ -71,20 +71,6 @@ func text(size int) []byte {
 	return bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz\r\n"), size/38+1)[:size]
 }
 
-func insert(t *testing.T, s *blob.Store, statements ...db.Statement) {
-	t.Helper()
-	if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-		for _, st := range statements {
-			if _, err := tx.Exec(t.Context(), st); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func fromBytes(t *testing.T, s *blob.Store, b []byte) *blob.Blob {
 	t.Helper()
 	made, err := s.FromBytes(t.Context(), b)
@@ -152,7 +138,7 @@ func TestSizes(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Abort()
-			insert(t, s, whole.Insert(), written.Insert())
+			dbtest.Exec(t, s.DB, whole.Insert(), written.Insert())
 			for _, b := range []*blob.Blob{whole, written} {
 				if inline, is := b.Bytes(); is != (size <= blob.Inline) || (is && len(inline) != size) {
 					t.Errorf("size %d: %d bytes in the row, all: %v", size, len(inline), is)
@@ -173,7 +159,7 @@ func TestPrepend(t *testing.T) {
 			first := fromBytes(t, s, text(size))
 			second := s.Prepend(first, head)
 			third := s.Prepend(second, []byte("X: y\r\n"))
-			insert(t, s, first.Insert(), second.Insert(), third.Insert())
+			dbtest.Exec(t, s.DB, first.Insert(), second.Insert(), third.Insert())
 			same(t, s, first.ID, text(size))
 			same(t, s, second.ID, append(head[:len(head):len(head)], text(size)...))
 			same(t, s, third.ID, append([]byte("X: y\r\n"+string(head)), text(size)...))
@@ -246,12 +232,12 @@ func TestSweep(t *testing.T) {
 		kept, shared, removed, back := fromBytes(t, s, text(70_000)), fromBytes(t, s, text(80_000)), fromBytes(t, s, text(90_000)), fromBytes(t, s, text(95_000))
 		fromBytes(t, s, text(100_000)) // never got a row
 		copied := s.Prepend(shared, []byte("head"))
-		insert(t, s, kept.Insert(), shared.Insert(), copied.Insert(), removed.Insert(), fromBytes(t, s, text(10)).Insert())
-		insert(t, s, blob.Remove(shared.ID), blob.Remove(removed.ID))
+		dbtest.Exec(t, s.DB, kept.Insert(), shared.Insert(), copied.Insert(), removed.Insert(), fromBytes(t, s, text(10)).Insert())
+		dbtest.Exec(t, s.DB, blob.Remove(shared.ID), blob.Remove(removed.ID))
 		sweep(0, 5) // all of it is young
 		now = now.Add(blob.SweepAge + time.Minute)
 		sweep(0, 5) // seen without a row for the first time
-		insert(t, s, back.Insert())
+		dbtest.Exec(t, s.DB, back.Insert())
 		now = now.Add(blob.SweepRest - time.Minute)
 		sweep(0, 5)
 		now = now.Add(time.Minute)
@@ -259,7 +245,7 @@ func TestSweep(t *testing.T) {
 		same(t, s, kept.ID, text(70_000))
 		same(t, s, copied.ID, append([]byte("head"), text(80_000)...))
 		same(t, s, back.ID, text(95_000))
-		insert(t, s, blob.Remove(copied.ID))
+		dbtest.Exec(t, s.DB, blob.Remove(copied.ID))
 		sweep(0, 3) // its rest begins anew
 		now = now.Add(blob.SweepRest)
 		sweep(1, 2)

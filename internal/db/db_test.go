@@ -29,10 +29,7 @@ func TestOpenTwice(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		first, _ := dbtest.Open(t, url)
 		id := first.NewID()
-		if err := first.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), addAccount.With(id, "a@b.example", "A"))
-			return err
-		}); err != nil {
+		if _, err := first.Exec(t.Context(), addAccount.With(id, "a@b.example", "A")); err != nil {
 			t.Fatal(err)
 		}
 		second, _ := dbtest.Open(t, url)
@@ -69,10 +66,8 @@ func TestTxRollsBack(t *testing.T) {
 func TestConflict(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		add := func() error {
-			return d.Tx(t.Context(), func(tx *db.Tx) error {
-				_, err := tx.Exec(t.Context(), addAccount.With(d.NewID(), "a@b.example", "A"))
-				return err
-			})
+			_, err := d.Exec(t.Context(), addAccount.With(d.NewID(), "a@b.example", "A"))
+			return err
 		}
 		if err := add(); err != nil {
 			t.Fatal(err)

@@ -48,10 +48,8 @@ func writeWithoutFsync(t *testing.T, url string) {
 	add := func() error {
 		id := d.NewID()
 		if os.Getenv("HOW") == "tx" {
-			return d.Tx(context.Background(), func(tx *db.Tx) error {
-				_, err := tx.Exec(context.Background(), addAccount.With(id, id.String(), "A"))
-				return err
-			})
+			_, err := d.Exec(context.Background(), addAccount.With(id, id.String(), "A"))
+			return err
 		}
 		return d.Write(context.Background(), id, &db.Job{Apply: func(b *db.Batch) { b.Queue(addAccount.With(id, id.String(), "A")) }})
 	}

@@ -152,10 +152,8 @@ func (n *Node) leave(ctx context.Context) error {
 	n.current.Store(&tenure{id: n.current.Load().id})
 	ctx, cancel := context.WithTimeout(ctx, n.db.lease/3)
 	defer cancel()
-	return n.db.Tx(ctx, func(tx *Tx) error {
-		_, err := tx.Exec(ctx, tenureEnd.With(n.Number, n.holder))
-		return err
-	})
+	_, err := n.db.Exec(ctx, tenureEnd.With(n.Number, n.holder))
+	return err
 }
 
 func (n *Node) renew(ctx context.Context) error {
@@ -192,10 +190,8 @@ func (d *DB) Ended(ctx context.Context) ([]ID, error) {
 
 // Bury forgets an ended tenure once nothing carries its id any more.
 func (d *DB) Bury(ctx context.Context, id ID) error {
-	return d.Tx(ctx, func(tx *Tx) error {
-		_, err := tx.Exec(ctx, tenureBury.With(id))
-		return err
-	})
+	_, err := d.Exec(ctx, tenureBury.With(id))
+	return err
 }
 
 var dutyTake = SQL(`INSERT INTO duty (name, tenure, fence, expires_at) VALUES ($1, $2, 1, {now} + $3)

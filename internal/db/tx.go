@@ -39,6 +39,19 @@ func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
 	return nil
 }
 
+// Exec runs s in a transaction of its own, as Tx does, and returns how many
+// rows it changed: 0 with an error.
+func (d *DB) Exec(ctx context.Context, s Statement) (changed int64, err error) {
+	err = d.Tx(ctx, func(tx *Tx) error {
+		changed, err = tx.Exec(ctx, s)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return changed, nil
+}
+
 // AfterCommit runs f once the transaction is committed.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 

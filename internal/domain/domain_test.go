@@ -85,19 +85,8 @@ var insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, create
 func (w *world) account(name string) db.ID {
 	w.t.Helper()
 	id := w.db.NewID()
-	w.exec(insertAccount.With(id, name+"@example.com"))
+	dbtest.Exec(w.t, w.db, insertAccount.With(id, name+"@example.com"))
 	return id
-}
-
-func (w *world) exec(s db.Statement) {
-	w.t.Helper()
-	err := w.db.Tx(w.t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(w.t.Context(), s)
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 var countEvents = db.SQL(`SELECT COUNT(*) FROM event WHERE account = $1 AND kind = 'domain_verified'`)

@@ -73,7 +73,7 @@ func TestSender(t *testing.T) {
 			t.Errorf("the keys were read again: %v", err)
 		}
 
-		w.exec(suspend.With(dom.ID))
+		dbtest.Exec(w.t, w.db, suspend.With(dom.ID))
 		w.Forget(dom.ID)
 		if _, err := w.Sender(ctx, w.ann, "shop.test"); !fault.Is(err, fault.Denied) {
 			t.Errorf("suspended: %v", err)

@@ -185,12 +185,8 @@ func (d *Domains) pollSome(ctx context.Context) (int, error) {
 
 // take reserves a due domain, unless another node was quicker.
 func (d *Domains) take(ctx context.Context, x due) (mine bool, err error) {
-	err = d.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, takeDomain.With(x.id, x.at, db.Micros(d.Now().Add(looking))))
-		mine = n == 1
-		return err
-	})
-	return mine, err
+	n, err := d.DB.Exec(ctx, takeDomain.With(x.id, x.at, db.Micros(d.Now().Add(looking))))
+	return n == 1, err
 }
 
 func (d *Domains) checkDue(ctx context.Context, id db.ID) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
 var (
@@ -39,13 +40,8 @@ func TestReceivedMany(t *testing.T) {
 		const chunk = 5000
 		for lo := int64(1); lo <= n; lo += chunk {
 			hi := min(lo+chunk-1, n)
-			h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
-				if _, err := tx.Exec(h.ctx(), sowMessages.With(lo, hi, first, apart, h.box, other, account, envelope, []byte{})); err != nil {
-					return err
-				}
-				_, err := tx.Exec(h.ctx(), sowRows.With(lo, hi, first, apart, folders[0].ID))
-				return err
-			}))
+			dbtest.Exec(h, h.db, sowMessages.With(lo, hi, first, apart, h.box, other, account, envelope, []byte{}),
+				sowRows.With(lo, hi, first, apart, folders[0].ID))
 		}
 		id := func(i int64) db.ID { return first + db.ID(i)*apart }
 		read := func(what string, f KeptFilter, p db.Page) []db.ID {

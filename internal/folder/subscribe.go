@@ -47,10 +47,8 @@ func (s *Store) Unsubscribe(ctx context.Context, mailbox db.ID, name string) err
 	if err != nil {
 		return err
 	}
-	return s.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, deleteSubscription.With(mailbox, name))
-		return err
-	})
+	_, err = s.DB.Exec(ctx, deleteSubscription.With(mailbox, name))
+	return err
 }
 
 // Subscriptions returns the names subscribed to, in order.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -80,10 +81,7 @@ func TestDeliver(t *testing.T) {
 func TestAppendAndQuota(t *testing.T) {
 	each(t, func(h *house) {
 		size := int64(len(mail("1", "Hello.")))
-		h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
-			_, err := tx.Exec(h.ctx(), setQuota.With(h.box, 3*size))
-			return err
-		}))
+		dbtest.Exec(h, h.db, setQuota.With(h.box, 3*size))
 		uids := h.fill("Drafts", 2)
 		full := func(err error) {
 			t.Helper()

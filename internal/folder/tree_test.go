@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -190,10 +191,7 @@ func TestLogIsPruned(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 2)
 		v := h.view(Inbox)
-		h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
-			_, err := tx.Exec(h.ctx(), skipAhead.With(v.Folder().ID, logKeep*2-1))
-			return err
-		}))
+		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logKeep*2-1))
 		_, _, err := v.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Seen})
 		h.must(err)
 		if f := h.status(Inbox); f.logFloor != logKeep || f.ModSeq != logKeep*2 {

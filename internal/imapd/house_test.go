@@ -128,10 +128,7 @@ func (h *house) newMailbox(local string) mailbox.Mailbox {
 		owner, err := h.mailboxes.Accounts.Create(h.Context(), "owner@example.com", "")
 		h.must(err)
 		h.box.Account, h.box.Domain = owner.ID, h.db.NewID()
-		h.must(h.db.Tx(h.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(h.Context(), insertDomain.With(h.box.Domain, owner.ID, true))
-			return err
-		}))
+		dbtest.Exec(h, h.db, insertDomain.With(h.box.Domain, owner.ID, true))
 	}
 	pw := password
 	box, _, err := h.mailboxes.Create(h.Context(), h.box.Account, mailbox.New{Domain: h.box.Domain, LocalPart: local, Password: &pw})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
 // threadable returns a session with the threads of RFC 5256 §4, (2)(3 6 (4 23)(44
@@ -69,10 +70,7 @@ func TestThread(t *testing.T) {
 
 		// Messages that were stored before it was noted what they answer.
 		for range 2 {
-			h.must(h.db.Tx(h.Context(), func(tx *db.Tx) error {
-				_, err := tx.Exec(h.Context(), forgetAnswers.With([]byte{}))
-				return err
-			}))
+			dbtest.Exec(h, h.db, forgetAnswers.With([]byte{}))
 			c.ok("THREAD REFERENCES UTF-8 ALL")
 			c.got("* THREAD " + threads)
 			c.ok("EXAMINE INBOX")

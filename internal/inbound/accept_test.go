@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/inbound"
@@ -192,7 +193,7 @@ func TestReports(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
 		id := h.db.NewID()
-		h.exec(insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
+		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
 		for n, text := range []string{report("Failed"), report("delayed"), "Subject: I am away\r\n\r\nuntil Monday\r\n"} {
 			l := h.Begin(nil, 0)
 			domain := "demo.test"

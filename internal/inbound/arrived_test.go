@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/inbound"
@@ -68,7 +69,7 @@ func TestArrivalContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.exec(deleteMessages.With())
+		dbtest.Exec(h.t, h.db, deleteMessages.With())
 		again := h.arrivals()[0]
 		if text, err := again.Body(); err != nil || string(text) != string(body) {
 			t.Errorf("the event was\n%s and is\n%s, %v", body, text, err)
@@ -115,9 +116,9 @@ func TestArrivalGone(t *testing.T) {
 			}
 		}
 		check(e)
-		h.exec(deleteBlobs.With())
+		dbtest.Exec(h.t, h.db, deleteBlobs.With())
 		check(h.arrivals()[1])
-		h.exec(deleteMessages.With())
+		dbtest.Exec(h.t, h.db, deleteMessages.With())
 		check(h.arrivals()[2])
 	})
 }

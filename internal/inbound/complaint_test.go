@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/queue"
 )
@@ -84,7 +85,7 @@ func TestComplaints(t *testing.T) {
 			}, queue.Delivered},
 		} {
 			id := h.db.NewID()
-			h.exec(insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
+			dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
 			to := c.to
 			if to == "" {
 				to = own(id, 0)
@@ -110,7 +111,7 @@ func TestComplaints(t *testing.T) {
 func TestReportOfMany(t *testing.T) {
 	each(t, func(h *house) {
 		id := h.db.NewID()
-		h.exec(insertDelivery.With(id, 0, h.account))
+		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
 		text := strings.Replace(report("failed"), "\r\n--b--",
 			"\r\n\r\nFinal-Recipient: rfc822; X@remote.example\r\nAction: failed\r\nStatus: 5.2.2\r\nDiagnostic-Code: smtp; 552 5.2.2 quota exceeded\r\n--b--", 1)
 		text = strings.Replace(text, "x@remote.example", "other@remote.example", 1)
@@ -130,7 +131,7 @@ func TestRemarks(t *testing.T) {
 	each(t, func(h *house) {
 		t := h.t
 		id := h.db.NewID()
-		h.exec(insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
+		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account), insertDelivery.With(id, 1, h.account))
 		delay := "Message-ID: <first@remote.example>\r\n" + strings.ReplaceAll(strings.ReplaceAll(report("delayed"), "5.1.1", "4.4.1"), "550", "451")
 		away := "Message-ID: <away@remote.example>\r\nAuto-Submitted: auto-replied\r\nSubject: I am away\r\n\r\nuntil Monday\r\n"
 		for _, text := range []string{delay, away, delay, away, strings.Replace(delay, "first", "second", 1), "Subject: hello\r\n\r\nis it blue?\r\n"} {
@@ -165,7 +166,7 @@ func TestRemarks(t *testing.T) {
 func TestRemarksAreFew(t *testing.T) {
 	each(t, func(h *house) {
 		id := h.db.NewID()
-		h.exec(insertDelivery.With(id, 0, h.account))
+		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
 		for n := range 25 {
 			if _, err := h.send(fmt.Sprintf("Message-ID: <%d@remote.example>\r\n%s", n, report("delayed")), h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
 				h.t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -33,7 +34,7 @@ func TestCourierTakesReports(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
 		id := h.db.NewID()
-		h.exec(insertDelivery.With(id, 0, h.account))
+		dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
 		m := h.outgoing(100)
 		m.Body = func(context.Context) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(report("failed"))), nil
@@ -56,7 +57,7 @@ func TestCourier(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
 		bob, carol, full := h.box("bob", 1), h.box("carol", 10), h.box("full", 1)
-		h.exec(mailbox.Deposit(full.ID, 1<<20, 1))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, 1<<20, 1))
 		m := h.outgoing(100)
 		c := &queue.Consignment{Mail: m, From: "ann@demo.test"}
 		for n, to := range []string{"bob@demo.test", "carol+x@demo.test", "nobody@demo.test", "full@demo.test", "x@moved.test", "bob+2@demo.test"} {
@@ -91,9 +92,9 @@ func TestCourier(t *testing.T) {
 		if err := h.boxes.Delete(ctx, h.account, carol.ID); err != nil {
 			t.Fatal(err)
 		}
-		h.exec(mailbox.Deposit(bob.ID, 1<<20, 1))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, 1<<20, 1))
 		check()
-		h.exec(mailbox.Deposit(bob.ID, -1<<20, -1))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, -1<<20, -1))
 		big := &queue.Consignment{Mail: h.outgoing(2 << 20)}
 		big.To = []*queue.Delivery{{Message: big.Mail.ID, Recipient: "bob@demo.test"}}
 		if o := h.File(ctx, big); o[0].State != queue.Bounced || o[0].Enhanced != "5.3.4" {

@@ -70,7 +70,7 @@ func newHouse(t testing.TB, url string) *house {
 		t.Fatal(err)
 	}
 	h.account, h.domain = owner.ID, d.NewID()
-	h.exec(insertDomain.With(h.domain, h.account))
+	dbtest.Exec(h.t, h.db, insertDomain.With(h.domain, h.account))
 	blobs := &blob.Store{DB: d, Files: files, Now: time.Now}
 	folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: h.hub, Now: time.Now, Log: log})
 	h.boxes = mailbox.Open(mailbox.Options{
@@ -98,21 +98,6 @@ func newHouse(t testing.TB, url string) *house {
 
 func (h *house) about(id db.ID) queue.About {
 	return queue.About{Account: h.account, MessageID: "<" + id.String() + "@demo.test>"}
-}
-
-func (h *house) exec(statements ...db.Statement) {
-	h.t.Helper()
-	err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
-		for _, s := range statements {
-			if _, err := tx.Exec(h.t.Context(), s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
 }
 
 func (h *house) box(local string, quotaMB int) mailbox.Mailbox {

@@ -202,19 +202,7 @@ func TestNobodyIsTold(t *testing.T) {
 // outcome, and tells nobody: so it is left when the process ends there.
 func (p *post) notice(message db.ID) {
 	p.t.Helper()
-	p.exec(addNotice.With(p.DB.NewID(), message, db.Micros(time.Now().Add(-time.Minute))))
-}
-
-func (p *post) exec(s db.Statement) (changed int64) {
-	p.t.Helper()
-	err := p.DB.Tx(p.t.Context(), func(tx *db.Tx) (err error) {
-		changed, err = tx.Exec(p.t.Context(), s)
-		return err
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return changed
+	dbtest.Exec(p.t, p.DB, addNotice.With(p.DB.NewID(), message, db.Micros(time.Now().Add(-time.Minute))))
 }
 
 func (p *post) tell() {
@@ -249,12 +237,7 @@ func TestNoticesOutliveTheProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), addNotice.With(notice, id, db.Micros(time.Now().Add(-time.Minute))))
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, d, addNotice.With(notice, id, db.Micros(time.Now().Add(-time.Minute))))
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -302,20 +285,20 @@ func TestNoticesOfFullAndGone(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, bob := postOf(t, s, 0), postOf(t, s, 1)
 		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
-		alice.exec(overFull.With(alice.box.ID))
+		dbtest.Exec(t, alice.DB, overFull.With(alice.box.ID))
 		alice.notice(id)
 		alice.tell()
 		if n := len(alice.texts()); n != 1 {
 			t.Errorf("%d reports to a full mailbox", n)
 		}
 		// An address that no longer means anybody: it was this mailbox's.
-		alice.exec(sentAs.With(id, "former@demo.test"))
+		dbtest.Exec(t, alice.DB, sentAs.With(id, "former@demo.test"))
 		alice.notice(id)
 		alice.tell()
 		if n := len(alice.texts()); n != 2 {
 			t.Errorf("%d reports to the mailbox that submitted", n)
 		}
-		alice.exec(sentAs.With(id, alice.box.Address))
+		dbtest.Exec(t, alice.DB, sentAs.With(id, alice.box.Address))
 		if err := s.Mailboxes.Delete(t.Context(), alice.box.Account, alice.box.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -362,7 +345,7 @@ func TestDelayIsTold(t *testing.T) {
 		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(alice.box.Account)})
 		defer sub.Close()
 		id := alice.submit(nil, note, rcpt(t, "deferred@simulator.test", 0, ""))
-		for alice.exec(lateNow.With(id)) == 0 {
+		for dbtest.Exec(t, alice.DB, lateNow.With(id)) == 0 {
 			<-sub.C
 		}
 		alice.tell() // notes it

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -28,7 +29,7 @@ func TestAcceptForAliases(t *testing.T) {
 	each(t, func(h *house) {
 		t := h.t
 		bob, carol, full := h.box("bob", 10), h.box("carol", 10), h.box("full", 1)
-		h.exec(mailbox.Deposit(full.ID, 1<<20, 1))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, 1<<20, 1))
 		h.alias("team@demo.test", bob, carol, full)
 		h.alias("shop@demo.test", bob)
 		h.alias("stuffed@demo.test", full)
@@ -93,7 +94,7 @@ func TestCourierForAliases(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
 		bob, carol, full := h.box("bob", 10), h.box("carol", 10), h.box("full", 1)
-		h.exec(mailbox.Deposit(full.ID, 1<<20, 1))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, 1<<20, 1))
 		h.alias("team@demo.test", full, bob, carol)
 		m := h.outgoing(100)
 		c := &queue.Consignment{Mail: m, From: "ann@demo.test", To: []*queue.Delivery{{Message: m.ID, Recipient: "team@demo.test"}}}

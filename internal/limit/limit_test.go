@@ -42,12 +42,7 @@ var newAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_a
 func (h *house) customer(email string) db.ID {
 	h.Helper()
 	id := h.db.NewID()
-	if err := h.db.Tx(h.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(h.Context(), newAccount.With(id, email))
-		return err
-	}); err != nil {
-		h.Fatal(err)
-	}
+	dbtest.Exec(h, h.db, newAccount.With(id, email))
 	return id
 }
 

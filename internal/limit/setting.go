@@ -113,10 +113,7 @@ func (l *Limits) Change(ctx context.Context, account db.ID, set Set) error {
 	if err := bad.Err(); err != nil {
 		return err
 	}
-	err := l.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, change.With(account, *f[0], *f[1], *f[2], *f[3], *f[4], *f[5]))
-		return err
-	})
+	_, err := l.DB.Exec(ctx, change.With(account, *f[0], *f[1], *f[2], *f[3], *f[4], *f[5]))
 	if err == nil {
 		l.Forget(account)
 		l.Hub.Wake(signal.Key{Kind: signal.Account, ID: int64(account)})

@@ -141,11 +141,8 @@ func (m *Mailboxes) RevokeAppPassword(ctx context.Context, account, mailbox, id 
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return err
 	}
-	err := m.db.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, removeApp.With(id, mailbox))
-		return some(n, err, fault.New(fault.NotFound, "not_found", "There is no such app password."))
-	})
-	if err == nil {
+	n, err := m.db.Exec(ctx, removeApp.With(id, mailbox))
+	if err = some(n, err, fault.New(fault.NotFound, "not_found", "There is no such app password.")); err == nil {
 		m.revoked(mailbox)
 	}
 	return err

@@ -90,20 +90,9 @@ func (h *house) newAccount(a *account.Accounts, email string) db.ID {
 func (h *house) newDomain(account db.ID, held bool) db.ID {
 	h.t.Helper()
 	id := h.db.NewID()
-	h.exec(insertDomain.With(id, account, "demo.test", held))
+	dbtest.Exec(h.t, h.db, insertDomain.With(id, account, "demo.test", held))
 	h.owners[id] = owner{account, "demo.test"}
 	return id
-}
-
-func (h *house) exec(s db.Statement) {
-	h.t.Helper()
-	err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(h.t.Context(), s)
-		return err
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
 }
 
 func (h *house) create(local, password string) mailbox.Mailbox {

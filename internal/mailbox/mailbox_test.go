@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -176,7 +177,7 @@ func TestChangeOfHands(t *testing.T) {
 		ctx, t := h.t.Context(), h.t
 		old := h.create("ann", good)
 		release := db.SQL(`UPDATE domain SET held = FALSE WHERE id = $1`)
-		h.exec(release.With(h.domain))
+		dbtest.Exec(h.t, h.db, release.With(h.domain))
 		h.account = h.newAccount(h.Accounts, "second@example.com")
 		h.domain = h.newDomain(h.account, true)
 		h.holder = h.domain

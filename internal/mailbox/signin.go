@@ -218,10 +218,6 @@ func (m *Mailboxes) SignIns(ctx context.Context, account, mailbox db.ID, page db
 // PruneSignIns deletes, in one commit, at most limit rows of sign-ins that were
 // last seen before a time, and returns how many; 0: there are no more.
 func (m *Mailboxes) PruneSignIns(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		deleted, err := tx.Exec(ctx, pruneSignIns.With(db.Micros(before), limit))
-		n = int(deleted)
-		return err
-	})
-	return n, err
+	deleted, err := m.db.Exec(ctx, pruneSignIns.With(db.Micros(before), limit))
+	return int(deleted), err
 }

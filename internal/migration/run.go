@@ -146,10 +146,7 @@ func (m *Migrations) takeOver(ctx context.Context) error {
 			if j != nil && j.tenure == tenure {
 				continue
 			}
-			if err := m.o.DB.Tx(ctx, func(tx *db.Tx) error {
-				_, err := tx.Exec(ctx, letGo.With(id, tenure, db.Micros(m.o.Now())))
-				return err
-			}); err != nil {
+			if _, err := m.o.DB.Exec(ctx, letGo.With(id, tenure, db.Micros(m.o.Now()))); err != nil {
 				return err
 			}
 		}

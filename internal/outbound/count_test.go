@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/stat"
@@ -55,12 +56,7 @@ func TestCounted(t *testing.T) {
 			}
 		}
 		// The last pass begins anew, as if it had been far behind.
-		if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), beginAnew.With())
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, s.DB, beginAnew.With())
 		for pass := range 3 {
 			g.index(pass, g.all[0].id, 3*time.Hour)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -66,21 +67,11 @@ func (g *garden) grow(at time.Time) {
 	if p.colour == "blue" {
 		metadata = fmt.Sprintf(`{"order":%s}`, p.order)
 	}
-	err := g.s.DB.Tx(g.t.Context(), func(tx *db.Tx) error {
-		statements := []db.Statement{plant.With(p.id, g.account, p.domain, p.mailbox, p.from, p.subject, p.thread, metadata, db.Micros(at))}
-		for n, to := range p.to {
-			statements = append(statements, plantDelivery.With(p.id, n, g.account, to, p.state, farAhead, db.Micros(at)))
-		}
-		for _, s := range statements {
-			if _, err := tx.Exec(g.t.Context(), s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		g.t.Fatal(err)
+	statements := []db.Statement{plant.With(p.id, g.account, p.domain, p.mailbox, p.from, p.subject, p.thread, metadata, db.Micros(at))}
+	for n, to := range p.to {
+		statements = append(statements, plantDelivery.With(p.id, n, g.account, to, p.state, farAhead, db.Micros(at)))
 	}
+	dbtest.Exec(g.t, g.s.DB, statements...)
 	g.all = append(g.all, p)
 	slices.SortFunc(g.all, func(a, b planted) int { return int(min(max(b.id-a.id, -1), 1)) })
 }

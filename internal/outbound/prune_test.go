@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -101,23 +102,8 @@ func (a *attic) put(now, before time.Time) {
 		statements = append(statements, plantNotice.With(a.s.DB.NewID(), m.id, farAhead))
 		m.dies = false
 	}
-	a.write(statements...)
+	dbtest.Exec(a.t, a.s.DB, statements...)
 	a.all = append(a.all, m)
-}
-
-func (a *attic) write(statements ...db.Statement) {
-	a.t.Helper()
-	err := a.s.DB.Tx(a.t.Context(), func(tx *db.Tx) error {
-		for _, s := range statements {
-			if _, err := tx.Exec(a.t.Context(), s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
 }
 
 // index lets all passes see the messages up to one.
@@ -228,7 +214,7 @@ func TestPrune(t *testing.T) {
 		// A message with more rows than that goes as a whole.
 		for _, m := range a.all {
 			if m.dies = m.dies || !m.live; m.dies && len(a.count(allTraces)) > 0 {
-				a.write(deleteNotices.With(m.id))
+				dbtest.Exec(a.t, a.s.DB, deleteNotices.With(m.id))
 			}
 		}
 		commits = a.prune(now.Add(time.Hour), 1)
@@ -256,9 +242,9 @@ func TestPruneAndRetry(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.blob = b.ID
-			a.write(b.Insert(), plantOld.With(m.id, a.account, 5, 0, "x", "<x>", "x", m.blob, db.Micros(at), 0))
+			dbtest.Exec(a.t, a.s.DB, b.Insert(), plantOld.With(m.id, a.account, 5, 0, "x", "<x>", "x", m.blob, db.Micros(at), 0))
 			for n, state := range []queue.State{queue.Delivered, queue.Failed, queue.Bounced} {
-				a.write(plantOldDelivery.With(m.id, n, a.account, "u@simulator.test", string(state), farAhead, nil, 0, db.Micros(at), 0))
+				dbtest.Exec(a.t, a.s.DB, plantOldDelivery.With(m.id, n, a.account, "u@simulator.test", string(state), farAhead, nil, 0, db.Micros(at), 0))
 			}
 			a.all = append(a.all, m)
 		}
@@ -303,7 +289,7 @@ func TestPruneSharesFile(t *testing.T) {
 		}
 		filed := s.Blobs.Prepend(sent, []byte("Return-Path: <>\r\n"))
 		id := db.FirstID(at)
-		a.write(sent.Insert(), filed.Insert(), plantOld.With(id, a.account, 5, 0, "x", "<x>", "x", sent.ID, db.Micros(at), 0),
+		dbtest.Exec(a.t, a.s.DB, sent.Insert(), filed.Insert(), plantOld.With(id, a.account, 5, 0, "x", "<x>", "x", sent.ID, db.Micros(at), 0),
 			plantOldDelivery.With(id, 0, a.account, "u@x.example", "delivered", farAhead, nil, 0, db.Micros(at), 0))
 		a.index(id)
 		if n := a.prune(now.Add(-30*24*time.Hour), 100); len(n) != 1 {

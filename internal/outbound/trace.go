@@ -105,10 +105,6 @@ func (o *Outbox) Past(ctx context.Context, message db.ID, n int, of []address.Ad
 // PruneTraces deletes, in one commit, at most limit traces of messages that were
 // accepted before a time, and returns how many; 0: there are no more.
 func (o *Outbox) PruneTraces(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	err = o.DB.Tx(ctx, func(tx *db.Tx) error {
-		deleted, err := tx.Exec(ctx, pruneTraces.With(db.FirstID(before), limit))
-		n = int(deleted)
-		return err
-	})
-	return n, err
+	deleted, err := o.DB.Exec(ctx, pruneTraces.With(db.FirstID(before), limit))
+	return int(deleted), err
 }

@@ -363,18 +363,6 @@ func (h *house) awaitDelivered(n int) {
 	}
 }
 
-// exec changes the database behind the queue's back.
-func (h *house) exec(q *db.Query) {
-	h.t.Helper()
-	err := h.db.Tx(context.Background(), func(tx *db.Tx) error {
-		_, err := tx.Exec(context.Background(), q.With())
-		return err
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-}
-
 // drained requires that no attempt has begun.
 func (h *house) drained(began chan string) {
 	h.t.Helper()

@@ -233,11 +233,7 @@ func (q *Queue) parkRows(d *destination, hold db.ID) {
 	arrived, now := d.arrived, db.Micros(q.o.Now())
 	go func() {
 		defer q.work.Done()
-		var n int64
-		err := q.o.DB.Tx(q.last, func(tx *db.Tx) (err error) {
-			n, err = tx.Exec(q.last, parkWaiting.With(d.name, chunk, hold, now))
-			return err
-		})
+		n, err := q.o.DB.Exec(q.last, parkWaiting.With(d.name, chunk, hold, now))
 		if err != nil {
 			q.o.Log.Error("what waits for a destination could not be held", "destination", d.name, "error", err)
 		}
@@ -285,11 +281,7 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *standing, now time.Ti
 // more says that the next has to go on.
 func (q *Queue) releaseHold(ctx context.Context, hold db.ID, now time.Time) (more bool, err error) {
 	for range orphanChunks {
-		var n int64
-		err := q.o.DB.Tx(ctx, func(tx *db.Tx) (err error) {
-			n, err = tx.Exec(ctx, releaseChunkOf.With(hold, db.Micros(now), chunk))
-			return err
-		})
+		n, err := q.o.DB.Exec(ctx, releaseChunkOf.With(hold, db.Micros(now), chunk))
 		if err != nil || n < chunk {
 			return false, err
 		}

@@ -234,7 +234,7 @@ func TestOrphans(t *testing.T) {
 			all, err := h.queue.Deliveries(ctx, m)
 			return err == nil && all[0].Held
 		})
-		h.exec(forgetHolds) // which nobody tells it
+		dbtest.Exec(h.t, h.db, forgetHolds.With()) // which nobody tells it
 		m := h.send("ok@a.test")
 		h.attended(func() bool { return h.heldRows() == 0 && h.states(m) == "delivered" })
 	})

@@ -320,10 +320,8 @@ func (o *Operator) withIDs(try func() error) (err error) {
 }
 
 func (o *Operator) end(ctx context.Context, hold db.ID) error {
-	return o.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, deleteHold.With(hold))
-		return err
-	})
+	_, err := o.DB.Exec(ctx, deleteHold.With(hold))
+	return err
 }
 
 // Retry makes what waits due now, and has the nodes try destinations that they

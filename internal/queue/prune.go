@@ -115,13 +115,8 @@ func (q *Queue) BouncedPast(ctx context.Context, account, message db.ID, n int, 
 	if !ok {
 		return false, nil
 	}
-	listed := false
-	err := q.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, add)
-		listed = n > 0
-		return err
-	})
-	return listed && err == nil, err
+	listed, err := q.o.DB.Exec(ctx, add)
+	return listed > 0, err
 }
 
 // ComplainedPast takes a complaint about a delivery of API mail whose rows were

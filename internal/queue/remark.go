@@ -42,11 +42,6 @@ func (q *Queue) Remark(ctx context.Context, message db.ID, n int, stage, id stri
 	sum := sha256.Sum256([]byte(strings.Join([]string{stage, id, strconv.Itoa(r.Code), enhanced, text, remote}, "\x00")))
 	insert := insertRemark.With(message, n, hex.EncodeToString(sum[:16]), db.Micros(q.o.Now()), string(outcome), stage,
 		r.Code, enhanced, text, remote, maxRemarks)
-	news := false
-	err := q.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		rows, err := tx.Exec(ctx, insert)
-		news = rows > 0
-		return err
-	})
-	return news && err == nil, err
+	news, err := q.o.DB.Exec(ctx, insert)
+	return news > 0, err
 }

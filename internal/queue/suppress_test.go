@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
@@ -184,7 +185,7 @@ func TestUnsubscribed(t *testing.T) {
 
 		// The message has gone; and the address is on the other list already.
 		gone := h.db.NewID()
-		h.exec(blockGone)
+		dbtest.Exec(h.t, h.db, blockGone.With())
 		if n := unsubscribe(suppression.Link{Account: h.account, Message: gone, Address: "Gone@a.test"}); n != 1 {
 			t.Errorf("%d changed something", n)
 		}
@@ -234,13 +235,7 @@ func (h *house) put(address string, why suppression.Reason) {
 	if !ok {
 		h.t.Fatalf("%s can't be on the list", address)
 	}
-	err := h.db.Tx(context.Background(), func(tx *db.Tx) error {
-		_, err := tx.Exec(context.Background(), s)
-		return err
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	dbtest.Exec(h.t, h.db, s)
 }
 
 var blockGone = db.SQL(`DELETE FROM delivery WHERE recipient = 'ok@a.test'`)

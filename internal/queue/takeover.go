@@ -58,11 +58,7 @@ func (q *Queue) takeOver(ctx context.Context, now time.Time) error {
 func (q *Queue) releaseAll(ctx context.Context, tenure db.ID) error {
 	total := int64(0)
 	for {
-		var n int64
-		err := q.o.DB.Tx(ctx, func(tx *db.Tx) (err error) {
-			n, err = tx.Exec(ctx, releaseChunk.With(tenure, chunk))
-			return err
-		})
+		n, err := q.o.DB.Exec(ctx, releaseChunk.With(tenure, chunk))
 		if err != nil {
 			return err
 		}
@@ -136,10 +132,7 @@ func (q *Queue) releaseUnknown(ctx context.Context, tenure db.ID, rows []place) 
 			continue
 		}
 		q.o.Log.Warn("a delivery was in hand that nobody knew of", "message", at.message, "n", at.n)
-		err := q.o.DB.Tx(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, letGoOne.With(at.message, at.n, tenure))
-			return err
-		})
+		_, err := q.o.DB.Exec(ctx, letGoOne.With(at.message, at.n, tenure))
 		if err != nil {
 			return err
 		}

@@ -156,7 +156,7 @@ func TestDatabaseTrouble(t *testing.T) {
 		h.run()
 		one := h.send("one@a.test")
 		<-began
-		h.exec(hideEvents)
+		dbtest.Exec(h.t, h.db, hideEvents.With())
 		finish <- true
 		h.log.await(t, "the database does not take")
 		two := h.send("two@a.test")
@@ -165,7 +165,7 @@ func TestDatabaseTrouble(t *testing.T) {
 		h.log.await(t, "the database does not take")
 		h.drained(began)
 		h.wantStates(one, "sending")
-		h.exec(showEvents)
+		dbtest.Exec(h.t, h.db, showEvents.With())
 		finish <- true
 		finish <- true
 		h.awaitDelivered(3)

@@ -149,7 +149,7 @@ func (s *Simulator) complain(ctx context.Context) (again time.Duration, err erro
 		if now := s.o.Now(); !done && now.Before(db.Time(c.until)) {
 			after = putComplaintOff.With(c.message, c.n, db.Micros(now.Add(complainAgain)))
 		}
-		if err := s.o.DB.Tx(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, after); return err }); err != nil {
+		if _, err := s.o.DB.Exec(ctx, after); err != nil {
 			return complainAgain, err
 		}
 	}

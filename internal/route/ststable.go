@@ -59,10 +59,7 @@ func (s *STS) load(ctx context.Context, domain string, now time.Time) (*standing
 	e.expires = db.Time(expires)
 	e.size += len(text)
 	if now.Sub(db.Time(used)) > 24*time.Hour {
-		err = s.o.DB.Tx(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, usePolicy.With(domain, db.Micros(now)))
-			return err
-		})
+		_, err = s.o.DB.Exec(ctx, usePolicy.With(domain, db.Micros(now)))
 	}
 	return e, err
 }
@@ -72,10 +69,7 @@ func (s *STS) keep(domain, id string, p *Policy, now time.Time) error {
 	expires := now.Add(p.MaxAge)
 	refresh := now.Add(max(min(p.MaxAge/2, refreshEvery), fetchAgain))
 	text := p.text()
-	err := s.o.DB.Tx(s.ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(s.ctx, putPolicy.With(domain, id, text, db.Micros(now), db.Micros(expires), db.Micros(refresh)))
-		return err
-	})
+	_, err := s.o.DB.Exec(s.ctx, putPolicy.With(domain, id, text, db.Micros(now), db.Micros(expires), db.Micros(refresh)))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -72,7 +73,7 @@ func TestMailboxForwards(t *testing.T) {
 			t.Errorf("alice holds %d messages", n)
 		}
 		// A full mailbox that only forwards takes mail.
-		exec(t, s, filledUp.With(s.Dev.Mailboxes[0].ID))
+		dbtest.Exec(t, s.DB, filledUp.With(s.Dev.Mailboxes[0].ID))
 		if err := mx(t, s, "ann@good.com", question, "alice@demo.test"); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +117,7 @@ func TestMailboxForwardsNothingBad(t *testing.T) {
 			t.Errorf("alice holds %d messages, %d went on", a, out)
 		}
 		// There is no room for what does not go on.
-		exec(t, s, filledUp.With(s.Dev.Mailboxes[0].ID))
+		dbtest.Exec(t, s.DB, filledUp.With(s.Dev.Mailboxes[0].ID))
 		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", text, map[string]string{"spam": "spam"}); code != 452 {
 			t.Errorf("spam for a full mailbox: %d", code)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -303,11 +304,11 @@ func TestFullMailbox(t *testing.T) {
 		}
 		// From here it waits, and is returned at last.
 		submitted(t, s, 1, "From: bob@demo.test\r\nTo: small@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", b.box.Address)
-		exec(t, s, fullFor.With(b.id, (mailbox.OverLong-time.Hour).Microseconds()))
+		dbtest.Exec(t, s.DB, fullFor.With(b.id, (mailbox.OverLong-time.Hour).Microseconds()))
 		if got := refused(b.box.Address); got != "452 4.2.2" {
 			t.Errorf("within the week: %s", got)
 		}
-		exec(t, s, fullFor.With(b.id, time.Hour.Microseconds()))
+		dbtest.Exec(t, s.DB, fullFor.With(b.id, time.Hour.Microseconds()))
 		if got := refused(b.box.Address); got != "552 5.2.2" {
 			t.Errorf("after a week: %s", got)
 		}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -210,12 +211,7 @@ func TestLostDomainSendsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		lose := db.SQL(`UPDATE domain SET held = FALSE, status = 'failed' WHERE id = $1`)
-		if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), lose.With(s.Dev.Domain.ID))
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, s.DB, lose.With(s.Dev.Domain.ID))
 		s.Domains.Forget(s.Dev.Domain.ID)
 		if _, err := s.Outbox.Prepare(t.Context(), id); !fault.Is(err, fault.Denied) {
 			t.Errorf("what waits: %v", err)

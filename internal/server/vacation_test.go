@@ -37,17 +37,6 @@ func count(t *testing.T, s *servertest.Server, q *db.Query, box int) (n int) {
 	return n
 }
 
-func exec(t *testing.T, s *servertest.Server, statement db.Statement) {
-	t.Helper()
-	err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), statement)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func clientOf(t *testing.T, s *servertest.Server) *client.Client {
 	t.Helper()
 	c, err := client.New(s.Dev.BaseURL, s.Dev.APIKey, client.WithAttempts(1))
@@ -223,9 +212,9 @@ func TestVacationReply(t *testing.T) {
 		ask("another", "ben@good.com", 1)
 		set(v)
 		ask("nothing was changed", "ann@good.com", 0)
-		exec(t, s, longAgo.With(s.Dev.Mailboxes[0].ID, (6*24*time.Hour).Microseconds()))
+		dbtest.Exec(t, s.DB, longAgo.With(s.Dev.Mailboxes[0].ID, (6*24*time.Hour).Microseconds()))
 		ask("after 6 days", "ann@good.com", 0)
-		exec(t, s, longAgo.With(s.Dev.Mailboxes[0].ID, (24*time.Hour).Microseconds()))
+		dbtest.Exec(t, s.DB, longAgo.With(s.Dev.Mailboxes[0].ID, (24*time.Hour).Microseconds()))
 		ask("after 7 days", "ann@good.com", 1)
 		ask("just after that", "ann@good.com", 0)
 		v.Text = "Back on Tuesday."

@@ -37,12 +37,7 @@ func submission(t *testing.T, d *db.DB, mode smtpd.Mode) (*door, *mailbox.Mailbo
 		t.Fatal(err)
 	}
 	domain := d.NewID()
-	if err := d.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, insertDomain.With(domain, owner.ID))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, d, insertDomain.With(domain, owner.ID))
 	boxes := mailbox.Open(mailbox.Options{
 		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Guesses: throttle.NewGuesses(), Now: time.Now,
 		Events:    &event.Log{DB: d, Hub: hub, Now: time.Now},
@@ -108,12 +103,7 @@ func TestRevocationOutlastsTrouble(t *testing.T) {
 		d, boxes, box := submission(t, database, smtpd.Submissions)
 		rename := func(from, to string) {
 			t.Helper()
-			if err := database.Tx(t.Context(), func(tx *db.Tx) error {
-				_, err := tx.Exec(t.Context(), db.SQL("ALTER TABLE "+from+" RENAME TO "+to).With())
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Exec(t, database, db.SQL("ALTER TABLE "+from+" RENAME TO "+to).With())
 		}
 		c := d.dial()
 		c.handshake()

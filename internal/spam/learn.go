@@ -62,10 +62,7 @@ func (b *Bayes) Sorted(ctx context.Context, mailbox db.ID, c *folder.Copied) err
 	if len(c.Dst) == 0 || c.From.Special == c.To.Special && spam || !spam && !ham {
 		return nil
 	}
-	err := b.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, addTasks.With(mailbox, c.To.ID, c.Dst[0], c.Dst[len(c.Dst)-1], spam, maxAtOnce))
-		return err
-	})
+	_, err := b.DB.Exec(ctx, addTasks.With(mailbox, c.To.ID, c.Dst[0], c.Dst[len(c.Dst)-1], spam, maxAtOnce))
 	select {
 	case b.kick <- struct{}{}:
 	default:

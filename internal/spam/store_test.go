@@ -22,25 +22,11 @@ func TestForget(t *testing.T) {
 		now := time.Unix(1_800_000_000, 0)
 		b := NewBayes(Bayes{DB: d, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
 		const account = db.ID(7)
-		put := func(s ...db.Statement) {
-			t.Helper()
-			err := d.Tx(t.Context(), func(tx *db.Tx) error {
-				for _, one := range s {
-					if _, err := tx.Exec(t.Context(), one); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		put(teach.With(account, 20, 20))
+		dbtest.Exec(t, d, teach.With(account, 20, 20))
 		for n := range 40 {
-			put(count.With(account, n, n%4, 0, n), count.With(db.ID(8), n, 1, 0, 0))
+			dbtest.Exec(t, d, count.With(account, n, n%4, 0, n), count.With(db.ID(8), n, 1, 0, 0))
 		}
-		put(addLesson.With(account, 1, true, b.day()-lessonDays-1), addLesson.With(account, 2, true, b.day()-lessonDays))
+		dbtest.Exec(t, d, addLesson.With(account, 1, true, b.day()-lessonDays-1), addLesson.With(account, 2, true, b.day()-lessonDays))
 		if err := b.forget(t.Context(), account, 25); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +45,7 @@ func TestForget(t *testing.T) {
 		if err := d.One(t.Context(), lessonOf.With(account, 1), new(bool)); err == nil {
 			t.Error("a lesson of long ago is kept")
 		}
-		put(count.With(account, 0, -1, 0, 0)) // it was forgotten
+		dbtest.Exec(t, d, count.With(account, 0, -1, 0, 0)) // it was forgotten
 		got, err := b.Judge(t.Context(), account, func() []uint64 { return []uint64{0, 3, 7, 11, 15, 19, 23, 27, 31, 35, 39} })
 		if err != nil || len(got) != 1 || got[0].Name != "BAYES_99" {
 			t.Errorf("it judges %v, %v", got, err)
@@ -74,7 +60,7 @@ func TestForget(t *testing.T) {
 		if got := ofOther(); got != nil {
 			t.Errorf("an account that taught nothing judges %v", got)
 		}
-		put(teach.With(db.ID(8), 20, 20)) // by another node
+		dbtest.Exec(t, d, teach.With(db.ID(8), 20, 20)) // by another node
 		if now = now.Add(youngFor); ofOther() == nil {
 			t.Error("after a minute it is not known what another node has learned")
 		}

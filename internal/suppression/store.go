@@ -98,13 +98,11 @@ func (l *List) Delete(ctx context.Context, account db.ID, idOrAddress string) er
 	if err != nil {
 		return err
 	}
-	return l.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, remove)
-		if err == nil && n == 0 {
-			err = errNotListed
-		}
-		return err
-	})
+	n, err := l.DB.Exec(ctx, remove)
+	if err == nil && n == 0 {
+		err = errNotListed
+	}
+	return err
 }
 
 func choose(id, addr *db.Query, account db.ID, idOrAddress string) (db.Statement, error) {

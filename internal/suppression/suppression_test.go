@@ -3,7 +3,6 @@
 package suppression_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -49,15 +48,7 @@ func add(t testing.TB, l *suppression.List, e suppression.Entry) bool {
 	if !ok {
 		return false
 	}
-	n := int64(0)
-	err := l.DB.Tx(context.Background(), func(tx *db.Tx) (err error) {
-		n, err = tx.Exec(context.Background(), s)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n == 1
+	return dbtest.Exec(t, l.DB, s) == 1
 }
 
 type reasons = map[string]suppression.Reason

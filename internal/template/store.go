@@ -224,13 +224,11 @@ func (t *Templates) List(ctx context.Context, account db.ID, page db.Page) ([]Te
 // Delete deletes a template with all its versions, or returns fault.NotFound.
 // What was sent with it stays as it is.
 func (t *Templates) Delete(ctx context.Context, account, id db.ID) error {
-	return t.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, remove.With(id, account))
-		if err == nil && n == 0 {
-			err = notFound()
-		}
-		return err
-	})
+	n, err := t.DB.Exec(ctx, remove.With(id, account))
+	if err == nil && n == 0 {
+		err = notFound()
+	}
+	return err
 }
 
 // Duplicate makes a new template of another's newest version, under a new name

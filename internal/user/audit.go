@@ -49,10 +49,6 @@ func (u *Users) Deeds(ctx context.Context, account db.ID, page db.Page) ([]Deed,
 
 // PruneDeeds deletes what was done before a time. It is a retention.Task's.
 func (u *Users) PruneDeeds(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		gone, err := tx.Exec(ctx, oldDeeds.With(db.Micros(before), limit))
-		n = int(gone)
-		return err
-	})
-	return n, err
+	deleted, err := u.DB.Exec(ctx, oldDeeds.With(db.Micros(before), limit))
+	return int(deleted), err
 }

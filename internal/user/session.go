@@ -173,10 +173,7 @@ func (u *Users) Session(ctx context.Context, token string) (Session, error) {
 	}
 	s := found[0]
 	if !s.Halfway && now.Sub(s.SeenAt) >= seenEvery {
-		err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, seen.With(s.ID, db.Micros(now), db.Micros(now.Add(sessionIdle)), sessionLife.Microseconds()))
-			return err
-		})
+		_, err = u.DB.Exec(ctx, seen.With(s.ID, db.Micros(now), db.Micros(now.Add(sessionIdle)), sessionLife.Microseconds()))
 	}
 	return s, err
 }
@@ -227,10 +224,8 @@ func (u *Users) Prune(ctx context.Context, before time.Time, limit int) (n int, 
 }
 
 func (u *Users) exec(ctx context.Context, s db.Statement) error {
-	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, s)
-		return err
-	})
+	_, err := u.DB.Exec(ctx, s)
+	return err
 }
 
 func scanSession(r db.Row) (s Session, err error) {

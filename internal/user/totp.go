@@ -171,12 +171,8 @@ func (u *Users) spend(ctx context.Context, s stored, code string) (ok bool, err 
 	if step, right := u.stepOf(string(text), code); right {
 		statement = spendStep.With(s.ID, step)
 	}
-	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, statement)
-		ok = n > 0
-		return err
-	})
-	return ok, err
+	n, err := u.DB.Exec(ctx, statement)
+	return n > 0, err
 }
 
 // stepOf finds the step of time that a code belongs to.

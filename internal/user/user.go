@@ -187,10 +187,8 @@ func (u *Users) Rename(ctx context.Context, id db.ID, name string) error {
 	if err := checkName(name).Err(); err != nil {
 		return err
 	}
-	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, rename.With(id, name))
-		return err
-	})
+	_, err := u.DB.Exec(ctx, rename.With(id, name))
+	return err
 }
 
 // ChangePassword sets a new password for whoever knows the old one, and ends

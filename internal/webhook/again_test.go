@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -160,12 +161,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("pruned %d; %d attempts and %d deliveries are left", n, attempts(), h.count(w.ID, ""))
 		}
 		// An event that is gone can't be sent any more.
-		if err := h.db.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), dropEvents.With())
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, h.db, dropEvents.With())
 		if _, err := h.hooks.Redeliver(t.Context(), h.account, w.ID, waiting); !fault.Is(err, fault.Conflict) {
 			t.Errorf("an event that is gone was redelivered: %v", err)
 		}

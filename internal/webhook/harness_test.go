@@ -115,12 +115,7 @@ func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *house {
 func (h *house) newAccount() db.ID {
 	h.t.Helper()
 	id := h.db.NewID()
-	if err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(h.t.Context(), insertAccount.With(id, id.String()+"@demo.test"))
-		return err
-	}); err != nil {
-		h.t.Fatal(err)
-	}
+	dbtest.Exec(h.t, h.db, insertAccount.With(id, id.String()+"@demo.test"))
 	return id
 }
 

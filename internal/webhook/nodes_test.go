@@ -58,12 +58,7 @@ func TestTakeOver(t *testing.T) {
 		one.run()
 		<-hold
 		tenure, _ := one.node.Tenure()
-		if err := one.db.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), endTenure.With(tenure))
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, one.db, endTenure.With(tenure))
 		two.run()
 		bodies := map[string][]byte{}
 		for range 5 {

@@ -129,10 +129,7 @@ func (h *Hooks) reconcile(ctx context.Context, tenure db.ID) error {
 		if known {
 			continue
 		}
-		if err := h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, releaseLane.With(id, tenure, db.Micros(h.o.Now())))
-			return err
-		}); err != nil {
+		if _, err := h.o.DB.Exec(ctx, releaseLane.With(id, tenure, db.Micros(h.o.Now()))); err != nil {
 			return err
 		}
 	}

@@ -75,6 +75,27 @@ func admin(t testing.TB, server, statement string) {
 	}
 }
 
+// Exec runs statements in one transaction, and returns how many rows they have
+// changed together. The test fails if one of them can't be run.
+func Exec(t testing.TB, d *db.DB, statements ...db.Statement) (changed int64) {
+	t.Helper()
+	err := d.Tx(context.WithoutCancel(t.Context()), func(tx *db.Tx) error {
+		changed = 0
+		for _, s := range statements {
+			n, err := tx.Exec(t.Context(), s)
+			if err != nil {
+				return err
+			}
+			changed += n
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
 // Open opens a database, joins it as a node, and closes it with the test.
 func Open(t testing.TB, u string) (*db.DB, *db.Node) {
 	t.Helper()
