@@ -144,14 +144,3 @@ func PublicSuffix(name string) bool {
 	suffix, _ := publicsuffix.PublicSuffix(name)
 	return suffix == name
 }
-
-// Reserved reports whether a normalised name is, or is under, a top-level
-// domain that never exists in the public DNS: test, example, invalid and
-// localhost (RFC 2606 §2, RFC 6761 §6).
-func Reserved(name string) bool {
-	switch name[strings.LastIndexByte(name, '.')+1:] {
-	case "test", "example", "invalid", "localhost":
-		return true
-	}
-	return false
-}

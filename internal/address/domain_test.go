@@ -70,14 +70,3 @@ func TestPublicSuffix(t *testing.T) {
 		}
 	}
 }
-
-func TestReserved(t *testing.T) {
-	for name, want := range map[string]bool{
-		"demo.test": true, "test": true, "a.b.example": true, "x.invalid": true, "localhost": true, "a.localhost": true,
-		"example.com": false, "mytest": false, "test.com": false, "": false,
-	} {
-		if got := Reserved(name); got != want {
-			t.Errorf("Reserved(%q) = %v", name, got)
-		}
-	}
-}

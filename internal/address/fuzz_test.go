@@ -77,10 +77,14 @@ func FuzzParseNamed(f *testing.F) {
 		if !isText(n.Name) || len(n.Name) > MaxName {
 			t.Errorf("name %q", n.Name)
 		}
-		if len(n.String()) > maxInput {
+		text := n.Address.String()
+		if n.Name != "" {
+			text = quoted(n.Name) + " <" + text + ">"
+		}
+		if len(text) > maxInput {
 			return
 		}
-		if again, err := ParseNamed(n.String()); err != nil || again != n {
+		if again, err := ParseNamed(text); err != nil || again != n {
 			t.Errorf("ParseNamed(%q) = %q, %v; want the same", n, again, err)
 		}
 	})
@@ -102,9 +106,6 @@ func FuzzDomain(f *testing.F) {
 		}
 		if len(name) > MaxDomain {
 			t.Errorf("%q is too long", name)
-		}
-		if Reserved(name) && !strings.Contains(name, ".") {
-			t.Errorf("%q has one label and is reserved", name)
 		}
 		PublicSuffix(name)
 	})

@@ -105,12 +105,3 @@ func quotedName(s string) (string, bool) {
 	}
 	return "", false
 }
-
-// String returns the form that ParseNamed reads, for storing and showing. It
-// is not fit for a message header, whose names need MIME encoding.
-func (n Named) String() string {
-	if n.Name == "" {
-		return n.Address.String()
-	}
-	return quoted(n.Name) + " <" + n.Address.String() + ">"
-}

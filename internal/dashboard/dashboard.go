@@ -75,9 +75,6 @@ type Dashboard struct {
 	list   []Route
 }
 
-// Routes lists all routes, once there is a Handler.
-func (d *Dashboard) Routes() []Route { return d.list }
-
 // maxForm bounds a form, in bytes.
 const maxForm = 1 << 20
 

@@ -112,11 +112,16 @@ func FuzzTXT(f *testing.F) {
 
 // FuzzServer hands requests to the server as the library does.
 func FuzzServer(f *testing.F) {
-	z := NewZone()
-	if err := z.Add("a.test. TXT text", "b.test. CNAME a.test.", "l.test. CNAME l.test."); err != nil {
-		f.Fatal(err)
+	known := map[string]string{"a.test.": "a.test. TXT text", "b.test.": "b.test. CNAME a.test.", "l.test.": "l.test. CNAME l.test."}
+	source := func(_ context.Context, name string) (Answer, error) {
+		line, exists := known[name]
+		if !exists {
+			return Answer{}, nil
+		}
+		rrs, err := ParseRecords(line)
+		return Answer{Records: rrs, Exists: true}, err
 	}
-	s := &Server{source: z.Source, origins: []string{"test."}, negativeTTL: 1}
+	s := &Server{source: source, origins: []string{"test."}, negativeTTL: 1}
 	seed(f, func(raw []byte) { f.Add(raw, true); f.Add(raw, false) })
 	f.Fuzz(func(t *testing.T, raw []byte, tcp bool) {
 		req := new(wire.Msg)

@@ -84,7 +84,7 @@ func TestCache(t *testing.T) {
 
 func TestNegativeCache(t *testing.T) {
 	now := &clock{now: time.Unix(1e9, 0)}
-	zone := dns.NewZone()
+	zone := dnstest.NewRecords()
 	if err := zone.Set("a.b.test", "TXT x"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,12 @@ import (
 	wire "github.com/miekg/dns"
 
 	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
-func serve(t *testing.T, lines ...string) (*dns.Server, *dns.Zone) {
+func serve(t *testing.T, lines ...string) (*dns.Server, *dnstest.Records) {
 	t.Helper()
-	z := dns.NewZone()
+	z := dnstest.NewRecords()
 	if err := z.Add(lines...); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestListenRefuses(t *testing.T) {
 }
 
 func TestZone(t *testing.T) {
-	z := dns.NewZone()
+	z := dnstest.NewRecords()
 	for _, line := range []string{"", "MX", "MX ten mx.test.", "A 1.2.3", "$INCLUDE /etc/passwd", "TXT a\nb.test. TXT c", `TXT "open`} {
 		if err := z.Set("a.test", line); err == nil {
 			t.Errorf("Set(%q) passed", line)

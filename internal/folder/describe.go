@@ -3,11 +3,9 @@
 package folder
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
-	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -20,26 +18,13 @@ type Description struct {
 	Answers   []byte // what it answers, for threads; empty to have it read when it is needed
 }
 
-// Describe scans a message. Its bytes must be final, head and all.
-func Describe(ctx context.Context, b *blob.Blob) (Description, error) {
-	r, err := b.Open(ctx)
-	if err != nil {
-		return Description{}, err
-	}
-	defer r.Close() //nolint:errcheck // nothing was written
-	ix, header, err := message.ScanReader(r.All())
-	if err != nil {
-		return Description{}, fmt.Errorf("scanning a message: %w", err)
-	}
-	return Described(header, ix)
-}
-
 // maxMessageID bounds what is kept of a Message-ID, in bytes: none that is
 // longer fits on a line (RFC 5322 §2.1.1).
 const maxMessageID = 998
 
-// Described makes the description of a message that was scanned already.
-func Described(h message.Header, ix *message.Index) (Description, error) {
+// Describe makes the description of a message out of its header and index. They
+// must be those of the final bytes, head and all.
+func Describe(h message.Header, ix *message.Index) (Description, error) {
 	structure, err := ix.MarshalBinary()
 	if err != nil {
 		return Description{}, fmt.Errorf("storing a message's structure: %w", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
@@ -100,7 +101,9 @@ func (h *house) upload(text string, flags Flags, keywords ...string) Upload {
 	h.Helper()
 	b, err := h.Blobs.FromBytes(h.ctx(), []byte(text))
 	h.must(err)
-	d, err := Describe(h.ctx(), b)
+	ix, header, err := message.ScanReader(strings.NewReader(text))
+	h.must(err)
+	d, err := Describe(header, ix)
 	h.must(err)
 	return Upload{Blob: b, Description: d, Flags: flags, Keywords: keywords}
 }
@@ -197,7 +200,7 @@ func (h *house) checkCounts() {
 // show is what a session knows, in words.
 func (v *View) show() string {
 	var b strings.Builder
-	for i, e := range v.snap.all() {
+	for i, e := range v.snap.between(0, v.snap.n) {
 		fmt.Fprintf(&b, "%d:%d", i+1, e.uid)
 		for bit, name := range []string{"S", "A", "F", "D", "R"} {
 			if e.flags&(1<<bit) != 0 {

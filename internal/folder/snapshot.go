@@ -95,9 +95,6 @@ func (s *snapshot) last() uint32 {
 	return slot.uid(slot.len() - 1)
 }
 
-// all gives every message with its index.
-func (s *snapshot) all() iter.Seq2[int, entry] { return s.between(0, s.n) }
-
 // between gives the messages from index lo up to, but without, hi.
 func (s *snapshot) between(lo, hi int) iter.Seq2[int, entry] {
 	return func(yield func(int, entry) bool) {

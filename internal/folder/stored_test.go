@@ -23,7 +23,7 @@ func (h *house) cold() (fromStored bool, all []entry) {
 	v, err := s.Open(h.ctx(), h.box, Inbox, true)
 	h.must(err)
 	defer v.Close()
-	for _, e := range v.snap.all() {
+	for _, e := range v.snap.between(0, v.snap.n) {
 		all = append(all, e)
 	}
 	return v.shared.kept.snap != nil, all
@@ -58,7 +58,7 @@ func TestStoredView(t *testing.T) {
 			h.Helper()
 			got, all := h.cold()
 			var want []entry
-			for _, e := range v.snap.all() {
+			for _, e := range v.snap.between(0, v.snap.n) {
 				want = append(want, e)
 			}
 			if got != stored {

@@ -86,7 +86,7 @@ func (in *intake) take(m *wire.NewMessage) error {
 	if err != nil {
 		return err
 	}
-	described, err := folder.Described(scan.Header(), scan.Finish())
+	described, err := folder.Describe(scan.Header(), scan.Finish())
 	in.uploads = append(in.uploads, folder.Upload{
 		Blob: b, Description: described, Flags: folder.Flags(m.Flags.System), Keywords: m.Flags.Keywords, Date: m.Date,
 	})

@@ -30,7 +30,7 @@ func (h *house) fill(name string, n int) {
 			h.must(err)
 			ix, header, err := message.ScanReader(bytes.NewReader(text))
 			h.must(err)
-			d, err := folder.Described(header, ix)
+			d, err := folder.Describe(header, ix)
 			h.must(err)
 			u := folder.Upload{Blob: b, Description: d, Date: time.Now()}
 			if i%10 != 0 {

@@ -3,11 +3,13 @@
 package imapd_test
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 var objectIDs = regexp.MustCompile(`(?:MAILBOXID|EMAILID|THREADID) \(([a-zA-Z0-9_-]{1,255})\)`)
@@ -60,9 +62,12 @@ func TestMailboxID(t *testing.T) {
 // deliver files a message that belongs to a thread of the account.
 func (h *house) deliver(subject, thread string) {
 	h.Helper()
-	b, err := h.blobs.FromBytes(h.Context(), []byte(note(subject)))
+	text := []byte(note(subject))
+	b, err := h.blobs.FromBytes(h.Context(), text)
 	h.must(err)
-	d, err := folder.Describe(h.Context(), b)
+	ix, header, err := message.ScanReader(bytes.NewReader(text))
+	h.must(err)
+	d, err := folder.Describe(header, ix)
 	h.must(err)
 	_, err = h.folders.Deliver(h.Context(), folder.Incoming{Mailbox: h.box.ID, Blob: b, Description: d,
 		Place: folder.InThread{Account: h.box.Account, Domain: h.box.Domain, Thread: thread}})

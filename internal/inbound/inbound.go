@@ -139,7 +139,7 @@ func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient,
 	}
 	own := s.index.Parts[0].Header.Len
 	s.index.ResizeHeader(own + int64(len(top)))
-	described, err := folder.Described(s.header, s.index)
+	described, err := folder.Describe(s.header, s.index)
 	s.index.ResizeHeader(own)
 	if err != nil {
 		return folder.Incoming{}, err

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -59,11 +60,26 @@ AAAA
 epilogue
 `
 
+// section returns what stands in a section such as 1.2.MIME of the message b.
 func section(t *testing.T, b []byte, ix *message.Index, s string) string {
 	t.Helper()
-	sec, err := message.ParseSection(s)
-	if err != nil {
-		t.Fatalf("ParseSection(%q): %v", s, err)
+	var sec message.Section
+	for word := range strings.SplitSeq(s, ".") {
+		switch word {
+		case "":
+		case "HEADER":
+			sec.Kind = message.SectionHeader
+		case "TEXT":
+			sec.Kind = message.SectionText
+		case "MIME":
+			sec.Kind = message.SectionMIME
+		default:
+			n, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sec.Path = append(sec.Path, n)
+		}
 	}
 	span, ok := ix.Section(sec)
 	if !ok {
@@ -112,14 +128,6 @@ func TestSectionOfPlainMessage(t *testing.T) {
 	} {
 		if got := section(t, b, ix, c.section); got != c.want {
 			t.Errorf("BODY[%s] = %q, want %q", c.section, got, c.want)
-		}
-	}
-}
-
-func TestParseSectionRefuses(t *testing.T) {
-	for _, s := range []string{"0", "1.", ".1", "1..2", "MIME", "HEADERS", "1.0", "01", "99999999999999999999", strings.Repeat("1.", 200) + "1", "1.2.x", "TEXT.1"} {
-		if _, err := message.ParseSection(s); err == nil {
-			t.Errorf("ParseSection(%q) was taken", s)
 		}
 	}
 }

@@ -4,10 +4,6 @@ package message
 
 import (
 	"slices"
-	"strconv"
-	"strings"
-
-	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // SectionKind says which bytes of a part a section means (RFC 3501 §6.4.5).
@@ -28,44 +24,6 @@ type Section struct {
 	Path   []int // part numbers from 1; empty for the message itself
 	Kind   SectionKind
 	Fields []string // of SectionFields and SectionFieldsNot: the names, in any case
-}
-
-// ParseSection reads what stands between the brackets of BODY[…], without
-// the list of names after HEADER.FIELDS: that is the caller's to read. The
-// error is of kind Invalid.
-func ParseSection(s string) (Section, error) {
-	var sec Section
-	bad := func() (Section, error) {
-		return Section{}, fault.New(fault.Invalid, "section", "Not a section of a message.")
-	}
-	for s != "" && s[0] >= '0' && s[0] <= '9' {
-		digits, rest, more := strings.Cut(s, ".")
-		n, err := strconv.Atoi(digits)
-		if err != nil || n < 1 || digits[0] == '0' || len(sec.Path) == MaxDepth+1 || more && rest == "" {
-			return bad()
-		}
-		sec.Path = append(sec.Path, n)
-		s = rest
-	}
-	switch strings.ToUpper(s) {
-	case "":
-	case "HEADER":
-		sec.Kind = SectionHeader
-	case "HEADER.FIELDS":
-		sec.Kind = SectionFields
-	case "HEADER.FIELDS.NOT":
-		sec.Kind = SectionFieldsNot
-	case "TEXT":
-		sec.Kind = SectionText
-	case "MIME":
-		sec.Kind = SectionMIME
-		if len(sec.Path) == 0 {
-			return bad()
-		}
-	default:
-		return bad()
-	}
-	return sec, nil
 }
 
 // Section returns where the section lies. For SectionFields and SectionFieldsNot that is

@@ -196,7 +196,7 @@ func (f *copying) keep(ctx context.Context, l letter, text imap.LiteralReader) (
 	if to.Size() != text.Size() {
 		return k, f.src.did(io.ErrUnexpectedEOF)
 	}
-	described, err := folder.Described(scan.Header(), scan.Finish())
+	described, err := folder.Describe(scan.Header(), scan.Finish())
 	if err != nil {
 		return k, ours{err}
 	}

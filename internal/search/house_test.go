@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
@@ -94,7 +96,9 @@ func (h *house) append(box db.ID, name string, texts ...string) {
 	for _, text := range texts {
 		b, err := h.Blobs.FromBytes(h.ctx(), []byte(text))
 		h.must(err)
-		d, err := folder.Describe(h.ctx(), b)
+		ix, header, err := message.ScanReader(strings.NewReader(text))
+		h.must(err)
+		d, err := folder.Describe(header, ix)
 		h.must(err)
 		all = append(all, folder.Upload{Blob: b, Description: d})
 	}

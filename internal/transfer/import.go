@@ -164,7 +164,7 @@ func (x *importing) message(m *archive.Message) error {
 	case w.size == 0:
 		return x.fail(m.Place, "It is empty.")
 	}
-	described, err := folder.Described(scan.Header(), scan.Finish())
+	described, err := folder.Describe(scan.Header(), scan.Finish())
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/transfer"
 )
@@ -61,7 +62,9 @@ func (h *house) put(box db.ID, name, text string, date time.Time, flags folder.F
 	h.Helper()
 	b, err := h.s.Blobs.FromBytes(h.Context(), []byte(text))
 	h.must(err)
-	d, err := folder.Describe(h.Context(), b)
+	ix, header, err := message.ScanReader(strings.NewReader(text))
+	h.must(err)
+	d, err := folder.Describe(header, ix)
 	h.must(err)
 	_, _, err = h.s.Folders.Append(h.Context(), box, name, folder.Upload{Blob: b, Description: d, Flags: flags, Keywords: keywords, Date: date})
 	h.must(err)

@@ -224,17 +224,3 @@ func (h *Hooks) begin(ctx context.Context, l *lane) {
 		}
 	})
 }
-
-// Stats are a node's figures at this moment.
-type Stats struct {
-	Webhooks int // in hand
-	Flying   int // attempts under way, of those that work
-	Probing  int // attempts under way, of those that fail
-}
-
-// Stats returns the figures.
-func (h *Hooks) Stats() Stats {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return Stats{Webhooks: len(h.lanes), Flying: len(h.slots), Probing: len(h.probes)}
-}

@@ -25,7 +25,7 @@ var errServFail = errors.New("told to fail")
 // have older answers in its cache.
 type Zone struct {
 	t    testing.TB
-	zone *dns.Zone
+	zone *Records
 
 	mu        sync.Mutex
 	faults    map[string]error
@@ -47,7 +47,7 @@ func Start(t testing.TB, records ...string) (string, *Zone) {
 func At(t testing.TB, listen string, records ...string) (string, *Zone) {
 	t.Helper()
 	z := &Zone{
-		t: t, zone: dns.NewZone(),
+		t: t, zone: NewRecords(),
 		faults: make(map[string]error), absent: make(map[string]bool), authentic: make(map[string]bool), asked: make(map[string]int),
 	}
 	z.Add(records...)

@@ -17,8 +17,6 @@ import (
 	"time"
 
 	wire "github.com/miekg/dns"
-
-	"github.com/mailstead/mailstead/internal/dns"
 )
 
 // The zones of Signed: what is below the first is signed, what is below the
@@ -31,7 +29,7 @@ const (
 // Signed is an authority for a zone with DNSSEC and one without.
 type Signed struct {
 	t    testing.TB
-	zone *dns.Zone
+	zone *Records
 	key  *wire.DNSKEY
 	sign crypto.Signer
 
@@ -45,7 +43,7 @@ type Signed struct {
 // start, for unbound keeps answers.
 func StartSigned(t testing.TB, records ...string) (string, *Signed) {
 	t.Helper()
-	z := &Signed{t: t, zone: dns.NewZone(), spoiled: map[string]bool{}}
+	z := &Signed{t: t, zone: NewRecords(), spoiled: map[string]bool{}}
 	z.key = &wire.DNSKEY{
 		Hdr:   wire.RR_Header{Name: signedZone, Rrtype: wire.TypeDNSKEY, Class: wire.ClassINET, Ttl: 60},
 		Flags: wire.ZONE | wire.SEP, Protocol: 3, Algorithm: wire.ECDSAP256SHA256,

@@ -34,8 +34,8 @@ func parseOne(t *testing.T, line string) (Command, error) {
 	return cmd, err
 }
 
-func seqs(s string) NumSet { set, _ := ParseSet(s); return NumSet{Set: set} }
-func uids(s string) NumSet { set, _ := ParseSet(s); return NumSet{Set: set, UID: true} }
+func seqs(s string) NumSet { set, _ := wholeSet(s); return NumSet{Set: set} }
+func uids(s string) NumSet { set, _ := wholeSet(s); return NumSet{Set: set, UID: true} }
 
 func day(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
 

@@ -13,18 +13,6 @@ import (
 // buffers of their own, and a literal says its length first.
 const maxQuoted = 1000
 
-// AppendString appends a string: quoted if it is short 7-bit text, else a
-// literal. A NUL, which no string can hold, becomes "?".
-func AppendString(b []byte, s string) []byte { return appendString(b, s, false) }
-
-// AppendNString appends a string, or NIL if it is not there.
-func AppendNString(b []byte, s string, there bool) []byte {
-	if !there {
-		return append(b, "NIL"...)
-	}
-	return appendString(b, s, false)
-}
-
 // AppendAString appends an atom if s can be one, else a string.
 func AppendAString(b []byte, s string) []byte {
 	if isAtom(s) {

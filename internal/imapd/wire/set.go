@@ -26,18 +26,6 @@ type Set []Range
 // ErrSet says that a text is not a sequence set.
 var ErrSet = errors.New("not a sequence set")
 
-// ParseSet reads a set as a client writes it, of at most MaxRanges ranges.
-func ParseSet(s string) (Set, error) {
-	set, n, err := parseSet([]byte(s))
-	if err != nil {
-		return nil, err
-	}
-	if n != len(s) {
-		return nil, ErrSet
-	}
-	return set, nil
-}
-
 // parseSet reads the set at the start of b and returns how long it is.
 func parseSet(b []byte) (set Set, n int, err error) {
 	for {
@@ -287,9 +275,6 @@ func appendSeqNumber(b []byte, n uint32) []byte {
 	}
 	return strconv.AppendUint(b, uint64(n), 10)
 }
-
-// FormatUIDs returns UIDs, in any order, as a set in wire form.
-func FormatUIDs(uids []uint32) string { return SetOf(uids...).String() }
 
 // NumSet names messages in a command: by UID or by sequence number, or as the
 // result that the last SEARCH saved (RFC 9051 §6.4.4.1).

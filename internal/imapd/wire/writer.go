@@ -224,20 +224,6 @@ func (w *Writer) Literal(size int64, src io.Reader) *Writer {
 	return w
 }
 
-// LiteralTo is Literal for a source that writes itself. One that writes more
-// than size bytes fails too.
-func (w *Writer) LiteralTo(size int64, src io.WriterTo) *Writer {
-	w.literalHead(size)
-	out := exactly{w, size}
-	if _, err := src.WriteTo(&out); err != nil {
-		w.fail(fmt.Errorf("writing a literal: %w", err))
-	}
-	if out.left > 0 {
-		w.fail(ErrShort)
-	}
-	return w
-}
-
 // LiteralBytes writes b as a literal.
 func (w *Writer) LiteralBytes(b []byte) *Writer {
 	w.literalHead(int64(len(b)))
@@ -248,22 +234,4 @@ func (w *Writer) literalHead(size int64) {
 	b := append(w.room(), '{')
 	b = strconv.AppendInt(b, size, 10)
 	w.buf = append(b, "}\r\n"...)
-}
-
-// exactly lets no more than left bytes into a Writer.
-type exactly struct {
-	w    *Writer
-	left int64
-}
-
-func (e *exactly) Write(p []byte) (int, error) {
-	if int64(len(p)) > e.left {
-		return 0, errors.New("literal is longer than announced")
-	}
-	e.left -= int64(len(p))
-	e.w.RawBytes(p)
-	if e.w.err != nil {
-		return 0, e.w.err
-	}
-	return len(p), nil
 }

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+// Routes lists all routes, once there is a Handler.
+func (d *Dashboard) Routes() []Route { return d.list }
