@@ -149,17 +149,17 @@ func join(door, rules fault.Fields) fault.Fields {
 
 // readSendAt takes a time to send at; a little past is now, as clocks differ.
 func (l *letter) readSendAt(s *Send, now time.Time, bad *fault.Fields) {
-	at, err := Schedule(s.SendAt, now)
+	at, err := schedule(s.SendAt, now)
 	if err != nil {
 		bad.Add("send_at", err.Code, "%s", err.Message)
 	}
 	l.sendAt = at
 }
 
-// Schedule judges a time to send at: the zero time, and the last five minutes,
+// schedule judges a time to send at: the zero time, and the last five minutes,
 // are now, for which it returns the zero time. What is earlier, or more than
 // 30 days ahead, is a fault.Invalid.
-func Schedule(at, now time.Time) (time.Time, *fault.Error) {
+func schedule(at, now time.Time) (time.Time, *fault.Error) {
 	switch {
 	case at.IsZero():
 		return at, nil

@@ -133,7 +133,7 @@ func TestSchedule(t *testing.T) {
 		{time.Time{}, time.Time{}}, {today, time.Time{}}, {today.Add(-maxPast), time.Time{}},
 		{today.Add(time.Hour + time.Nanosecond), today.Add(time.Hour)}, {today.Add(maxAhead), today.Add(maxAhead)},
 	} {
-		if got, err := Schedule(c.at, today); err != nil || !got.Equal(c.want) {
+		if got, err := schedule(c.at, today); err != nil || !got.Equal(c.want) {
 			t.Errorf("%v gives %v, %v", c.at, got, err)
 		}
 	}

@@ -100,7 +100,7 @@ func (w *wishes) read(name, value string, now time.Time) (why string) {
 		if err != nil {
 			return "Give a time such as 2027-01-31T09:00:00Z (RFC 3339)."
 		}
-		due, bad := Schedule(at, now)
+		due, bad := schedule(at, now)
 		if bad != nil {
 			return bad.Message
 		}

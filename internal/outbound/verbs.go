@@ -42,7 +42,7 @@ func (o *Outbox) Retry(ctx context.Context, account, id db.ID) (Message, error) 
 // account does not have, or fault.Conflict when nothing is scheduled any more.
 func (o *Outbox) Reschedule(ctx context.Context, account, id db.ID, at time.Time) (Message, error) {
 	now := o.Now().UTC()
-	due, wrong := Schedule(at, now)
+	due, wrong := schedule(at, now)
 	if wrong != nil {
 		var bad fault.Fields
 		bad.Add("send_at", wrong.Code, "%s", wrong.Message)

@@ -44,7 +44,7 @@ func (x *Index) coverAll(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := x.Cover(ctx, mailbox); err != nil {
+		if err := x.cover(ctx, mailbox); err != nil {
 			return err
 		}
 		delete(x.touched, mailbox)
@@ -52,9 +52,9 @@ func (x *Index) coverAll(ctx context.Context) error {
 	return nil
 }
 
-// Cover notes how far the folders of a mailbox are indexed, and forgets those
+// cover notes how far the folders of a mailbox are indexed, and forgets those
 // that are deleted.
-func (x *Index) Cover(ctx context.Context, mailbox db.ID) error {
+func (x *Index) cover(ctx context.Context, mailbox db.ID) error {
 	folders, err := x.Folders.Folders(ctx, mailbox)
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (x *Index) sweepFolders(ctx context.Context) error {
 			if last = id; ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := x.Cover(ctx, db.ID(id)); err != nil {
+			if err := x.cover(ctx, db.ID(id)); err != nil {
 				return err
 			}
 		}

@@ -64,7 +64,7 @@ func (x *Index) Run(ctx context.Context) error {
 		}
 		failed(x.coverAll(ctx))
 		if now := x.Now(); !now.Before(sweep) { // a piece at a time, so that filling goes on
-			if more, err := x.Sweep(ctx); failed(err) || !more {
+			if more, err := x.sweep(ctx); failed(err) || !more {
 				sweep = now.Add(sweepEvery)
 			}
 		}
@@ -83,7 +83,7 @@ func (x *Index) fillAll(ctx context.Context, pass int) error {
 	for more := true; more && ctx.Err() == nil; {
 		begin := time.Now()
 		var err error
-		if more, err = x.Fill(ctx, pass, x.Now().Add(-passes[pass].lag)); err != nil {
+		if more, err = x.fill(ctx, pass, x.Now().Add(-passes[pass].lag)); err != nil {
 			return err
 		}
 		_ = signal.Sleep(ctx, rest*time.Since(begin))
@@ -101,9 +101,9 @@ const (
 	insertText = `INSERT OR REPLACE INTO search_text (message, sig) VALUES (?, ?)`
 )
 
-// Fill lets a pass (0 or 1) take in some of the messages that were made before
+// fill lets a pass (0 or 1) take in some of the messages that were made before
 // a time, in one commit, and returns whether there may be more.
-func (x *Index) Fill(ctx context.Context, pass int, before time.Time) (more bool, err error) {
+func (x *Index) fill(ctx context.Context, pass int, before time.Time) (more bool, err error) {
 	from, err := x.upTo(ctx, pass)
 	if err != nil {
 		return false, err

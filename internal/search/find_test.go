@@ -86,7 +86,7 @@ func TestTwoNodes(t *testing.T) {
 			}
 		}
 		for more := true; more; {
-			more, err = other.Fill(h.ctx(), 0, h.index.Now().Add(1e12))
+			more, err = other.fill(h.ctx(), 0, h.index.Now().Add(1e12))
 			h.must(err)
 		}
 		h.must(other.coverAll(h.ctx()))

@@ -112,7 +112,7 @@ func (h *house) fill() {
 	for pass := range passes {
 		for more := true; more; {
 			var err error
-			more, err = h.index.Fill(h.ctx(), pass, time.Now().Add(time.Hour))
+			more, err = h.index.fill(h.ctx(), pass, time.Now().Add(time.Hour))
 			h.must(err)
 		}
 	}
@@ -125,7 +125,7 @@ func (h *house) sweep() {
 	for range 2 {
 		for more := true; more; {
 			var err error
-			more, err = h.index.Sweep(h.ctx())
+			more, err = h.index.sweep(h.ctx())
 			h.must(err)
 		}
 	}

@@ -98,7 +98,7 @@ type Options struct {
 }
 
 // Index narrows searches. It is safe for use by many goroutines; Fill,
-// Cover and Sweep are for one.
+// cover and Sweep are for one.
 type Index struct {
 	Options
 	touched        map[db.ID]bool // mailboxes with messages that Fill has indexed, for Cover

@@ -116,7 +116,7 @@ func TestSameAnswers(t *testing.T) {
 				h.append(box, []string{folder.Inbox, "Archive"}[r.IntN(2)], randomMail(r))
 			}
 			for range r.IntN(6) { // mostly some are left
-				_, err := h.index.Fill(h.ctx(), 0, h.index.Now().Add(1e9))
+				_, err := h.index.fill(h.ctx(), 0, h.index.Now().Add(1e9))
 				h.must(err)
 			}
 			if round%3 == 2 {
@@ -321,7 +321,7 @@ func TestAnew(t *testing.T) {
 			t.Errorf("lost: found %v", got)
 		}
 		h.index.Path = path
-		_, err = h.index.Fill(h.ctx(), 0, h.index.Now())
+		_, err = h.index.fill(h.ctx(), 0, h.index.Now())
 		h.must(h.index.mend(h.ctx(), err))
 		h.fill()
 		check("found again", blockDocs+100)
@@ -338,7 +338,7 @@ func TestLate(t *testing.T) {
 		h.append(h.box, folder.Inbox, numbered(5)...)
 		fill := func(pass int) {
 			t.Helper()
-			_, err := h.index.Fill(h.ctx(), pass, h.index.Now().Add(1e12))
+			_, err := h.index.fill(h.ctx(), pass, h.index.Now().Add(1e12))
 			h.must(err)
 		}
 		known := func(want int) {

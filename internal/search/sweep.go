@@ -32,10 +32,10 @@ const (
 	deleteSlice = `DELETE FROM search_slice WHERE id >= ? AND id < ?`
 )
 
-// Sweep looks at some messages of the index, takes out those that are deleted,
+// sweep looks at some messages of the index, takes out those that are deleted,
 // and returns whether there are more to look at. A block goes once half of its
 // messages are gone; the others join the tail.
-func (x *Index) Sweep(ctx context.Context) (more bool, err error) {
+func (x *Index) sweep(ctx context.Context) (more bool, err error) {
 	at, err := x.upTo(ctx, sweepPass)
 	if err != nil {
 		return false, err

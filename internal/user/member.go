@@ -21,8 +21,8 @@ const (
 	Reader Role = "reader"
 )
 
-// Valid reports whether r is one of the roles.
-func (r Role) Valid() bool { return r == Owner || r == Worker || r == Reader }
+// valid reports whether r is one of the roles.
+func (r Role) valid() bool { return r == Owner || r == Worker || r == Reader }
 
 // Member is a user of an account.
 type Member struct {
@@ -81,7 +81,7 @@ func (u *Users) Memberships(ctx context.Context, id db.ID) ([]Membership, error)
 // SetRole changes what a member may do. The last owner stays one:
 // fault.Conflict.
 func (u *Users) SetRole(ctx context.Context, account, person db.ID, r Role) error {
-	if !r.Valid() {
+	if !r.valid() {
 		var bad fault.Fields
 		bad.Add("role", "invalid", "The role is owner, member or reader.")
 		return bad.Err()

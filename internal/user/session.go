@@ -168,7 +168,7 @@ func (u *Users) Session(ctx context.Context, token string) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	if len(found) == 0 || !found[0].Role.Valid() {
+	if len(found) == 0 || !found[0].Role.valid() {
 		return Session{}, none
 	}
 	s := found[0]

@@ -70,7 +70,7 @@ func (u *Users) NewInvite(ctx context.Context, account db.ID, email string, r Ro
 	if err := bad.Merge(err); err != nil {
 		return "", err
 	}
-	if !r.Valid() {
+	if !r.valid() {
 		bad.Add("role", "invalid", "The role is owner, member or reader.")
 	}
 	if err := bad.Err(); err != nil {

@@ -45,7 +45,7 @@ func (f *FetchRow) UID(uid uint32) {
 // Flags writes the flags.
 func (f *FetchRow) Flags(flags Flags) {
 	w := f.name("FLAGS ")
-	w.buf = AppendFlags(w.buf, flags)
+	w.buf = appendFlags(w.buf, flags)
 }
 
 // InternalDate writes the internal date, in t's own zone.
@@ -112,6 +112,6 @@ func (f *FetchRow) SectionSize(s *Section, n int64) { f.sectionName(s).Number(ui
 
 func (f *FetchRow) sectionName(s *Section) *Writer {
 	w := f.name("")
-	w.buf = AppendSection(w.buf, s)
+	w.buf = appendSection(w.buf, s)
 	return w.SP()
 }

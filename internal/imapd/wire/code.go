@@ -60,20 +60,20 @@ func numberCode(name string, n uint64) Code {
 
 // Modified is [MODIFIED set]: what a conditional STORE did not change (RFC
 // 7162 §3.1.3).
-func Modified(s Set) Code { return Code(AppendSet([]byte("MODIFIED "), s)) }
+func Modified(s Set) Code { return Code(appendSet([]byte("MODIFIED "), s)) }
 
 // AppendUID is [APPENDUID validity uids] (RFC 4315).
 func AppendUID(validity uint32, uids Set) Code {
 	b := []byte(numberCode("APPENDUID ", uint64(validity)))
-	return Code(AppendSet(append(b, ' '), uids))
+	return Code(appendSet(append(b, ' '), uids))
 }
 
 // CopyUID is [COPYUID validity from to] (RFC 4315): from's UIDs in rising
 // order became to's in rising order.
 func CopyUID(validity uint32, from, to Set) Code {
 	b := []byte(numberCode("COPYUID ", uint64(validity)))
-	b = AppendSet(append(b, ' '), from)
-	return Code(AppendSet(append(b, ' '), to))
+	b = appendSet(append(b, ' '), from)
+	return Code(appendSet(append(b, ' '), to))
 }
 
 // PermanentFlags is [PERMANENTFLAGS (…)], with \* if new keywords can be made.
@@ -81,7 +81,7 @@ func PermanentFlags(f Flags, more bool) Code {
 	if more {
 		f.Keywords = append(f.Keywords[:len(f.Keywords):len(f.Keywords)], `\*`)
 	}
-	return Code(AppendFlags([]byte("PERMANENTFLAGS "), f))
+	return Code(appendFlags([]byte("PERMANENTFLAGS "), f))
 }
 
 // Capabilities is [CAPABILITY …].

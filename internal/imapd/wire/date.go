@@ -103,8 +103,8 @@ func (r *Reader) twoDigits(limit int) (int, bool) {
 	return n, n <= limit
 }
 
-// AppendDateTime appends t as a quoted date-time, in t's own zone.
-func AppendDateTime(b []byte, t time.Time) []byte {
+// appendDateTime appends t as a quoted date-time, in t's own zone.
+func appendDateTime(b []byte, t time.Time) []byte {
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
 	_, offset := t.Zone()

@@ -13,17 +13,17 @@ import (
 // buffers of their own, and a literal says its length first.
 const maxQuoted = 1000
 
-// AppendAString appends an atom if s can be one, else a string.
-func AppendAString(b []byte, s string) []byte {
+// appendAString appends an atom if s can be one, else a string.
+func appendAString(b []byte, s string) []byte {
 	if isAtom(s) {
 		return append(b, s...)
 	}
 	return appendString(b, s, false)
 }
 
-// AppendMailbox appends a mailbox name, given in UTF-8: in modified UTF-7, or
+// appendMailbox appends a mailbox name, given in UTF-8: in modified UTF-7, or
 // as it is with inUTF8 (RFC 9051 §5.1).
-func AppendMailbox(b []byte, name string, inUTF8 bool) []byte {
+func appendMailbox(b []byte, name string, inUTF8 bool) []byte {
 	if !inUTF8 {
 		name = message.EncodeUTF7(name)
 	}

@@ -118,8 +118,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// AppendFlags appends a parenthesised flag list.
-func AppendFlags(b []byte, f Flags) []byte {
+// appendFlags appends a parenthesised flag list.
+func appendFlags(b []byte, f Flags) []byte {
 	b = append(b, '(')
 	start := len(b)
 	for i, name := range systemFlagNames {

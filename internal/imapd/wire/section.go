@@ -112,9 +112,9 @@ func (r *Reader) sectionFields(s *Section) error {
 	return err
 }
 
-// AppendSection appends a section's name as FETCH answers it, such as
+// appendSection appends a section's name as FETCH answers it, such as
 // BODY[1.HEADER]<0>.
-func AppendSection(b []byte, s *Section) []byte {
+func appendSection(b []byte, s *Section) []byte {
 	switch s.Kind {
 	case SectionRFC822:
 		switch s.Part {
@@ -170,7 +170,7 @@ func appendPartSpec(b []byte, s *Section) []byte {
 		if i > 0 {
 			b = append(b, ' ')
 		}
-		b = AppendAString(b, f)
+		b = appendAString(b, f)
 	}
 	return append(b, ')')
 }

@@ -252,10 +252,10 @@ func (s Set) Intersect(t Set) Set {
 }
 
 // String returns the set in wire form, such as 1:5,9.
-func (s Set) String() string { return string(AppendSet(nil, s)) }
+func (s Set) String() string { return string(appendSet(nil, s)) }
 
-// AppendSet appends the set in wire form.
-func AppendSet(b []byte, s Set) []byte {
+// appendSet appends the set in wire form.
+func appendSet(b []byte, s Set) []byte {
 	for i, r := range s {
 		if i > 0 {
 			b = append(b, ',')

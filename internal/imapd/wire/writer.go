@@ -173,19 +173,19 @@ func (w *Writer) AString(s string) *Writer {
 
 // Mailbox writes a mailbox name, given in UTF-8.
 func (w *Writer) Mailbox(name string) *Writer {
-	w.buf = AppendMailbox(w.room(), name, w.UTF8)
+	w.buf = appendMailbox(w.room(), name, w.UTF8)
 	return w
 }
 
 // Flags writes a flag list.
 func (w *Writer) Flags(f Flags) *Writer {
-	w.buf = AppendFlags(w.room(), f)
+	w.buf = appendFlags(w.room(), f)
 	return w
 }
 
 // DateTime writes a date-time in t's own zone.
 func (w *Writer) DateTime(t time.Time) *Writer {
-	w.buf = AppendDateTime(w.room(), t)
+	w.buf = appendDateTime(w.room(), t)
 	return w
 }
 
@@ -195,10 +195,10 @@ const setPiece = 40
 // Set writes a sequence set, which must not be empty.
 func (w *Writer) Set(s Set) *Writer {
 	for len(s) > setPiece {
-		w.buf = append(AppendSet(w.room(), s[:setPiece]), ',')
+		w.buf = append(appendSet(w.room(), s[:setPiece]), ',')
 		s = s[setPiece:]
 	}
-	w.buf = AppendSet(w.room(), s)
+	w.buf = appendSet(w.room(), s)
 	return w
 }
 
