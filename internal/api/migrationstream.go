@@ -35,14 +35,11 @@ func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.
 	}
 	sub := a.Events.Hub.Subscribe(signal.Key{Kind: signal.Migration, ID: int64(g.ID)})
 	defer sub.Close()
-	if err := a.streams.open(p.Account); err != nil {
+	out, err := a.openStream(w, p.Account)
+	if err != nil {
 		return err
 	}
 	defer a.streams.close(p.Account)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would gather
-	out := &eventStream{w: w, c: http.NewResponseController(w)}
-	_ = out.c.SetReadDeadline(time.Time{}) // the client has said all
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	pause := time.NewTimer(0)

@@ -112,14 +112,11 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 	if err != nil {
 		return err
 	}
-	if err := a.streams.open(p.Account); err != nil {
+	out, err := a.openStream(w, p.Account)
+	if err != nil {
 		return err
 	}
 	defer a.streams.close(p.Account)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would gather
-	out := &eventStream{w: w, c: http.NewResponseController(w)}
-	_ = out.c.SetReadDeadline(time.Time{}) // the client has said all
 	err = out.here(f.After)
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
@@ -185,6 +182,19 @@ type eventStream struct {
 	w    http.ResponseWriter
 	c    *http.ResponseController
 	left bool // the client does not read
+}
+
+// openStream begins an answer that is a stream of events, one of those that the
+// account may have open at once. It ends with streams.close.
+func (a *API) openStream(w http.ResponseWriter, account db.ID) (*eventStream, error) {
+	if err := a.streams.open(account); err != nil {
+		return nil, err
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would gather
+	out := &eventStream{w: w, c: http.NewResponseController(w)}
+	_ = out.c.SetReadDeadline(time.Time{}) // the client has said all
+	return out, nil
 }
 
 // here says where the stream is, with no event: a client that comes back goes

@@ -88,11 +88,8 @@ func (v *View) isRecent(uid uint32) bool { return len(v.recent) > 0 && contains(
 func (v *View) Recent() uint32 {
 	n := 0
 	for _, r := range v.recent {
-		lo, _ := v.snap.index(r.Lo)
-		hi, there := v.snap.index(r.Hi)
-		if n += hi - lo; there {
-			n++
-		}
+		lo, hi := v.snap.span(r)
+		n += hi - lo
 	}
 	return uint32(n)
 }

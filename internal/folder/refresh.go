@@ -129,12 +129,7 @@ func (sh *shared) update(ctx context.Context, row Folder) error {
 	put = slices.DeleteFunc(put, func(e entry) bool { return e.uid >= sh.next })
 	var drop []uint32
 	for _, r := range gone {
-		lo, _ := sh.snap.index(r.Lo)
-		hi, there := sh.snap.index(r.Hi)
-		if there {
-			hi++
-		}
-		for _, e := range sh.snap.between(lo, hi) {
+		for _, e := range sh.snap.between(sh.snap.span(r)) {
 			drop = append(drop, e.uid)
 		}
 	}

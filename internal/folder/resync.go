@@ -111,12 +111,7 @@ func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) 
 func (v *View) absent(ranges []Range) []Range {
 	var there []Range
 	for _, r := range ranges {
-		lo, _ := v.snap.index(r.Lo)
-		hi, found := v.snap.index(r.Hi)
-		if found {
-			hi++
-		}
-		for _, e := range v.snap.between(lo, hi) {
+		for _, e := range v.snap.between(v.snap.span(r)) {
 			there = appendUID(there, e.uid)
 		}
 	}

@@ -95,6 +95,17 @@ func (s *snapshot) last() uint32 {
 	return slot.uid(slot.len() - 1)
 }
 
+// span returns between which indexes, lo and up to but without hi, the messages
+// with the UIDs of a range lie.
+func (s *snapshot) span(r Range) (lo, hi int) {
+	lo, _ = s.index(r.Lo)
+	hi, there := s.index(r.Hi)
+	if there {
+		hi++
+	}
+	return lo, hi
+}
+
 // between gives the messages from index lo up to, but without, hi.
 func (s *snapshot) between(lo, hi int) iter.Seq2[int, entry] {
 	return func(yield func(int, entry) bool) {

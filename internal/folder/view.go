@@ -138,11 +138,7 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 	for _, r := range normal(ranges) {
 		lo, hi := int(r.Lo)-1, int(min(r.Hi, last))
 		if byUID {
-			var there bool
-			lo, _ = v.snap.index(r.Lo)
-			if hi, there = v.snap.index(r.Hi); there {
-				hi++
-			}
+			lo, hi = v.snap.span(r)
 		}
 		if lo >= hi {
 			continue

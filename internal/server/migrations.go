@@ -7,25 +7,19 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
 // openMigrations makes the room that copies mailboxes from other servers. It may
 // dial what webhooks may dial. What it knows of a mailbox goes with that.
 func (s *Server) openMigrations() error {
-	allow, err := s.Config.webhookAllow()
-	if err != nil {
-		return err
-	}
-	roots, err := s.Config.roots()
+	dialer, roots, err := s.outward()
 	if err != nil {
 		return err
 	}
 	s.Migrations = migration.New(migration.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Blobs: s.Blobs, Folders: s.Folders, Key: s.key, Roots: roots,
-		Dialer:    &egress.Dialer{DNS: s.resolver, Allow: allow, Own: s.addresses(), Name: s.Config.Host},
-		FirstWait: s.Config.MigrationWait, Now: time.Now, Log: s.Log,
+		Dialer: dialer, FirstWait: s.Config.MigrationWait, Now: time.Now, Log: s.Log,
 	})
 	s.Mailboxes.Empty = func(ctx context.Context, mailbox db.ID) error {
 		if err := s.Migrations.Forget(ctx, mailbox); err != nil {

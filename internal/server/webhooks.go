@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -15,18 +16,13 @@ import (
 // openWebhooks makes the room that sends events to applications. The sequencer
 // makes the deliveries in its own transaction.
 func (s *Server) openWebhooks() error {
-	allow, err := s.Config.webhookAllow()
-	if err != nil {
-		return err
-	}
-	roots, err := s.Config.roots()
+	dialer, roots, err := s.outward()
 	if err != nil {
 		return err
 	}
 	s.Webhooks = webhook.New(webhook.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Key: s.key, Roots: roots, Version: Version, Now: time.Now, Log: s.Log,
-		Dialer: &egress.Dialer{DNS: s.resolver, Allow: allow, Own: s.addresses(), Name: s.Config.Host},
-		Drain:  s.Config.Drain,
+		Dialer: dialer, Drain: s.Config.Drain,
 		OwnsDomain: func(ctx context.Context, account, id db.ID) (bool, error) {
 			_, err := s.Domains.Get(ctx, account, id)
 			return found(err)
@@ -39,6 +35,17 @@ func (s *Server) openWebhooks() error {
 	s.Events.Follow = append(s.Events.Follow, s.Webhooks.Follow)
 	s.Events.Followed = append(s.Events.Followed, s.Webhooks.Followed)
 	return nil
+}
+
+// outward returns what dials the hosts that customers name, where webhooks may
+// be sent to, and the certificates that are trusted there.
+func (s *Server) outward() (*egress.Dialer, *x509.CertPool, error) {
+	allow, err := s.Config.webhookAllow()
+	if err != nil {
+		return nil, nil, err
+	}
+	roots, err := s.Config.roots()
+	return &egress.Dialer{DNS: s.resolver, Allow: allow, Own: s.addresses(), Name: s.Config.Host}, roots, err
 }
 
 // found reports whether a look-up found something.
