@@ -17,6 +17,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
@@ -252,7 +253,7 @@ func TestScramLearns(t *testing.T) {
 		}
 
 		// A release that knows nothing of this changes a password.
-		h.exec(oldRelease.With(ann.ID, "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA"))
+		dbtest.Exec(h.t, h.db, oldRelease.With(ann.ID, "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA"))
 		_, err = h.prove(mailbox.IMAP, "ann@demo.test", good)
 		wantKind(t, err, fault.Unknown, "invalid_credentials")
 		if _, err := h.SetPassword(ctx, h.account, ann.ID, new(good)); err != nil {
@@ -288,7 +289,7 @@ func TestScramLearnsNoOldPassword(t *testing.T) {
 			if _, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", from, here); err != nil {
 				t.Fatal(err)
 			}
-			h.exec(unlearn.With(ann.ID))
+			dbtest.Exec(h.t, h.db, unlearn.With(ann.ID))
 			var both sync.WaitGroup
 			for range 4 {
 				both.Go(func() { _, _ = h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", from, here) })
@@ -318,7 +319,7 @@ func TestScramNamesakes(t *testing.T) {
 		old := h.create("ann", good)
 		_, app := h.app(old, "Phone", "imap")
 		h.account = h.newAccount(h.Accounts, "other@example.com")
-		h.exec(db.SQL(`UPDATE domain SET held = FALSE WHERE id = $1`).With(h.domain))
+		dbtest.Exec(h.t, h.db, db.SQL(`UPDATE domain SET held = FALSE WHERE id = $1`).With(h.domain))
 		h.domain = h.newDomain(h.account, true)
 		h.holder = h.domain
 		fresh := h.create("ann", "Another-horse-8")
