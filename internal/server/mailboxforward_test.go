@@ -21,6 +21,13 @@ var (
 
 const away = "alice@away.example.net"
 
+// fillUp leaves a mailbox no room, as another node would.
+func fillUp(t *testing.T, s *servertest.Server, mailbox db.ID) {
+	t.Helper()
+	dbtest.Exec(t, s.DB, filledUp.With(mailbox))
+	s.Mailboxes.Forget(mailbox)
+}
+
 // forwards has a mailbox forward, and returns what the API says of it.
 func forwards(t *testing.T, c *client.Client, s *servertest.Server, box int, keep bool, to ...string) *client.Mailbox {
 	t.Helper()
@@ -73,7 +80,7 @@ func TestMailboxForwards(t *testing.T) {
 			t.Errorf("alice holds %d messages", n)
 		}
 		// A full mailbox that only forwards takes mail.
-		dbtest.Exec(t, s.DB, filledUp.With(s.Dev.Mailboxes[0].ID))
+		fillUp(t, s, s.Dev.Mailboxes[0].ID)
 		if err := mx(t, s, "ann@good.com", question, "alice@demo.test"); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +124,7 @@ func TestMailboxForwardsNothingBad(t *testing.T) {
 			t.Errorf("alice holds %d messages, %d went on", a, out)
 		}
 		// There is no room for what does not go on.
-		dbtest.Exec(t, s.DB, filledUp.With(s.Dev.Mailboxes[0].ID))
+		fillUp(t, s, s.Dev.Mailboxes[0].ID)
 		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", text, map[string]string{"spam": "spam"}); code != 452 {
 			t.Errorf("spam for a full mailbox: %d", code)
 		}

@@ -22,6 +22,9 @@ func Repeat(ctx context.Context, wake <-chan struct{}, step func(context.Context
 		case <-wake:
 		case <-timer.C:
 		}
+		if ctx.Err() != nil { // select has no favourites
+			return
+		}
 		again, err := step(ctx)
 		if err != nil && ctx.Err() == nil {
 			failed(err)
