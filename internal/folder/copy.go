@@ -4,6 +4,7 @@ package folder
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -29,6 +30,9 @@ var (
 		FROM folder_message WHERE folder = $17
 			AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 )
+
+// ErrExpunged is for messages of which all are wanted, when some are no more.
+var ErrExpunged = errors.New("some of the messages are expunged")
 
 // Copied tells the UIDs of copied messages: Dst[i] is the copy of Src[i].
 type Copied struct {
@@ -56,16 +60,28 @@ type transfer struct {
 // such folder is a fault.NotFound, no room a fault.OverQuota. Messages that
 // were expunged meanwhile are left out.
 func (v *View) Copy(ctx context.Context, uids []uint32, to string) (Copied, error) {
-	return v.transfer(ctx, uids, to, false)
+	return v.transfer(ctx, uids, to, false, false)
+}
+
+// CopyAll is Copy, but copies nothing (ErrExpunged) unless all messages are
+// there.
+func (v *View) CopyAll(ctx context.Context, uids []uint32, to string) (Copied, error) {
+	return v.transfer(ctx, uids, to, false, true)
 }
 
 // Move moves messages to another folder in one commit (RFC 6851); Sync tells
 // that they are gone from here.
 func (v *View) Move(ctx context.Context, uids []uint32, to string) (Copied, error) {
-	return v.transfer(ctx, uids, to, true)
+	return v.transfer(ctx, uids, to, true, false)
 }
 
-func (v *View) transfer(ctx context.Context, uids []uint32, to string, move bool) (Copied, error) {
+// MoveAll is Move, but moves nothing (ErrExpunged) unless all messages are
+// there.
+func (v *View) MoveAll(ctx context.Context, uids []uint32, to string) (Copied, error) {
+	return v.transfer(ctx, uids, to, true, true)
+}
+
+func (v *View) transfer(ctx context.Context, uids []uint32, to string, move, all bool) (Copied, error) {
 	sh := v.shared
 	var t transfer
 	err := sh.repeatedly(ctx, func() error {
@@ -79,6 +95,9 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move bool
 		}
 		for index, e := range snap.pick(uids) {
 			t.add(index, e)
+		}
+		if all && len(t.uids) < len(uids) {
+			return ErrExpunged
 		}
 		if len(t.uids) == 0 {
 			t.validity = dst.UIDValidity

@@ -2,7 +2,10 @@
 
 package imapd_test
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestCopy(t *testing.T) {
 	each(t, func(h *house) {
@@ -28,5 +31,29 @@ func TestCopy(t *testing.T) {
 		c.has("* 3 EXISTS")
 		c.ok("FETCH 2 (FLAGS INTERNALDATE BODY.PEEK[HEADER.FIELDS (Subject)])")
 		c.got(`* 2 FETCH (FLAGS (\Seen \Recent $Work) INTERNALDATE " 2-Mar-2026 09:22:33 +0000" BODY[…] ` + lit("Subject: three\r\n\r\n") + `)`)
+	})
+}
+
+// A number whose message is gone refuses COPY and MOVE of the others too; a
+// UID does not.
+func TestCopyOfExpunged(t *testing.T) {
+	each(t, func(h *house) {
+		a := h.login()
+		for _, s := range []string{"one", "two", "three"} {
+			a.append("INBOX", "", note(s))
+		}
+		b := h.selected("INBOX")
+		for i, cmd := range []string{"COPY", "MOVE"} {
+			a.ok("SELECT INBOX")
+			b.ok(fmt.Sprintf(`UID STORE %d +FLAGS.SILENT (\Deleted)`, i+1))
+			b.ok("EXPUNGE")
+			a.no(cmd+" 1:* Archive", "EXPUNGEISSUED]")
+			a.got("* 1 EXPUNGE")
+			a.ok("STATUS Archive (UIDNEXT)")
+			a.got("* STATUS Archive (UIDNEXT 1)")
+		}
+		a.ok("UID MOVE 2:3 Archive")
+		a.ok("STATUS Archive (UIDNEXT)")
+		a.got("* STATUS Archive (UIDNEXT 2)")
 	})
 }

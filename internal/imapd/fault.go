@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
@@ -46,6 +47,8 @@ func (s *session) translate(cmd wire.Command, err error) *wire.Error {
 			s.logger().Warn("imap: command failed", "command", cmd.Name(), "err", err)
 		}
 		return no(codeOf(f.Kind), f.Message)
+	case errors.Is(err, folder.ErrExpunged):
+		return expungeIssued()
 	case errors.Is(err, context.Canceled):
 		return no(wire.CodeUnavailable, "The server is going down.")
 	}
@@ -62,9 +65,9 @@ func loginRefusal(err error) error {
 	return err
 }
 
-// expungeIssued refuses what FETCH and STORE cannot do for messages that
-// another session has expunged but this one still numbers (RFC 2180 §4.1.2,
-// §4.2.2 and §4.2.3). After a command by UID the client is told that they are
+// expungeIssued refuses what FETCH, STORE, COPY and MOVE cannot do for messages
+// that another session has expunged but this one still numbers (RFC 2180
+// §4.1.2, §4.2.2, §4.2.3 and §4.4.1). After a command by UID the client is told that they are
 // gone, so it needs no more.
 func expungeIssued() *wire.Error {
 	return no(wire.CodeExpungeIssued, "Some of the messages no longer exist; they have been deleted.")
