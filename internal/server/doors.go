@@ -91,8 +91,8 @@ func (s *Server) openDoors(context.Context) error {
 	if err := s.openCerts(); err != nil {
 		return err
 	}
-	conns := func() *throttle.Conns {
-		return &throttle.Conns{Total: 20_000, PerNetwork: 100, Friend: s.friend}
+	conns := func(perNetwork int) *throttle.Conns {
+		return &throttle.Conns{Total: 20_000, PerNetwork: perNetwork, Friend: s.friend}
 	}
 	mx := smtpd.Server{Mode: smtpd.MX, Receiver: &smtpd.Incoming{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, Friend: s.friend}
 	mx.Strangers = throttle.NewStrangers(s.Config.MXMessages, s.Config.MXUnknown)
@@ -101,11 +101,11 @@ func (s *Server) openDoors(context.Context) error {
 	submissions := smtpd.Server{Mode: smtpd.Submissions, Receiver: submission.Receiver, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
 	for _, door := range []*smtpd.Server{&mx, &submission, &submissions} {
-		door.Host, door.TLS, door.Conns, door.Log = s.Config.Host, s.certs.TLSConfig(), conns(), s.Log
+		door.Host, door.TLS, door.Conns, door.Log = s.Config.Host, s.certs.TLSConfig(), conns(100), s.Log
 		s.smtp = append(s.smtp, door)
 	}
-	s.imap = imapd.New(imapd.Options{
-		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: conns(),
+	s.imap = imapd.New(imapd.Options{ // mail programs keep several connections each, and a whole office may have one address
+		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: conns(1000),
 		Log: s.Log, Now: time.Now, KeepLogin: s.Config.IMAPKeepLogin, Junked: s.Inbound.Junked, Sorted: s.Filter.Own.Bayes.Sorted,
 	})
 	s.Mailboxes.Revoked = s.imap.Revoked
