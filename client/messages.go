@@ -48,7 +48,7 @@ type Recipient struct {
 
 // Attempt is one try of a delivery.
 type Attempt struct {
-	Attempt      int       `json:"attempt"` // 1 for the first; 0 for what was told later: a report of delay, an automatic reply
+	Attempt      int       `json:"attempt"` // 1 for the first; 0 for what was told later: a report, a complaint, an automatic reply (Stage says which)
 	At           time.Time `json:"at"`
 	DurationMS   float64   `json:"duration_ms"`
 	Outcome      State     `json:"outcome"`

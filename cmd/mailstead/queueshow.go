@@ -73,7 +73,11 @@ func (c *queueShow) write(b *strings.Builder, m queue.Shown, whose string) {
 			if t.N != r.N {
 				continue
 			}
-			say("  attempt %d  %s  %s  %s %s%s", t.Attempt, moment(t.StartedAt), t.Outcome, printable(t.Host, 255), t.IP, stage(t.Stage))
+			try := fmt.Sprintf("attempt %d", t.Attempt)
+			if t.Attempt == 0 {
+				try = "later"
+			}
+			say("  %-9s  %s  %s  %s %s%s", try, moment(t.StartedAt), t.Outcome, printable(t.Host, 255), t.IP, stage(t.Stage))
 			if text := answerText(t.Code, t.Enhanced, t.Reply); text != "" {
 				say("    %s", printable(text, 400))
 			}

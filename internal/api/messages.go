@@ -45,7 +45,7 @@ type recipientAnswer struct {
 }
 
 type attemptAnswer struct {
-	Attempt      int         `json:"attempt" doc:"1 for the first; 0 for what was told later: another host's report that it still tries (stage delay), or an automatic reply (stage auto-reply)." example:"1"`
+	Attempt      int         `json:"attempt" doc:"1 for the first; 0 for what was told later: another host's report that it still tries (stage delay) or has failed (report), a complaint (complaint), an automatic reply (auto-reply)." example:"1"`
 	At           time.Time   `json:"at" doc:"When it began."`
 	DurationMS   float64     `json:"duration_ms" doc:"How long it took, in milliseconds." example:"48.2"`
 	Outcome      queue.State `json:"outcome" doc:"What it came to."`

@@ -42,7 +42,7 @@ func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bo
 	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Bounced
 		b := bounceOfReport(&c.statusData, r.Verdict)
-		var also []db.Statement
+		also := []db.Statement{q.turn(message, n, StageReport, c.Status, r)}
 		if b.Suppress {
 			if s, ok := q.suppress(&c.statusData, n, suppression.Bounce, c.diagnostic()); ok {
 				also = append(also, s)
@@ -58,12 +58,17 @@ func (q *Queue) Complained(ctx context.Context, message db.ID, n int, r Report) 
 	update := complain.With(message, n, db.Micros(q.o.Now()))
 	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Complained
-		var also []db.Statement
+		also := []db.Statement{q.turn(message, n, StageComplaint, c.Status, r)}
 		if s, ok := q.suppress(&c.statusData, n, suppression.Complaint, r.Text); ok {
 			also = append(also, s)
 		}
 		return c.complaint(clean(r.Text, maxReply), clean(r.Remote, 255)), also
 	})
+}
+
+// turn enters into the timeline what changed the state.
+func (q *Queue) turn(message db.ID, n int, stage string, to State, r Report) db.Statement {
+	return insertTurn.With(message, n, stage, db.Micros(q.o.Now()), string(to), r.Code, clean(r.Enhanced, 16), clean(r.Text, maxReply), clean(r.Remote, 255))
 }
 
 // late runs a conditional update that fires two events, and what else goes with

@@ -12,10 +12,13 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// The stages of what is told later (Attempt.Stage).
+// The stages of what is told later (Attempt.Stage). The first two change
+// nothing, the others the state of the delivery.
 const (
 	StageDelay     = "delay"      // a DSN with Action: delayed (RFC 3464 §2.3.3)
 	StageAutoReply = "auto-reply" // somebody, or something, answered (RFC 3834)
+	StageReport    = "report"     // a DSN with Action: failed
+	StageComplaint = "complaint"  // a feedback report (RFC 5965), or a move into Junk
 )
 
 // maxRemarks is how much of that a delivery's timeline takes: whoever got the
@@ -27,6 +30,11 @@ var insertRemark = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, st
 	SELECT message, n, $3, $4, $5, $6, $7, $8, $9, $10 FROM delivery
 	WHERE message = $1 AND n = $2 AND (SELECT COUNT(*) FROM remark WHERE message = $1 AND n = $2) < $11 {for_update}
 	ON CONFLICT DO NOTHING`)
+
+// insertTurn is for what turned a delivery: it is never one too many, and there
+// is one of its kind.
+var insertTurn = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
+	VALUES ($1, $2, $3, $4, $5, $3, $6, $7, $8, $9) ON CONFLICT DO NOTHING`)
 
 // Remark enters into the timeline of a delivery what a later message says of it
 // without changing anything: stage is StageDelay or StageAutoReply, id the

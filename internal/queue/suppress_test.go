@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,25 @@ func (h *house) wantListed(want string) {
 	if got := h.listed(); got != want {
 		h.t.Errorf("listed:\n%s\nwant:\n%s", got, want)
 	}
+}
+
+// timeline is that of a message's first delivery: attempts by number and
+// outcome, and all of what was told later.
+func (h *house) timeline(m db.ID) string {
+	h.t.Helper()
+	all, err := h.queue.Attempts(h.t.Context(), m)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var told []string
+	for _, a := range all {
+		one := fmt.Sprint(a.Attempt, " ", a.Outcome)
+		if a.Attempt == 0 {
+			one = strings.Join(strings.Fields(fmt.Sprintf("%s %s %d %s %s %s", one, a.Stage, a.Code, a.Enhanced, a.Reply, a.Host)), " ")
+		}
+		told = append(told, one)
+	}
+	return strings.Join(told, ", ")
 }
 
 // Only what is wrong with the recipient's address puts it on the list.
@@ -113,6 +133,7 @@ func TestLateSuppressing(t *testing.T) {
 			m = append(m, h.send(local+"@a.test"))
 			h.await(1)
 		}
+		h.later(time.Minute)
 		for i, r := range []queue.Report{
 			{Code: 550, Enhanced: "5.1.1", Text: "no such user"}, {Code: 450, Enhanced: "4.1.1", Text: "greylisted"},
 			{Code: 552, Enhanced: "5.2.2", Text: "full"}, {Code: 550, Enhanced: "5.0.0", Text: "550 user unknown"},
@@ -129,7 +150,35 @@ func TestLateSuppressing(t *testing.T) {
 		if ok, err := h.queue.Complained(ctx, m[0], 0, queue.Report{Text: "abuse"}); ok || err != nil {
 			t.Error("bounced, and complained:", ok, err)
 		}
+		if got, want := h.timeline(m[0]), "1 delivered, 0 bounced report 550 5.1.1 no such user"; got != want {
+			t.Errorf("the timeline is %q, want %q", got, want)
+		}
+		if got, want := h.timeline(m[4]), "1 delivered, 0 complained complaint 0 abuse isp.test"; got != want {
+			t.Errorf("the timeline is %q, want %q", got, want)
+		}
 		h.wantListed("ok-3@a.test bounce 0 550 5.0.0 550 user unknown\nok-4@a.test complaint 0 abuse\nok@a.test bounce 0 550 5.1.1 no such user")
+	})
+}
+
+// What turns a delivery stands in its timeline however much was told before.
+func TestTurnOfAFullTimeline(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.run()
+		m := h.send("ok@a.test")
+		h.await(1)
+		h.later(time.Minute)
+		for i := range 25 {
+			if _, err := h.queue.Remark(t.Context(), m, 0, queue.StageDelay, strconv.Itoa(i), queue.Report{Code: 450}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.later(time.Minute)
+		if ok, err := h.queue.Complained(t.Context(), m, 0, queue.Report{Text: "abuse"}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if got := h.timeline(m); strings.Count(got, "delay") != 20 || !strings.HasSuffix(got, ", 0 complained complaint 0 abuse") {
+			t.Errorf("the timeline is %q", got)
+		}
 	})
 }
 
