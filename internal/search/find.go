@@ -140,7 +140,7 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 		return err
 	}
 	for _, s := range shelves {
-		may, err := f.judge(&f.clause, source{someFields, s.id * fieldBuckets, 1, len(s.blocks) * sliceBytes}, nil)
+		may, err := f.judge(&f.clause, s.fields(someFields), nil)
 		if err == nil {
 			err = f.take(s.blocks, may)
 		}
@@ -185,13 +185,16 @@ func (s source) row(bucket uint32) int64 { return s.from + int64(bucket/s.perRow
 // set is a bit for each message of a shelf or block; nil are all of them.
 type set []uint64
 
-func (s set) empty() bool {
+func (s set) empty() bool { return s != nil && s.within(0) }
+
+// within reports whether there are no more than n.
+func (s set) within(n int) bool {
 	for _, w := range s {
-		if w != 0 {
+		if n -= bits.OnesCount64(w); n < 0 {
 			return false
 		}
 	}
-	return s != nil
+	return true
 }
 
 // judge returns those of within that may meet a clause. It reads no further
@@ -229,7 +232,8 @@ func (f *finder) either(n int, from source, within set, of func(i int) (set, err
 // atOnce is how many buckets are read at once; mostly no more are needed.
 const atOnce = 8
 
-// inAll returns those of within that are in all the buckets.
+// inAll returns those of within that are in all the buckets, and maybe a few
+// others: to look at a handful of messages costs less than to read more.
 func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
 	stmt := f.row[from.query]
 	if stmt == nil {
@@ -250,7 +254,7 @@ func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
 		if err := f.and(stmt, some, from, found); err != nil {
 			return nil, err
 		}
-		if found.empty() {
+		if found.within(1 + from.size>>13) {
 			break
 		}
 	}

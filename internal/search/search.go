@@ -167,7 +167,8 @@ var errVersion = errors.New("the search index is of another version")
 
 func (x *Index) open(ctx context.Context) (err error) {
 	dsn := func(extra string) string {
-		v := url.Values{"_pragma": {"page_size(8192)", "busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(2)", extra}}
+		v := url.Values{"_pragma": {"page_size(8192)", "busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(2)",
+			"journal_size_limit(16777216)", extra}}
 		return "file:" + (&url.URL{Path: x.Path}).EscapedPath() + "?" + v.Encode()
 	}
 	if x.writer, err = sql.Open("sqlite", dsn("cache_size(-4000)")); err != nil {

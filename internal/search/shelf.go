@@ -13,13 +13,17 @@ import (
 
 // A shelf holds what several blocks of a mailbox have in the buckets of the
 // fields once more, side by side: a search by a field reads one row for all of
-// them. Eight blocks make a shelf of level 1, eight of these one of level 2,
-// which takes their place; so a mailbox of a million messages is some forty
-// shelves and blocks. Blocks that are dissolved leave a gap.
+// them. Four blocks make a shelf of level 1, four of these one of level 2, which
+// takes their place, and so on; so a mailbox of a million messages is two large
+// shelves and some smaller ones, and each row that a search reads is worth
+// reading. Blocks that are dissolved leave a gap.
 const (
-	shelfFan  = 8
-	topShelf  = 2
+	shelfFan  = 4
+	topShelf  = 5 // of 1,024 blocks
 	bareBlock = 0 // in place of the shelf of a block without one
+	// carryAtOnce is how many buckets are carried to a shelf at once, so that
+	// those of a large one are never all in memory.
+	carryAtOnce = 64
 )
 
 const (
@@ -37,46 +41,50 @@ const (
 )
 
 // makeShelves makes a shelf of the blocks that stand on none, if there are
-// enough, and one of the shelves of level 1.
+// enough, and from level to level one of those below.
 func makeShelves(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	blocks, err := int64s(ctx, tx, firstBare, mailbox, shelfFan)
 	if err != nil || len(blocks) < shelfFan {
 		return err
 	}
-	parts := make([][]byte, shelfFan) // each all of its buckets, one after the other
+	parts := make([]source, shelfFan)
 	for i, id := range blocks {
-		if parts[i], err = bitsOf(ctx, tx, readRows, id*rowsPerBlock, fieldBuckets/rowBuckets, rowBytes); err != nil {
-			return err
-		}
+		parts[i] = source{readRows, id * rowsPerBlock, rowBuckets, sliceBytes}
 	}
 	if err := makeShelf(ctx, tx, mailbox, 1, blocks, parts); err != nil {
 		return err
 	}
-	return raiseShelves(ctx, tx, mailbox)
-}
-
-// raiseShelves makes a shelf of level 2 of those of level 1, if there are enough.
-func raiseShelves(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
-	low, err := shelvesOf(ctx, tx, firstShelves, mailbox, topShelf-1, shelfFan)
-	if err != nil || len(low) < shelfFan {
-		return err
-	}
-	var blocks []int64
-	var parts [][]byte
-	for _, s := range low {
-		part, err := bitsOf(ctx, tx, readFields, s.id*fieldBuckets, fieldBuckets, len(s.blocks)*sliceBytes)
-		if err != nil {
+	for level := 2; level <= topShelf; level++ {
+		low, err := shelvesOf(ctx, tx, firstShelves, mailbox, level-1, shelfFan)
+		if err != nil || len(low) < shelfFan {
 			return err
 		}
+		if err := raise(ctx, tx, mailbox, level, low); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raise makes one shelf of several, which it replaces.
+func raise(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, low []shelf) error {
+	var blocks []int64
+	var parts []source
+	for _, s := range low {
+		blocks, parts = append(blocks, s.blocks...), append(parts, s.fields(readFields))
+	}
+	if err := makeShelf(ctx, tx, mailbox, level, blocks, parts); err != nil {
+		return err
+	}
+	for _, s := range low {
 		if err := removeShelf(ctx, tx, s.id); err != nil {
 			return err
 		}
-		blocks, parts = append(blocks, s.blocks...), append(parts, part)
 	}
-	return makeShelf(ctx, tx, mailbox, topShelf, blocks, parts)
+	return nil
 }
 
-func makeShelf(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blocks []int64, parts [][]byte) error {
+func makeShelf(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blocks []int64, parts []source) error {
 	var list []byte
 	for _, id := range blocks {
 		list = binary.LittleEndian.AppendUint64(list, uint64(id))
@@ -99,28 +107,36 @@ func makeShelf(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blocks
 		return err
 	}
 	defer insert.Close() //nolint:errcheck // what was written is told by each
-	row := make([]byte, 0, len(blocks)*sliceBytes)
-	for bucket := range fieldBuckets {
-		row = row[:0]
-		for _, part := range parts {
-			n := len(part) / fieldBuckets
-			row = append(row, part[bucket*n:][:n]...)
+	bits, row := make([][]byte, len(parts)), make([]byte, 0, len(blocks)*sliceBytes)
+	for from := uint32(0); from < fieldBuckets; from += carryAtOnce {
+		for i, part := range parts {
+			if bits[i], err = bitsOf(ctx, tx, part, from, carryAtOnce); err != nil {
+				return err
+			}
 		}
-		if _, err := insert.ExecContext(ctx, shelf*fieldBuckets+int64(bucket), row); err != nil {
-			return err
+		for n := range carryAtOnce {
+			row = row[:0]
+			for i, part := range parts {
+				row = append(row, bits[i][n*part.size:][:part.size]...)
+			}
+			if _, err := insert.ExecContext(ctx, shelf*fieldBuckets+int64(from)+int64(n), row); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// bitsOf reads rows that must be there and have a size.
-func bitsOf(ctx context.Context, tx *sql.Tx, query string, from int64, rows, size int) ([]byte, error) {
-	found, err := tx.QueryContext(ctx, query, from, from+int64(rows))
+// bitsOf reads what a source has in some buckets, whose rows must be there and
+// have their size.
+func bitsOf(ctx context.Context, tx *sql.Tx, s source, bucket, n uint32) ([]byte, error) {
+	from, to, size := s.row(bucket), s.row(bucket+n), int(s.perRow)*s.size
+	found, err := tx.QueryContext(ctx, s.query, from, to)
 	if err != nil {
 		return nil, err
 	}
 	defer found.Close() //nolint:errcheck // what there is is told by Err
-	all := make([]byte, 0, rows*size)
+	all := make([]byte, 0, int(n)*s.size)
 	for found.Next() {
 		var id int64
 		var bits sql.RawBytes
@@ -135,7 +151,7 @@ func bitsOf(ctx context.Context, tx *sql.Tx, query string, from int64, rows, siz
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	if len(all) != rows*size {
+	if len(all) != int(n)*s.size {
 		return nil, damaged("rows are missing")
 	}
 	return all, nil
@@ -145,6 +161,11 @@ func bitsOf(ctx context.Context, tx *sql.Tx, query string, from int64, rows, siz
 type shelf struct {
 	id     int64
 	blocks []int64
+}
+
+// fields are its buckets.
+func (s shelf) fields(query string) source {
+	return source{query, s.id * fieldBuckets, 1, len(s.blocks) * sliceBytes}
 }
 
 func shelvesOf(ctx context.Context, tx *sql.Tx, query string, args ...any) (list []shelf, err error) {
@@ -161,9 +182,6 @@ func shelvesOf(ctx context.Context, tx *sql.Tx, query string, args ...any) (list
 		}
 		for _, id := range idsOf(raw) {
 			s.blocks = append(s.blocks, int64(id))
-		}
-		if n := len(s.blocks); n != shelfFan && n != shelfFan*shelfFan {
-			return nil, damaged("a shelf has not the right number of blocks")
 		}
 		list = append(list, s)
 	}

@@ -88,18 +88,21 @@ func (s *signature) has(wanted []uint32) bool {
 const maxWanted = 32
 
 // wanted are buckets that a message must be in to have the text in that kind;
-// of a long text, some from all over it.
+// of a long text, some from all over it. As neighbours tell much the same, each
+// second one comes first.
 func wanted(kind folder.TextKind, text []byte) []uint32 {
 	var list []uint32
 	for _, n := range []int{4, 3} {
 		count := max(0, len(text)-n+1)
 		room := min(count, maxWanted/2)
-		for i := range room {
-			at := i
-			if count > room {
-				at = i * (count - 1) / (room - 1)
+		for _, first := range []int{0, 1} {
+			for i := first; i < room; i += 2 {
+				at := i
+				if count > room {
+					at = i * (count - 1) / (room - 1)
+				}
+				list = append(list, bucketOf(kind, text[at:at+n]))
 			}
-			list = append(list, bucketOf(kind, text[at:at+n]))
 		}
 	}
 	return list
