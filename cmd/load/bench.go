@@ -99,6 +99,15 @@ func works(o *options) []work {
 	}
 }
 
+// last is the work that is done once, after all rounds: it starts the systems
+// anew.
+func last() []work {
+	return []work{
+		{"footprint", func(*system) bool { return true }, (*bench).footprint},
+		{"large", func(s *system) bool { return s.http != "" }, (*bench).large},
+	}
+}
+
 // all starts the systems, does the rounds and prints the table. Systems take
 // turns in every round, so that a slow minute of the machine hits all alike.
 func (b *bench) all(ctx context.Context) (err error) {
@@ -109,9 +118,11 @@ func (b *bench) all(ctx context.Context) (err error) {
 	for round := range b.options.rounds {
 		b.round(ctx, round)
 	}
-	if b.options.only.MatchString("footprint") {
+	for _, w := range last() {
 		for _, s := range b.systems {
-			b.try(ctx, work{name: "footprint", do: (*bench).footprint}, s, 0)
+			if b.options.only.MatchString(w.name) && w.fits(s) {
+				b.try(ctx, w, s, 0)
+			}
 		}
 	}
 	if ctx.Err() != nil {

@@ -33,9 +33,15 @@ func dialHTTP(addr string) (*httpConn, error) {
 func (c *httpConn) do(method, path, token string, body []byte) (status int, answer []byte, err error) {
 	c.out = fmt.Appendf(c.out[:0], "%s /api/v1%s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", method, path, token, len(body))
-	c.out = append(c.out, body...)
-	c.conn.SetDeadline(time.Now().Add(time.Minute))
+	rest := body
+	if len(body) < 1<<20 { // in one packet, where it fits
+		c.out, rest = append(c.out, body...), nil
+	}
+	c.conn.SetDeadline(time.Now().Add(5 * time.Minute))
 	if _, err := c.conn.Write(c.out); err != nil {
+		return 0, nil, err
+	}
+	if _, err := c.conn.Write(rest); err != nil {
 		return 0, nil, err
 	}
 	line, err := c.r.ReadSlice('\n')

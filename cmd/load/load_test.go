@@ -40,10 +40,10 @@ func TestAgainstTheService(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &bench{
-		options: &options{rounds: 1, count: 100, limit: time.Minute, relay: 50, big: 1, million: 3000},
+		options: &options{rounds: 1, count: 100, limit: time.Minute, relay: 50, big: 1, million: 3000, large: 1 << 20},
 		report:  newReport(), letters: letters(400, 8<<10), signer: signer,
 	}
-	for _, w := range works(b.options) {
+	for _, w := range append(works(b.options), last()[1]) { // not the footprint, which needs a process
 		t.Run(w.name, func(t *testing.T) {
 			if err := w.do(b, t.Context(), s, 0); err != nil {
 				t.Fatal(err)

@@ -30,6 +30,7 @@ type options struct {
 	letters   int
 	big       int
 	conns     int
+	large     int // bytes of each large attachment
 	only      *regexp.Regexp
 	skip      *regexp.Regexp
 	million   int // messages in the large folder; 0: not measured
@@ -47,7 +48,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.rounds, "rounds", 3, "how often everything is done; the table shows medians")
 	f.DurationVar(&o.limit, "time", 3*time.Second, "the longest `time` of a run that counts what is accepted")
 	f.IntVar(&o.count, "count", 6000, "the most messages of such a run")
-	only := f.String("only", "", "do only the work whose name (api, submission, mx, relay, imap, size, footprint) matches this `pattern`")
+	only := f.String("only", "", "do only the work whose name (api, submission, mx, relay, imap, size, footprint, large) matches this `pattern`")
 	skip := f.String("skip", "", "leave out the systems whose name matches this `pattern`")
 	million := f.Bool("million", false, "fill a folder of a million messages too, and compare it with one of a thousand: half an hour more on each engine")
 	f.BoolVar(&o.quick, "quick", false, "little of everything, to see that it works")
@@ -56,9 +57,9 @@ func parse(args []string) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	o.accounts, o.relay, o.letters, o.big, o.conns = 100, 3000, 10_000, 5, 1000
+	o.accounts, o.relay, o.letters, o.big, o.conns, o.large = 100, 3000, 10_000, 5, 1000, 25<<20
 	if o.quick {
-		o.rounds, o.accounts, o.limit, o.count, o.relay, o.letters, o.big, o.conns = 1, 3, 300*time.Millisecond, 200, 100, 2000, 1, 50
+		o.rounds, o.accounts, o.limit, o.count, o.relay, o.letters, o.big, o.conns, o.large = 1, 3, 300*time.Millisecond, 200, 100, 2000, 1, 50, 1<<20
 	}
 	if *million {
 		o.million = 1_000_000

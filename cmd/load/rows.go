@@ -50,6 +50,7 @@ func rows() []row {
 		row{"idle", "memory, idle after the first start", "≤ 40 MB"},
 		row{"conns", "memory of 1,000 idle IMAP connections (TLS, INBOX selected, IDLE)", "≤ 30 KiB each"},
 		row{"after", "memory after all of the work", "≤ 120 MB"},
+		row{"large/16", "16 API sends at once with 25 MiB attached to each, on a server just started: memory at its peak, until all have left", "≤ 200 MB"},
 		row{"start", "start on the existing data until it greets", "≤ 150 ms"},
 		row{"binary", "size of the binary", "≤ 45 MB"},
 	)

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+)
+
+const largeSends = 16
+
+// large measures the most memory that the process holds while the largest
+// sends come in side by side and go out to the sink. It is started anew before,
+// as the peak is one since the start.
+func (b *bench) large(ctx context.Context, s *system, _ int) error {
+	if s.process != nil {
+		if err := s.process.stop(); err != nil {
+			return err
+		}
+		var err error
+		if s.process, err = s.restart(ctx); err != nil {
+			return err
+		}
+	}
+	took, err := s.sendLarge(b.options.large)
+	if err != nil {
+		return err
+	}
+	b.report.add("large/16", s.name, duration("accepted in", took))
+	if err := s.settle(ctx); err != nil || s.process == nil {
+		return err
+	}
+	peak, err := statusField(fmt.Sprintf("/proc/%d/status", s.process.cmd.Process.Pid), "VmHWM:")
+	b.report.add("large/16", s.name, memory("peak", peak))
+	return err
+}
+
+// sendLarge sends as many messages at once, each over a connection of its own
+// and with one attachment of so many bytes, and returns how long all took.
+func (s *system) sendLarge(attached int) (time.Duration, error) {
+	file := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("attached"), attached/8))
+	out, err := together(largeSends, bound{largeSends, time.Hour}, func(i int) (func() error, func() error, error) {
+		c, err := dialHTTP(s.http)
+		if err != nil {
+			return nil, nil, err
+		}
+		who := s.senders[i%len(s.senders)]
+		body := fmt.Appendf(nil, `{"from_email":%q,"to":["large%d@%s"],"subject":"Large","text":"See the file.","attachments":[{"filename":"file.bin","content":%q}]}`,
+			who.from, i, s.outside[i%len(s.outside)], file)
+		return func() error {
+			status, answer, err := c.do("POST", "/outbound/send", who.token, body)
+			if err == nil && status != 202 {
+				err = fmt.Errorf("%d %s", status, answer)
+			}
+			if err == nil {
+				s.sent.Add(1)
+			}
+			return err
+		}, c.close, nil
+	})
+	return out.elapsed, err
+}
