@@ -3,8 +3,6 @@
 package api
 
 import (
-	"embed"
-	"encoding/json"
 	"fmt"
 	"reflect"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/migration"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/webhook"
 )
 
 // payload describes the data of a kind of event.
@@ -38,11 +37,6 @@ func payloads() []payload {
 	}
 }
 
-// examples are events as they really came: TestPayloads writes them.
-//
-//go:embed examples/*.json
-var examples embed.FS
-
 // webhooks describes what webhooks get.
 func (d *document) webhooks() {
 	d.Webhooks = map[string]*huma.PathItem{}
@@ -55,13 +49,10 @@ func (d *document) webhooks() {
 		body.Properties["type"] = &huma.Schema{Type: "string", Enum: []any{p.kind}, Description: "The kind of event."}
 		body.Properties["data"] = &huma.Schema{Ref: "#/components/schemas/" + p.name, Description: "What happened."}
 		d.schemas.Map()[p.name+"Body"] = body
-		media := &huma.MediaType{Schema: &huma.Schema{Ref: "#/components/schemas/" + p.name + "Body"}}
-		if text, err := examples.ReadFile("examples/" + p.kind + ".json"); err == nil {
-			media.Example = json.RawMessage(text)
-		}
+		media := &huma.MediaType{Schema: &huma.Schema{Ref: "#/components/schemas/" + p.name + "Body"}, Example: webhook.Example(p.kind)}
 		d.Webhooks[p.kind] = &huma.PathItem{Post: &huma.Operation{
 			OperationID: "on_" + p.kind, Summary: p.what, Tags: []string{"Events"}, Security: []map[string][]string{},
-			Description: "Sent to the webhooks that subscribe to `" + p.kind + "` or `all`. Answer with a status of 200 to 299 within 15 seconds; anything else, and it comes again.",
+			Description: "Sent to the webhooks that subscribe to `" + p.kind + "` or `all`. Answer with a status of 200 to 299 within 15 seconds; anything else, and it comes again. A test that you asked for is made of an example, with `\"test\": true` in its data.",
 			Parameters: []*huma.Param{
 				header("X-Service-Signature", "sha256= and the HMAC-SHA256 of the raw body in hexadecimal, lower case; the key is the webhook's secret as it was shown."),
 				header("X-Service-Event", "The kind: "+p.kind+"."), header("X-Event-ID", "The event's id, the same each time that it comes."),

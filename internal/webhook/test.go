@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"context"
+	"embed"
 	"encoding/json"
 	"slices"
 
@@ -94,15 +95,28 @@ func (h *Hooks) keepTest(ctx context.Context, hook, id db.ID, kind string, body 
 	})
 }
 
-// sample makes the body of a test.
-func (h *Hooks) sample(account, id db.ID, kind string) ([]byte, error) {
-	now := h.o.Now().UTC()
-	data := samples(now, h.o.DB.NewID)[kind]
-	data["test"] = true
-	text, err := json.Marshal(data)
+// examples are events as they really came: TestPayloads of the API writes them.
+//
+//go:embed examples/*.json
+var examples embed.FS
+
+// Example returns an event of a kind, such as webhooks get; nil for an unknown
+// one.
+func Example(kind string) json.RawMessage {
+	text, err := examples.ReadFile("examples/" + kind + ".json")
 	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// sample makes the body of a test: an example that says so.
+func (h *Hooks) sample(account, id db.ID, kind string) ([]byte, error) {
+	var e event.Event
+	if err := json.Unmarshal(Example(kind), &e); err != nil {
 		return nil, err
 	}
-	e := event.Event{ID: id, Type: kind, Timestamp: now, Version: 1, Account: account, Data: text}
+	e.ID, e.Account, e.Timestamp = id, account, h.o.Now().UTC()
+	e.Data = append([]byte(`{"test": true,`), e.Data[1:]...)
 	return e.Body()
 }
