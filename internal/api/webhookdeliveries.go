@@ -19,7 +19,7 @@ func (a *API) deliveryRoutes(r *router) {
 		summary: "Send a test", description: "An event that did not happen, of the kind that you choose, with `\"test\": true` in its data, is sent now, signed like any other. " +
 			"The answer says what the receiver said. It is tried once, also when the webhook is disabled."}, a.testWebhook)
 	handle(r, operation{method: "GET", path: "/webhooks/{id}/deliveries", id: "listWebhookDeliveries", scope: "webhooks.read",
-		summary: "List a webhook's deliveries", description: "Newest first: what was delivered, what waits for its next attempt, what was given up."}, a.listWebhookDeliveries)
+		summary: "List a webhook's deliveries", description: "Newest first: what was delivered, what waits for its next attempt, what was given up. A key of one domain sees those about that domain."}, a.listWebhookDeliveries)
 	handle(r, operation{method: "GET", path: "/webhooks/{id}/deliveries/{delivery}", id: "getWebhookDelivery", scope: "webhooks.read",
 		summary: "Show a delivery with every attempt", description: "What was sent, what came back, how long it took, and when it is tried again. Of more than 100 attempts the last are shown."}, a.getWebhookDelivery)
 	handle(r, operation{method: "POST", path: "/webhooks/{id}/deliveries/{delivery}/redeliver", id: "redeliverWebhookDelivery", scope: "webhooks.write", conflicts: true,
@@ -159,20 +159,48 @@ func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in
 	if err != nil {
 		return list[WebhookDelivery]{}, err
 	}
-	return answer(in.page, found, more, showWebhookDelivery, func(d webhook.Delivery) string { return d.ID.String() }), nil
+	out := answer(in.page, found, more, showWebhookDelivery, func(d webhook.Delivery) string { return d.ID.String() })
+	if p.Domain == "" {
+		return out, nil
+	}
+	only, _, err := a.onlyDomain(ctx, p)
+	visible := []WebhookDelivery{}
+	for i, d := range found {
+		if seesDelivery(only, d) {
+			visible = append(visible, out.Data[i])
+		}
+	}
+	out.Data = visible
+	return out, err
 }
+
+// seesDelivery reports whether a key of one domain may see a delivery of a
+// webhook that it sees: before the webhook was only for that domain it may have
+// been for others.
+func seesDelivery(only db.ID, d webhook.Delivery) bool { return d.Test || d.Domain == only }
 
 type oneDelivery struct {
 	one
 	Delivery string `path:"delivery" format:"uuid" doc:"The delivery's id, which is the event's."`
 }
 
-// delivery finds the webhook, if the principal may see it, and the id of a
-// delivery.
+// delivery finds the ids of a webhook and of a delivery, if the principal may
+// see both.
 func (a *API) delivery(ctx context.Context, p account.Principal, in *oneDelivery) (hook, id db.ID, err error) {
 	w, err := a.webhook(ctx, p, &in.one)
 	if err == nil {
 		id, err = db.ParseID(in.Delivery)
+	}
+	if err != nil || p.Domain == "" {
+		return w.ID, id, err
+	}
+	d, _, err := a.Webhooks.Delivery(ctx, p.Account, w.ID, id)
+	if err != nil {
+		return w.ID, id, err
+	}
+	only, _, err := a.onlyDomain(ctx, p)
+	if err == nil && !seesDelivery(only, d) {
+		err = errNotFound
 	}
 	return w.ID, id, err
 }

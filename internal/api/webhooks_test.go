@@ -78,6 +78,27 @@ func TestWebhooksOfOneDomain(t *testing.T) {
 		status(t, "a change", s.As(key, "PATCH", path, object{"events": []string{"bounce"}}), 200)
 		status(t, "deleting", s.As(key, "DELETE", path, nil), 204)
 
+		// A webhook that is for its domain alone by now: what it got before is
+		// about others.
+		narrowed := foreign[0]
+		status(t, "a new mailbox", s.API("POST", "/mailboxes", object{"domain_id": demo, "local_part": "more"}), 201)
+		servertest.Eventually(t, func() string {
+			if s.API("GET", "/webhooks/"+narrowed+"/deliveries?status=delivered", nil).Into(t, &l); len(l.Data) == 0 {
+				return "it got nothing yet"
+			}
+			return ""
+		})
+		status(t, "narrowing", s.API("PATCH", "/webhooks/"+narrowed, object{"domains": []string{other}}), 200)
+		status(t, "testing", s.As(key, "POST", "/webhooks/"+narrowed+"/test", nil), 200)
+		path = "/webhooks/" + narrowed + "/deliveries/" + l.Data[0].ID
+		refused(t, "what it got before", s.As(key, "GET", path, nil), 404, "not_found")
+		refused(t, "what it got before, again", s.As(key, "POST", path+"/redeliver", nil), 404, "not_found")
+		var seen struct{ Data []struct{ Test bool } }
+		s.As(key, "GET", "/webhooks/"+narrowed+"/deliveries", nil).Into(t, &seen)
+		if len(seen.Data) != 1 || !seen.Data[0].Test {
+			t.Errorf("the key sees %v", seen.Data)
+		}
+
 		_, nowhere := newKey(t, s, object{"domain": "nowhere.test"})
 		refused(t, "a domain that is not there", s.As(nowhere, "POST", "/webhooks", object{"url": url, "events": []string{"all"}}), 403, "domain_restricted")
 	})

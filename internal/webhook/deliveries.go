@@ -31,6 +31,7 @@ type Delivery struct {
 	Kind      string
 	State     string
 	Test      bool      // made by Test: the account's log has no such event
+	Domain    db.ID     // that the event is about; 0 for none, or if it is no longer stored
 	Attempts  int       // so far
 	NextAt    time.Time // when it is due, while it is pending
 	Code      int       // HTTP status of the last attempt; 0 for none
@@ -57,14 +58,14 @@ type Attempt struct {
 // maxAttempts is how many attempts of a delivery are shown, the last ones.
 const maxAttempts = 100
 
+const shownDelivery = `SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at,
+		COALESCE((SELECT domain FROM event WHERE event.id = webhook_delivery.id), 0) FROM webhook_delivery`
+
 var (
-	deliveryPage = db.Paged(`SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at
-		FROM webhook_delivery WHERE webhook = $1 AND {page}`)
-	deliveryStatePage = db.Paged(`SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at
-		FROM webhook_delivery WHERE webhook = $1 AND state = $4 AND {page}`)
-	deliveryOf = db.SQL(`SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at
-		FROM webhook_delivery WHERE webhook = $1 AND id = $2`)
-	attemptsOf = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
+	deliveryPage      = db.Paged(shownDelivery + ` WHERE webhook = $1 AND {page}`)
+	deliveryStatePage = db.Paged(shownDelivery + ` WHERE webhook = $1 AND state = $4 AND {page}`)
+	deliveryOf        = db.SQL(shownDelivery + ` WHERE webhook = $1 AND id = $2`)
+	attemptsOf        = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
 		FROM webhook_attempt WHERE webhook = $1 AND id = $2 ORDER BY n DESC LIMIT $3`)
 	// One that a node has under way may end as what comes first.
 	beginAnew = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3
@@ -194,7 +195,7 @@ func (h *Hooks) body(ctx context.Context, account, hook, id db.ID) ([]byte, erro
 
 func scanDelivery(r db.Row) (d Delivery, err error) {
 	var due, created, updated int64
-	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, &due, &d.Code, &d.Trouble, &d.Test, &created, &updated)
+	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, &due, &d.Code, &d.Trouble, &d.Test, &created, &updated, &d.Domain)
 	if d.State == Pending {
 		d.NextAt = db.Time(due)
 	}
