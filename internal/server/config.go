@@ -81,7 +81,7 @@ type Config struct {
 	KeepMessages int `name:"keep-messages" help:"Days that the API's copy of a sent message is kept once all its deliveries have ended; 0 for ever. Mail in a folder, in the queue, or scheduled is never deleted." default:"30" placeholder:"DAYS"`
 	KeepAttempts int `name:"keep-attempts" help:"Days that attempts to deliver, with their SMTP conversations, are kept once the delivery has ended, no longer than its message; 0 as long as that." default:"30" placeholder:"DAYS"`
 	KeepThreads  int `name:"keep-threads" help:"Days, from its acceptance, that an answer to a deleted message still finds its thread, and a late report its recipient; 0 for ever." default:"365" placeholder:"DAYS"`
-	KeepEvents   int `name:"keep-events" help:"Days that events are kept; 0 for ever." default:"30" placeholder:"DAYS"`
+	KeepEvents   int `name:"keep-events" help:"Days that events are kept, and what a webhook did or did not take of them; 0 for ever. The last attempt to deliver one to a webhook is made on the fourth day." default:"30" placeholder:"DAYS"`
 
 	Scram string `name:"scram" help:"SCRAM-SHA-256, by which IMAP and submission clients sign in without sending the password. What it needs to be stored of passwords is weaker against guessing than argon2id, should the database be stolen. on offers it, off keeps nothing for it and deletes what there was; learn keeps what it needs of each password that is set or signs in, but does not offer it yet: clients that choose SCRAM by themselves can't sign in before that. It is not for API keys." default:"off" enum:"off,learn,on"`
 

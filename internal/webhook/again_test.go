@@ -118,7 +118,7 @@ var (
 	dropEvents    = db.SQL(`DELETE FROM event`)
 )
 
-// Old deliveries are pruned with their attempts, those that wait last of all.
+// Old deliveries are pruned with their attempts, those that wait too.
 func TestPrune(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		broken := false
@@ -134,7 +134,7 @@ func TestPrune(t *testing.T) {
 		}
 		broken = true
 		h.record(event.Bounce, 1)
-		waiting := h.outcome().event
+		h.outcome()
 		attempts := func() (n int) {
 			t.Helper()
 			if err := h.db.One(t.Context(), countAttempts.With(w.ID), &n); err != nil {
@@ -154,13 +154,22 @@ func TestPrune(t *testing.T) {
 				}
 			}
 		}
-		if n := prune(h.now().Add(-time.Hour)); n != 0 {
-			t.Errorf("pruned %d that are not old", n)
+		// Webhooks of which nothing is old don't ask for the writer, which
+		// somebody has here.
+		if err := h.db.Tx(t.Context(), func(*db.Tx) error {
+			if n := prune(h.now().Add(-time.Hour)); n != 0 {
+				t.Errorf("pruned %d that are not old", n)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
 		}
-		if n := prune(h.now().Add(time.Second)); n != 25 || attempts() != 1 || h.count(w.ID, "") != 1 {
+		if n := prune(h.now().Add(time.Second)); n != 26 || attempts() != 0 || h.count(w.ID, "") != 0 {
 			t.Errorf("pruned %d; %d attempts and %d deliveries are left", n, attempts(), h.count(w.ID, ""))
 		}
 		// An event that is gone can't be sent any more.
+		h.record(event.Bounce, 1)
+		waiting := h.outcome().event
 		dbtest.Exec(t, h.db, dropEvents.With())
 		if _, err := h.hooks.Redeliver(t.Context(), h.account, w.ID, waiting); !fault.Is(err, fault.Conflict) {
 			t.Errorf("an event that is gone was redelivered: %v", err)
