@@ -212,7 +212,7 @@ func (x *extractor) literal() error {
 			return x.in.UnreadByte()
 		}
 		if n > 400 {
-			return badJSON("A number is too long.")
+			return badJSON("This is no JSON, or a number is too long.")
 		}
 		if err := x.put(b); err != nil {
 			return err

@@ -53,7 +53,7 @@ func handle[I, O any](r *router, o operation, f func(ctx context.Context, p acco
 	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		var in I
 		if err := bind(w, req, &in); err != nil {
-			return err
+			return alsoJudged(err, &in)
 		}
 		out, err := f(req.Context(), p, &in)
 		if err != nil {
@@ -62,6 +62,25 @@ func handle[I, O any](r *router, o operation, f func(ctx context.Context, p acco
 		r.api.answer(w, req, o, out)
 		return nil
 	})
+}
+
+// judged is an input that can judge its values without looking anything up. Its
+// operation judges them by itself, so judge matters only for a request that is
+// refused already.
+type judged interface{ judge() error }
+
+// alsoJudged adds to the faults of an input's shape those of its values, so
+// that all are told at once.
+func alsoJudged(err error, in any) error {
+	values, ok := in.(judged)
+	var bad fault.Fields
+	if !ok || merge(&bad, err) != nil {
+		return err
+	}
+	if err := merge(&bad, values.judge()); err != nil {
+		return err
+	}
+	return bad.Err()
 }
 
 func (r *router) serve(o operation, f func(w http.ResponseWriter, req *http.Request, p account.Principal) error) {

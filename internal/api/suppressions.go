@@ -65,18 +65,8 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 	if p.Domain != "" {
 		return none, errOneDomain
 	}
-	var bad fault.Fields
-	at, err := in.db()
-	if err := merge(&bad, err); err != nil {
-		return none, err
-	}
-	f := suppression.Filter{Reason: reasonIn(&bad, in.Reason, "")}
-	if in.Address != "" {
-		if f.Address, err = address.Parse(in.Address); err != nil {
-			notAddress(&bad, "address")
-		}
-	}
-	if err := bad.Err(); err != nil {
+	f, at, err := in.read()
+	if err != nil {
 		return none, err
 	}
 	entries, more, err := a.Suppressions.List(ctx, p.Account, f, at)
@@ -84,6 +74,26 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 		return none, err
 	}
 	return answer(in.page, entries, more, showSuppression, func(e suppression.Entry) string { return e.ID.String() }), nil
+}
+
+func (in *listSuppressionsInput) read() (f suppression.Filter, at db.Page, err error) {
+	var bad fault.Fields
+	at, err = in.db()
+	if err := merge(&bad, err); err != nil {
+		return f, at, err
+	}
+	f.Reason = reasonIn(&bad, in.Reason, "")
+	if in.Address != "" {
+		if f.Address, err = address.Parse(in.Address); err != nil {
+			notAddress(&bad, "address")
+		}
+	}
+	return f, at, bad.Err()
+}
+
+func (in *listSuppressionsInput) judge() error {
+	_, _, err := in.read()
+	return err
 }
 
 // reasonIn reads a reason that may be left out.
@@ -112,11 +122,20 @@ type addSuppressionRequest struct {
 type addSuppressionInput struct{ Body addSuppressionRequest }
 
 func (a *API) addSuppression(ctx context.Context, p account.Principal, in *addSuppressionInput) (suppressionAnswer, error) {
-	entries, err := a.suppress(ctx, p, []string{in.Body.Address}, in.Body.Reason, func(int) string { return "address" })
+	entries, err := a.suppress(ctx, p, in.read)
 	if err != nil {
 		return suppressionAnswer{}, err
 	}
 	return showSuppression(entries[0]), nil
+}
+
+func (in *addSuppressionInput) read() ([]address.Address, suppression.Reason, error) {
+	return readSuppressions([]string{in.Body.Address}, in.Body.Reason, func(int) string { return "address" })
+}
+
+func (in *addSuppressionInput) judge() error {
+	_, _, err := in.read()
+	return err
 }
 
 type addSuppressionsRequest struct {
@@ -131,7 +150,7 @@ type addedSuppressionsAnswer struct {
 }
 
 func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addSuppressionsInput) (addedSuppressionsAnswer, error) {
-	entries, err := a.suppress(ctx, p, in.Body.Addresses, in.Body.Reason, func(i int) string { return fmt.Sprintf("addresses[%d]", i) })
+	entries, err := a.suppress(ctx, p, in.read)
 	out := addedSuppressionsAnswer{Data: make([]suppressionAnswer, len(entries))}
 	for i, e := range entries {
 		out.Data[i] = showSuppression(e)
@@ -139,12 +158,18 @@ func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addS
 	return out, err
 }
 
-// suppress puts addresses on the list; field names the place of each in the
-// request.
-func (a *API) suppress(ctx context.Context, p account.Principal, given []string, why string, field func(i int) string) ([]suppression.Entry, error) {
-	if p.Domain != "" {
-		return nil, errOneDomain
-	}
+func (in *addSuppressionsInput) read() ([]address.Address, suppression.Reason, error) {
+	return readSuppressions(in.Body.Addresses, in.Body.Reason, func(i int) string { return fmt.Sprintf("addresses[%d]", i) })
+}
+
+func (in *addSuppressionsInput) judge() error {
+	_, _, err := in.read()
+	return err
+}
+
+// readSuppressions reads addresses and the reason for all of them; field names
+// the place of each in the request.
+func readSuppressions(given []string, why string, field func(i int) string) ([]address.Address, suppression.Reason, error) {
 	var bad fault.Fields
 	reason := reasonIn(&bad, why, suppression.Manual)
 	if len(given) == 0 || len(given) > suppression.MaxPut {
@@ -160,10 +185,19 @@ func (a *API) suppress(ctx context.Context, p account.Principal, given []string,
 			bad.Add(field(i), "simulator_address", "Addresses of the simulator are never on the list.")
 		}
 	}
-	if err := bad.Err(); err != nil {
+	return addresses, reason, bad.Err()
+}
+
+// suppress puts what a request names on the list.
+func (a *API) suppress(ctx context.Context, p account.Principal, read func() ([]address.Address, suppression.Reason, error)) ([]suppression.Entry, error) {
+	if p.Domain != "" {
+		return nil, errOneDomain
+	}
+	addresses, why, err := read()
+	if err != nil {
 		return nil, err
 	}
-	return a.Suppressions.Put(ctx, p.Account, addresses, reason)
+	return a.Suppressions.Put(ctx, p.Account, addresses, why)
 }
 
 type oneSuppression struct {

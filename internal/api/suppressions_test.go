@@ -58,6 +58,8 @@ func TestSuppressions(t *testing.T) {
 			"too many":       {"/batch", object{"addresses": slices.Repeat([]string{"a@example.org"}, 1001)}, []string{"addresses wrong_number"}},
 			"some of many":   {"/batch", object{"addresses": []string{"new@example.org", "x", "delivered@simulator.test"}}, []string{"addresses[1] invalid_address", "addresses[2] simulator_address"}},
 			"unknown fields": {"", object{"address": "a@example.org", "email": "s3cret"}, []string{"email unknown_field"}},
+			"all":            {"", object{"address": "s3cret", "reason": "x", "email": "s3cret"}, []string{"email unknown_field", "reason unknown_reason", "address invalid_address"}},
+			"all of many":    {"/batch", object{"addresses": []any{5, "x"}, "reason": "x", "y": 1}, []string{"addresses[0] wrong_type", "y unknown_field", "reason unknown_reason", "addresses[1] invalid_address"}},
 		} {
 			a := s.API("POST", "/suppressions"+c.path, c.body)
 			refused(t, what, a, 422, "validation_failed", c.faults...)
@@ -75,6 +77,8 @@ func TestSuppressions(t *testing.T) {
 				t.Errorf("%s: %s, want %s", query, got, want)
 			}
 		}
+		refused(t, "a query", s.API("GET", "/suppressions?limit=0&reason=x&address=y&after=z&word=", nil), 422, "validation_failed",
+			"limit out_of_range", "word unknown_parameter", "after invalid_cursor", "reason unknown_reason", "address invalid_address")
 		var forth []string
 		walk(t, s, "/suppressions", "after", "", func(page []string) { forth = append(forth, page...) })
 		if len(forth) != 3 || forth[2] != gone["id"] {

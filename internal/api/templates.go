@@ -129,12 +129,17 @@ func (a *API) createTemplate(ctx context.Context, p account.Principal, in *creat
 	if err := mayWriteTemplates(p); err != nil {
 		return templateAnswer{}, err
 	}
-	b := in.Body
-	t, err := a.Templates.Create(ctx, p.Account, template.New{Name: b.Name, Alias: b.Alias, Content: template.Content{
-		Subject: b.Subject, HTML: b.HTML, Text: b.Text, InlineCSS: b.InlineCSS, Variables: readVariables(b.Variables),
-	}})
+	t, err := a.Templates.Create(ctx, p.Account, in.Body.template())
 	return showTemplate(t), err
 }
+
+func (b *createTemplateRequest) template() template.New {
+	return template.New{Name: b.Name, Alias: b.Alias, Content: template.Content{
+		Subject: b.Subject, HTML: b.HTML, Text: b.Text, InlineCSS: b.InlineCSS, Variables: readVariables(b.Variables),
+	}}
+}
+
+func (in *createTemplateInput) judge() error { return in.Body.template().Check() }
 
 type templateListed struct {
 	ID               db.ID     `json:"id" doc:"The template's id."`
@@ -199,7 +204,11 @@ func (a *API) updateTemplate(ctx context.Context, p account.Principal, in *updat
 	if err != nil {
 		return templateAnswer{}, err
 	}
-	b := in.Body
+	t, err := a.Templates.Update(ctx, p.Account, id, in.Body.change())
+	return showTemplate(t), err
+}
+
+func (b *updateTemplateRequest) change() template.Change {
 	c := template.Change{
 		Name: b.Name, Alias: b.Alias, Subject: b.Subject, HTML: b.HTML, Text: b.Text, InlineCSS: b.InlineCSS, Draft: b.Publish != nil && !*b.Publish,
 	}
@@ -207,9 +216,10 @@ func (a *API) updateTemplate(ctx context.Context, p account.Principal, in *updat
 		list := readVariables(*b.Variables)
 		c.Variables = &list
 	}
-	t, err := a.Templates.Update(ctx, p.Account, id, c)
-	return showTemplate(t), err
+	return c
 }
+
+func (in *updateTemplateInput) judge() error { return in.Body.change().Check() }
 
 func (a *API) deleteTemplate(ctx context.Context, p account.Principal, in *one) (nothing, error) {
 	id, err := db.ParseID(in.ID)

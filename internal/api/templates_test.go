@@ -57,7 +57,10 @@ func TestTemplates(t *testing.T) {
 		if got := into(t, a); got["published_version"] != 2.0 {
 			t.Errorf("published: %s", a.Body)
 		}
-		refused(t, "a version that is not there", s.API("POST", path+"/publish", object{"version": 3}), 404, "not_found")
+		a = s.API("POST", path+"/publish", object{"version": 3})
+		if refused(t, "a version that is not there", a, 404, "not_found"); !strings.Contains(string(a.Body), "no such version") {
+			t.Errorf("%s", a.Body)
+		}
 		refused(t, "another", s.API("GET", path+"/versions/0", nil), 404, "not_found")
 		page := into(t, s.API("GET", path+"/versions?limit=1", nil))
 		if page["has_more"] != true || page["next_cursor"] != "2" {
@@ -83,10 +86,16 @@ func TestTemplates(t *testing.T) {
 			"name": " ", "alias": "-", "subject": "{{", "html": "{{#if}}", "text": strings.Repeat("x", 600<<10), "variables": []object{{"key": "a b", "type": "date"}},
 		}), 422, "validation_failed", "name invalid_name", "alias invalid_alias", "subject invalid_template", "html invalid_template", "text too_long",
 			"variables[0].key invalid_key", "variables[0].type unknown_type")
-		refused(t, "nothing", s.API("POST", "/templates", object{}), 422, "validation_failed", "name required", "subject required")
+		refused(t, "nothing", s.API("POST", "/templates", object{}), 422, "validation_failed", "name required", "subject required", "html text_or_html_required")
+		refused(t, "shape and values", s.API("POST", "/templates", object{
+			"name": 5, "alias": "-", "subject": "{{", "text": "{{#if}}", "inline_css": "yes", "variables": []object{{"key": "a b", "type": 5}, {}}, "tags": "x",
+		}), 422, "validation_failed", "inline_css wrong_type", "name wrong_type", "tags unknown_field", "variables[0].type wrong_type", "variables[1].key required",
+			"alias invalid_alias", "subject invalid_template", "text invalid_template", "variables[0].key invalid_key")
 		made = newTemplate(t, s, nil)
 		refused(t, "a broken change", s.API("PATCH", "/templates/"+made["id"].(string), object{"name": "", "html": "{{/if}}"}), 422, "validation_failed",
 			"name invalid_name", "html invalid_template")
+		refused(t, "a change, shape and values", s.API("PATCH", "/templates/"+made["id"].(string), object{"name": "", "html": "", "text": "", "css": true}), 422, "validation_failed",
+			"css unknown_field", "name invalid_name", "html text_or_html_required")
 		if got := into(t, s.API("GET", "/templates/"+made["id"].(string), nil)); got["version"] != 1.0 || got["name"] != "Order" {
 			t.Errorf("after a broken change: %v", got)
 		}

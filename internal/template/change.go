@@ -39,11 +39,8 @@ var (
 	prune = db.SQL(`DELETE FROM template_version WHERE template = $1 AND version <= $2 AND version <> $3`)
 )
 
-// Update changes a template. A change of its content makes a new version, which
-// is published unless Change.Draft is set. Its faults are fault.NotFound, those
-// of Create, and nothing was changed then.
-func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Template, error) {
-	var bad fault.Fields
+// names returns the faults of name and alias.
+func (c Change) names() (bad fault.Fields) {
 	name, alias := "x", ""
 	if c.Name != nil {
 		name = *c.Name
@@ -52,6 +49,24 @@ func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Te
 		alias = *c.Alias
 	}
 	checkNames(name, alias, &bad)
+	return bad
+}
+
+// Check returns the faults of a change by itself, whatever it is to change, or
+// nil.
+func (c Change) Check() error {
+	bad := c.names()
+	if _, err := Compile(c.apply(Content{Subject: "x", HTML: "x", Text: "x"})); bad.Merge(err) != nil {
+		return err
+	}
+	return bad.Err()
+}
+
+// Update changes a template. A change of its content makes a new version, which
+// is published unless Change.Draft is set. Its faults are fault.NotFound, those
+// of Create, and nothing was changed then.
+func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Template, error) {
+	bad := c.names()
 	var out Template
 	err := t.DB.Tx(ctx, func(tx *db.Tx) (err error) {
 		out, err = t.update(ctx, tx, account, id, c, bad)
@@ -152,6 +167,11 @@ func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) 
 		}
 		return oneVersion(ctx, tx, &out, number)
 	})
+	if fault.Is(err, fault.NotFound) { // which of the two?
+		if _, missing := t.GetVersion(ctx, account, id, number); missing != nil {
+			err = missing
+		}
+	}
 	return out, err
 }
 

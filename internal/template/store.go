@@ -128,16 +128,21 @@ func isAlias(s string) bool {
 	})
 }
 
+// Check returns the faults of what a template is to be made of, or nil.
+func (n New) Check() error {
+	var bad fault.Fields
+	checkNames(n.Name, n.Alias, &bad)
+	if _, err := Compile(n.Content); bad.Merge(err) != nil {
+		return err
+	}
+	return bad.Err()
+}
+
 // Create makes a template, whose first version is published. Its faults are
 // fault.Invalid, with every field, and fault.Conflict for an alias in use or
 // too many templates.
 func (t *Templates) Create(ctx context.Context, account db.ID, n New) (Template, error) {
-	var bad fault.Fields
-	checkNames(n.Name, n.Alias, &bad)
-	if _, err := Compile(n.Content); bad.Merge(err) != nil {
-		return Template{}, err
-	}
-	if err := bad.Err(); err != nil {
+	if err := n.Check(); err != nil {
 		return Template{}, err
 	}
 	return t.insert(ctx, account, n)
