@@ -5,11 +5,14 @@ package server
 import (
 	"context"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -31,10 +34,43 @@ func (s *Server) openWebhooks() error {
 			_, err := s.Mailboxes.Get(ctx, account, id)
 			return found(err)
 		},
+		Disabled: s.tellDisabled,
 	})
 	s.Events.Follow = append(s.Events.Follow, s.Webhooks.Follow)
 	s.Events.Followed = append(s.Events.Followed, s.Webhooks.Followed)
 	return nil
+}
+
+// tellDisabled writes to the people of an account who can mend a webhook.
+func (s *Server) tellDisabled(ctx context.Context, w webhook.Webhook) error {
+	members, err := s.Users.Members(ctx, w.Account)
+	if err != nil {
+		return err
+	}
+	why := "it answered 410 Gone, which asks for no more"
+	if w.Reason == webhook.Failing {
+		why = "every attempt failed since " + w.FailingSince.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	text := fmt.Sprintf(`Events are no longer sent to this webhook:
+
+%s
+
+It was disabled because %s. What happens from now on is not sent there.
+
+When the receiver works again, enable the webhook. What waited then goes on,
+and a replay sends what happened meanwhile:
+
+%s/webhooks/%s
+`, w.URL, why, s.baseURL(), w.ID)
+	for _, m := range members {
+		if m.Role == user.Reader {
+			continue
+		}
+		if _, failed := s.sendAsService(ctx, []db.ID{w.Account}, m.Email, "A webhook was disabled", text); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // outward returns what dials the hosts that customers name, where webhooks may

@@ -35,7 +35,7 @@ var (
 	turnLane = db.SQL(`UPDATE webhook_lane SET failing_since = $4, level = $5, rest_until = $6
 		WHERE webhook = $1 AND tenure = $2 AND life = $3`)
 	disableHook = db.SQL(`UPDATE webhook SET status = 'disabled', reason = $3, status_at = $4, revision = revision + 1
-		WHERE id = $1 AND revision = $2 AND status = 'enabled'`)
+		WHERE id = $1 AND revision = $2 AND status = 'enabled' RETURNING account`)
 )
 
 // settle writes an outcome, its attempt, and what they mean for the webhook in
@@ -46,7 +46,7 @@ func (h *Hooks) settle(hook db.ID, o *outcome) (err error) {
 		defer func() { h.told(hook, o, err) }()
 	}
 	for {
-		disabled := false
+		var disabled db.ID // the account whose webhook it was; 0: it is not
 		err = h.o.DB.Write(h.last, hook, &db.Job{
 			Guard: func(b *db.Batch) {
 				b.Queue(settleDelivery.With(hook, o.item.id, o.tenure, o.item.attempts, o.item.tries,
@@ -57,14 +57,13 @@ func (h *Hooks) settle(hook db.ID, o *outcome) (err error) {
 				if o.turned {
 					b.Queue(turnLane.With(hook, o.tenure, o.life, db.Micros(o.circuit.since), o.circuit.level, db.Micros(o.circuit.rest)))
 				}
-				if o.disable != "" {
-					b.Queue(disableHook.With(hook, o.revision, o.disable, db.Micros(o.answer.ended)))
+				if disabled = 0; o.disable != "" {
+					b.Queue(disableHook.With(hook, o.revision, o.disable, db.Micros(o.answer.ended))).Each(func(r db.Row) error { return r.Scan(&disabled) })
 				}
 			},
-			AfterCommit: func() { disabled = o.disable != "" },
 		})
-		if disabled {
-			h.o.Log.Warn("a webhook was disabled", "webhook", hook, "reason", o.disable, "failing_since", o.circuit.since)
+		if err == nil && disabled != 0 {
+			h.tell(disabled, hook, o)
 		}
 		// After an unknown outcome the row tells how it is.
 		if err == nil || errors.Is(err, errSuperseded) || errors.Is(err, db.ErrUnknown) || h.last.Err() != nil {
@@ -72,6 +71,19 @@ func (h *Hooks) settle(hook db.ID, o *outcome) (err error) {
 		}
 		h.o.Log.Error("the outcome of a delivery could not be written", "webhook", hook, "event", o.item.id, "error", err)
 		_ = signal.Sleep(h.last, troubleWait)
+	}
+}
+
+// tell gives notice of a webhook that was disabled. That stands in its row,
+// whether or not anybody could be told.
+func (h *Hooks) tell(account, hook db.ID, o *outcome) {
+	h.o.Log.Warn("a webhook was disabled", "webhook", hook, "reason", o.disable, "failing_since", o.circuit.since)
+	w, err := h.Get(h.last, account, hook)
+	if err == nil && h.o.Disabled != nil {
+		err = h.o.Disabled(h.last, w)
+	}
+	if err != nil {
+		h.o.Log.Error("giving notice of a disabled webhook failed", "webhook", hook, "error", err)
 	}
 }
 

@@ -97,6 +97,10 @@ type Options struct {
 	// names.
 	OwnsDomain  func(ctx context.Context, account, domain db.ID) (bool, error)
 	OwnsMailbox func(ctx context.Context, account, mailbox db.ID) (bool, error)
+	// Disabled tells the people of an account of a webhook that was disabled
+	// because it failed, or is gone. It is called once, after the commit; a
+	// crash in that moment costs the notice. It may be nil.
+	Disabled func(ctx context.Context, w Webhook) error
 
 	Flights int           // attempts at the same time at most; 0: 400
 	Probes  int           // of webhooks that fail, beside these; 0: 100
