@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -60,16 +58,8 @@ func start(c *server.Config) (*running, error) {
 		}
 		return nil, err
 	}
-	go tidyMemory()
+	go tidyMemory(stop, s)
 	return &running{Server: s, stop: stop, cancel: cancel}, nil
-}
-
-// tidyMemory gives back what only starting needed, such as the migrations'
-// buffers: 20 MB that would stay while little happens.
-func tidyMemory() {
-	runtime.GC() // pools keep what they have for one collection more
-	debug.FreeOSMemory()
-	unmapProgram()
 }
 
 // untilStopped waits for SIGTERM or SIGINT, then drains; a second signal ends

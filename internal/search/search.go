@@ -208,6 +208,16 @@ func (x *Index) prepare(ctx context.Context) error {
 	})
 }
 
+// Shrink gives back the memory of its caches; they fill again with use.
+func (x *Index) Shrink(ctx context.Context) error {
+	x.anew.RLock()
+	defer x.anew.RUnlock()
+	if x.lost {
+		return nil
+	}
+	return errors.Join(db.ShrinkPool(ctx, x.reader), db.ShrinkPool(ctx, x.writer))
+}
+
 // Close closes the file.
 func (x *Index) Close() error { return errors.Join(x.reader.Close(), x.writer.Close()) }
 

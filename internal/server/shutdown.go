@@ -73,3 +73,8 @@ func (s *Server) Shutdown() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Shrink gives back the memory of caches that fill again with use.
+func (s *Server) Shrink(ctx context.Context) error {
+	return errors.Join(s.DB.Shrink(ctx), s.Search.Shrink(ctx))
+}
