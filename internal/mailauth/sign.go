@@ -96,7 +96,7 @@ func (s *Signer) SignReader(r io.Reader) ([]byte, error) {
 func readMessage(r io.Reader) (header []byte, body [sha256.Size]byte, err error) {
 	var h bodyHash
 	h.reset()
-	buf := make([]byte, 0, 32<<10)
+	buf := make([]byte, 0, 8<<10) // for most messages all that is needed
 	for header == nil {
 		if len(buf) == cap(buf) {
 			if cap(buf) >= maxHeader {

@@ -160,6 +160,9 @@ func toCRLF(s string) string {
 	if strings.IndexByte(s, '\r') < 0 {
 		return strings.ReplaceAll(s, "\n", "\r\n")
 	}
+	if n := strings.Count(s, "\r\n"); n == strings.Count(s, "\r") && n == strings.Count(s, "\n") {
+		return s // as most of it is
+	}
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	s = strings.ReplaceAll(s, "\r", "\n")
 	return strings.ReplaceAll(s, "\n", "\r\n")
