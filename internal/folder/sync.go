@@ -13,6 +13,7 @@ type Changes struct {
 	// it are gone.
 	Expunged []uint32
 	Vanished []uint32 // the same messages as rising UIDs
+	Held     bool     // others are gone as well, and keep their numbers for now
 	Arrived  bool     // Exists has grown since
 	Exists   uint32
 	Recent   uint32
@@ -46,7 +47,7 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 		if c.Arrived = d.arrived > 0; !expunge {
 			// What is gone stays in the session's numbering.
 			now = now.with(d.gone, nil)
-			if len(d.gone) > 0 { // a client that has heard of more would never ask for these
+			if c.Held = len(d.gone) > 0; c.Held { // a client that has heard of more would never ask for these
 				v.row.ModSeq = told
 			}
 		} else if len(d.gone) > 0 {

@@ -57,6 +57,7 @@ func (s *session) announce(expunge bool) error {
 	if err != nil {
 		return err
 	}
+	s.held = c.Held
 	s.tellKeywords()
 	if s.qresync {
 		s.w.Vanished(false, wire.SetOf(c.Vanished...))
@@ -73,6 +74,19 @@ func (s *session) announce(expunge bool) error {
 		s.writeFlags(&c.Flags[i])
 	}
 	return nil
+}
+
+// leftOut returns the code of a search that may have left out messages, because
+// they are gone though the client still numbers them (RFC 5530 §3,
+// EXPUNGEISSUED).
+func (s *session) leftOut(cmd wire.Command) wire.Code {
+	switch cmd.(type) {
+	case *wire.Search, *wire.Sort, *wire.Thread:
+		if s.held {
+			return wire.CodeExpungeIssued
+		}
+	}
+	return ""
 }
 
 // writeFlags is the untagged FETCH that tells a message's new flags.

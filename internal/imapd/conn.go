@@ -4,6 +4,7 @@ package imapd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -196,7 +197,7 @@ func (s *session) command() error {
 		s.mistakes = 0
 	}
 	if !s.answered {
-		s.w.Tagged(tag, wire.OK, code, cmd.Name()+" completed.")
+		s.w.Tagged(tag, wire.OK, cmp.Or(code, s.leftOut(cmd)), cmd.Name()+" completed.")
 	}
 	s.answered = false
 	return s.w.Err()

@@ -52,6 +52,30 @@ func TestSearch(t *testing.T) {
 	})
 }
 
+// A search by number that may have left out what another session has expunged
+// says so; after one by UID the client is told that it is gone.
+func TestSearchOfExpunged(t *testing.T) {
+	each(t, func(h *house) {
+		a := h.login()
+		for range 3 {
+			a.append("INBOX", "", note("x"))
+		}
+		a.ok("SELECT INBOX")
+		b := h.selected("INBOX")
+		b.ok(`STORE 1 +FLAGS.SILENT (\Deleted)`)
+		b.ok("EXPUNGE")
+		for _, search := range []string{"SEARCH SENTSINCE 1-Jan-1970", "SORT (DATE) UTF-8 SENTSINCE 1-Jan-1970", "THREAD REFERENCES UTF-8 ALL", "UID SEARCH 1:*"} {
+			a.ok(search, "EXPUNGEISSUED]")
+		}
+		a.ok("UID SEARCH ALL")
+		a.has("* 1 EXPUNGE")
+		a.ok("SEARCH ALL")
+		if matches("…EXPUNGEISSUED…", a.tagged) {
+			t.Errorf("got %q", a.tagged)
+		}
+	})
+}
+
 func TestESearch(t *testing.T) {
 	each(t, func(h *house) {
 		c := h.login()

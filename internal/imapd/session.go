@@ -16,6 +16,7 @@ type state struct {
 	login    mailbox.Mailbox
 	view     *folder.View
 	readOnly bool           // EXAMINE
+	held     bool           // messages are gone that the client still numbers
 	saved    []folder.Range // UIDs that SEARCH RETURN (SAVE) found: "$"
 	keywords int            // how many of the folder's the client was told of
 	enabled
