@@ -121,19 +121,14 @@ func (sh *shared) update(ctx context.Context, row Folder) error {
 	if err != nil {
 		return err
 	}
-	put, err := sh.entries(ctx, without(changed, gone))
+	changed = without(changed, gone)
+	put, err := sh.entries(ctx, changed)
 	if err != nil {
 		return err
 	}
 	// What isn't in the view yet comes as an arrival.
 	put = slices.DeleteFunc(put, func(e entry) bool { return e.uid >= sh.next })
-	var drop []uint32
-	for _, r := range gone {
-		for _, e := range sh.snap.between(sh.snap.span(r)) {
-			drop = append(drop, e.uid)
-		}
-	}
-	snap := sh.snap.with(put, drop)
+	snap := sh.snap.with(put, sh.missing(gone, changed, put))
 	next := sh.next
 	if row.UIDNext > next {
 		if snap, next, err = sh.arrivals(ctx, snap, next, row.UIDNext); err != nil {
@@ -144,6 +139,30 @@ func (sh *shared) update(ctx context.Context, row Folder) error {
 	defer sh.mu.Unlock()
 	sh.snap, sh.next, sh.changed = snap, next, upTo
 	return nil
+}
+
+// missing returns the UIDs of the view's messages, rising, that are no more:
+// what vanished, and what changed and was not found afterwards. That was
+// expunged since the log was read, which does not say so yet; as the view had
+// it, it would be older than what its log goes up to.
+func (sh *shared) missing(gone, changed []Range, found []entry) (drop []uint32) {
+	for _, r := range gone {
+		for _, e := range sh.snap.between(sh.snap.span(r)) {
+			drop = append(drop, e.uid)
+		}
+	}
+	for _, r := range changed {
+		for _, e := range sh.snap.between(sh.snap.span(r)) {
+			for len(found) > 0 && found[0].uid < e.uid {
+				found = found[1:]
+			}
+			if len(found) == 0 || found[0].uid != e.uid {
+				drop = append(drop, e.uid)
+			}
+		}
+	}
+	slices.Sort(drop)
+	return drop
 }
 
 // readLog returns the UIDs, normal, that changed and that vanished, and the

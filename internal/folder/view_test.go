@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -72,6 +74,44 @@ func TestStoreOverUnseenChange(t *testing.T) {
 		h.must(err)
 		if c := h.sync(b, false); len(c.Flags) != 0 || changed[0].Flags != Draft {
 			t.Errorf("b stored %+v and is told %+v", changed, c.Flags)
+		}
+	})
+}
+
+var moveChange = db.SQL(`UPDATE folder_change SET modseq = $3 WHERE folder = $1 AND modseq = $2`)
+
+// A message that is expunged between the moment at which the log of its flags is
+// read and that at which they are, is gone: with its old flags the view would
+// have it as it no longer was.
+func TestExpungedWhileRead(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		h := newHouse(t, d, node)
+		h.fill(Inbox, 3)
+		here := h.view(Inbox)
+		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		defer there.Close()
+		_, _, err = there.Store(h.ctx(), numbers(1, 2), StoreFlags{Op: Add, Flags: Flagged | Deleted})
+		h.must(err)
+		_, err = there.Expunge(h.ctx(), numbers(2))
+		h.must(err)
+		row, err := readFolder(h.ctx(), d, folderByID.With(here.row.ID))
+		h.must(err)
+		expunged := int64(row.changed)
+		row.changed-- // and the log does not say more either
+		dbtest.Exec(t, d, moveChange.With(row.ID, expunged, 0))
+		here.shared.look.Lock()
+		err = here.shared.update(h.ctx(), row)
+		here.shared.look.Unlock()
+		h.must(err)
+		if c := h.sync(here, true); fmt.Sprint(c.Vanished) != "[2]" || len(c.Flags) != 1 || c.Flags[0].UID != 1 {
+			t.Errorf("told %+v", c)
+		}
+		dbtest.Exec(t, d, moveChange.With(row.ID, 0, expunged))
+		h.must(here.shared.refresh(h.ctx(), true))
+		if c := h.sync(here, true); len(c.Vanished)+len(c.Flags) > 0 || here.shared.changed != uint64(expunged) {
+			t.Errorf("told %+v once more", c)
 		}
 	})
 }
