@@ -128,6 +128,7 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row)
 		if err != nil {
 			return err
 		}
+		v.missed = v.missed || len(rows) < len(page)-more
 		if want&WantBytes != 0 {
 			err = v.withBytes(ctx, rows, f)
 		} else {

@@ -13,7 +13,7 @@ type Changes struct {
 	// it are gone.
 	Expunged []uint32
 	Vanished []uint32 // the same messages as rising UIDs
-	Held     bool     // others are gone as well, and keep their numbers for now
+	Held     bool     // others are gone as well, or were missed by a Fetch, and keep their numbers for now
 	Arrived  bool     // Exists has grown since
 	Exists   uint32
 	Recent   uint32
@@ -41,14 +41,15 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 		v.tellRecent(max(sh.recentFrom, before.last()+1), now.last()+1)
 	}
 	sh.mu.Unlock()
-	var c Changes
+	c := Changes{Held: v.missed && !expunge}
+	v.missed = false
 	if now != before {
 		d := differ(before, now)
 		if c.Arrived = d.arrived > 0; !expunge {
 			// What is gone stays in the session's numbering.
 			now = now.with(d.gone, nil)
-			if c.Held = len(d.gone) > 0; c.Held { // a client that has heard of more would never ask for these
-				v.row.ModSeq = told
+			if len(d.gone) > 0 { // a client that has heard of more would never ask for these
+				v.row.ModSeq, c.Held = told, true
 			}
 		} else if len(d.gone) > 0 {
 			c.Expunged, c.Vanished = gone(before, d.gone)

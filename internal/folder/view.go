@@ -21,6 +21,7 @@ type View struct {
 	row      Folder
 	snap     *snapshot // what the client knows; it may have messages that are gone
 	recent   []Range   // which of them are recent to this session; normal
+	missed   bool      // Fetch has met some that are gone since the last Sync
 }
 
 // Open opens a folder for a session. readOnly is for EXAMINE: messages stay

@@ -5,6 +5,7 @@ package folder
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
@@ -111,6 +112,32 @@ func TestExpungedWhileRead(t *testing.T) {
 		dbtest.Exec(t, d, moveChange.With(row.ID, 0, expunged))
 		h.must(here.shared.refresh(h.ctx(), true))
 		if c := h.sync(here, true); len(c.Vanished)+len(c.Flags) > 0 || here.shared.changed != uint64(expunged) {
+			t.Errorf("told %+v once more", c)
+		}
+	})
+}
+
+// What Fetch could not find is held, also as long as the node has not heard that
+// it is gone.
+func TestMissedByFetch(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		h := newHouse(t, d, node)
+		uids := h.fill(Inbox, 2)
+		here := h.view(Inbox)
+		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		defer there.Close()
+		_, _, err = there.Store(h.ctx(), uids[:1], StoreFlags{Op: Add, Flags: Deleted})
+		h.must(err)
+		_, err = there.Expunge(h.ctx(), nil)
+		h.must(err)
+		found, err := here.Search(h.ctx(), Criterion{Test: SentSince, Time: time.Unix(0, 0)})
+		h.must(err)
+		if c := h.sync(here, false); len(found) != 1 || !c.Held || c.Exists != 2 {
+			t.Errorf("found %v, told %+v", found, c)
+		}
+		if c := h.sync(here, false); c.Held {
 			t.Errorf("told %+v once more", c)
 		}
 	})
