@@ -18,7 +18,7 @@ const (
 	chunk = 500
 	// pause is how long the sequencer lets events gather: one statement
 	// for many costs the writer far less than one for each.
-	pause = 10 * time.Millisecond
+	pause = 25 * time.Millisecond
 	// look is how often it looks for what other nodes recorded.
 	look = 5 * time.Second
 )
