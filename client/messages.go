@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"iter"
 	"net/http"
 	"time"
@@ -100,6 +101,12 @@ func (c *Client) RescheduleMessage(ctx context.Context, id string, at time.Time)
 // cancel.
 func (c *Client) CancelMessage(ctx context.Context, id string) (*Message, error) {
 	return do[Message](ctx, c, call{method: http.MethodPost, path: "/outbound/messages/{id}/cancel", id: id})
+}
+
+// GetMessageRaw writes the bytes of a sent message, as they were accepted. After
+// an error they are not whole.
+func (c *Client) GetMessageRaw(ctx context.Context, id string, to io.Writer) error {
+	return c.run(ctx, call{method: http.MethodGet, path: "/outbound/messages/{id}/raw", id: id, into: to})
 }
 
 // RetryMessage tries a message again at once, for the recipients for whom it

@@ -81,13 +81,18 @@ func (h *house) scheduling() {
 	h.Helper()
 	ctx := h.Context()
 	at := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
-	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Subject: "Later", Text: "x", SendAt: at})
+	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Bcc: []string{"secret@demo.test"}, Subject: "Later", Text: "x", SendAt: at})
 	h.want("scheduling", err)
 	if a.Status != client.Scheduled || a.SendAt == nil || !a.SendAt.Equal(at) {
 		h.Errorf("accepted %+v", a)
 	}
 	_, err = h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Subject: "Later", Text: "x", SendAt: at.AddDate(0, 0, 31)})
 	refused(h, "in a month", err, 422, "validation_failed", "send_at too_far_ahead")
+	var text strings.Builder
+	h.want("its bytes", h.c.GetMessageRaw(ctx, a.ID, &text))
+	if got := text.String(); !strings.Contains(got, "Subject: Later\r\n") || !strings.Contains(got, a.MessageID) || !strings.HasSuffix(got, "\r\n\r\nx\r\n") || strings.Contains(got, "secret") {
+		h.Errorf("its bytes are %q", got)
+	}
 	m, err := h.c.RescheduleMessage(ctx, a.ID, at.Add(time.Hour))
 	if err != nil || m.SendAt == nil || !m.SendAt.Equal(at.Add(time.Hour)) {
 		h.Errorf("moved to %+v, %v", m, err)

@@ -131,6 +131,10 @@ func TestOneDomain(t *testing.T) {
 		sent := into(t, a)["id"].(string)
 		status(t, "its message", s.As(key, "GET", "/outbound/messages/"+sent, nil), 200)
 		refused(t, "another's message", s.As(key, "GET", "/outbound/messages/"+foreign, nil), 404, "not_found")
+		status(t, "its text", s.As(key, "GET", "/outbound/messages/"+sent+"/raw", nil), 200)
+		refused(t, "another's text", s.As(key, "GET", "/outbound/messages/"+foreign+"/raw", nil), 404, "not_found")
+		_, looks := newKey(t, s, object{"scopes": []string{"messages.read"}})
+		refused(t, "a key that may not read mail", s.As(looks, "GET", "/outbound/messages/"+sent+"/raw", nil), 403, "missing_scope")
 		status(t, "its events", s.As(key, "GET", "/events?message="+sent, nil), 200)
 		if got := ids(t, s.As(key, "GET", "/events?message="+foreign, nil)); len(got) > 0 {
 			t.Errorf("another's events: %v", got)

@@ -65,6 +65,9 @@ func (a *API) messageRoutes(r *router) {
 			"A page may be short, or empty, although `has_more` is true, when few of many messages are right: go on with the cursor. A message is kept for some days after its last delivery has ended: 30, unless the service says otherwise."}, a.listMessages)
 	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
 		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
+	handleFile(r, operation{method: "GET", path: "/outbound/messages/{id}/raw", id: "getMessageRaw", scope: "mail.read", media: "message/rfc822",
+		summary: "The whole text of a sent message", description: "Its bytes as they were accepted (RFC 5322), with all parts and files: subject, html and text as a template gave them, too. " +
+			"Signatures are put on top when it leaves. Blind copies are not in it."}, a.messageRaw)
 	handle(r, operation{method: "PATCH", path: "/outbound/messages/{id}", id: "rescheduleMessage", scope: "messages.write", conflicts: true,
 		summary: "Reschedule a message", description: "Moves the recipients to whom it is still scheduled. It is a conflict when there are none."}, a.reschedule)
 	handle(r, operation{method: "POST", path: "/outbound/messages/{id}/cancel", id: "cancelMessage", scope: "messages.write", conflicts: true,
@@ -134,6 +137,21 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *one) (mes
 	out := showMessage(m)
 	addTimeline(out.Recipients, attempts)
 	return out, nil
+}
+
+func (a *API) messageRaw(ctx context.Context, p account.Principal, in *one) (*file, error) {
+	id, err := db.ParseID(in.ID)
+	if err == nil {
+		_, err = a.message(ctx, p, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.Outbox.Open(ctx, p.Account, id)
+	if err != nil {
+		return nil, gone(err)
+	}
+	return &file{name: id.String() + ".eml", media: "message/rfc822", size: r.Size(), body: r.All(), Closer: r}, nil
 }
 
 type rescheduling struct {

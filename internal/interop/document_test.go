@@ -142,6 +142,7 @@ func (c *checked) sending() (sent string) {
 	quiet(c.t, c.s)
 	c.call("GET", "/outbound/messages", nil, 200)
 	c.call("GET", "/outbound/messages/"+sent, nil, 200)
+	c.call("GET", "/outbound/messages/"+sent+"/raw", nil, 200)
 	c.call("GET", "/outbound/messages?after=nonsense", nil, 422)
 	return sent
 }

@@ -13,23 +13,27 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// OpenParts opens the bytes of a message of an account with the index of its
-// parts, as it was composed or submitted: the signature is put on top when it
-// is sent. It is fault.NotFound for what the account does not have. The caller
-// must Close the reader.
-func (o *Outbox) OpenParts(ctx context.Context, account, id db.ID) (*message.Index, *blob.Reader, error) {
+// Open opens the bytes of a message of an account, as it was composed or
+// submitted: the signature is put on top when it is sent. It is fault.NotFound
+// for what the account does not have. The caller must Close the reader.
+func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, error) {
 	r, err := o.owned(ctx, account, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	b, err := o.Blobs.Load(ctx, r.blob)
 	if errors.Is(err, blob.ErrNotExist) {
-		return nil, nil, fault.New(fault.NotFound, "not_found", "There is no message with this id.") // moved or pruned just now
+		return nil, fault.New(fault.NotFound, "not_found", "There is no message with this id.") // moved or pruned just now
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	in, err := b.Open(ctx)
+	return b.Open(ctx)
+}
+
+// OpenParts is Open with the index of the message's parts.
+func (o *Outbox) OpenParts(ctx context.Context, account, id db.ID) (*message.Index, *blob.Reader, error) {
+	in, err := o.Open(ctx, account, id)
 	if err != nil {
 		return nil, nil, err
 	}
