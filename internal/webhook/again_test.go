@@ -112,7 +112,37 @@ func TestReplay(t *testing.T) {
 	})
 }
 
+// A replay that takes several calls leaves nothing out, although events are not
+// numbered in the order of their times.
+func TestReplayGoesOn(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		w, _ := h.create(listen(t, nil).URL, event.Bounce)
+		begin := h.now().Add(-time.Hour).Truncate(time.Second)
+		late := func(position int, kind string, after time.Duration) db.Statement {
+			at := begin.Add(after)
+			return oneEvent.With(db.FirstID(at)+1, position, h.account, kind, db.Micros(at))
+		}
+		// 50,000 that the webhook is not for, each a millisecond later, and behind
+		// them a bounce of half a second before the last one.
+		dbtest.Exec(t, h.db, manyEvents.With(db.FirstID(begin), h.account, db.Micros(begin)),
+			late(50_001, event.Bounce, 49_500*time.Millisecond), late(50_002, event.Complaint, time.Minute))
+		did, err := h.hooks.Replay(t.Context(), h.account, w.ID, begin, false)
+		if err != nil || did.Deliveries != 0 || !did.More {
+			t.Fatalf("%+v, %v", did, err)
+		}
+		did, err = h.hooks.Replay(t.Context(), h.account, w.ID, did.Through, false)
+		if err != nil || did.Deliveries != 1 || did.More {
+			t.Fatalf("then %+v, %v", did, err)
+		}
+		h.outcome()
+	})
+}
+
 var (
+	manyEvents = db.SQL(`WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
+		INSERT INTO event (id, position, account, kind, message, data, created_at, content)
+		SELECT CAST($1 AS BIGINT) + i * 4194304, i, $2, 'complaint', 0, '{}', CAST($3 AS BIGINT) + i * 1000, 0 FROM n`)
+	oneEvent      = db.SQL(`INSERT INTO event (id, position, account, kind, message, data, created_at, content) VALUES ($1, $2, $3, $4, 0, '{}', $5, 0)`)
 	countAttempts = db.SQL(`SELECT COUNT(*) FROM webhook_attempt WHERE webhook = $1`)
 	countHooks    = db.SQL(`SELECT (SELECT COUNT(*) FROM webhook WHERE id = $1) + (SELECT COUNT(*) FROM webhook_lane WHERE webhook = $1)`)
 	dropEvents    = db.SQL(`DELETE FROM event`)

@@ -14,6 +14,8 @@ const (
 	maxReplay = 50_000
 	// replayChunk is how many one transaction of it takes (also in chunkEnd).
 	replayChunk = 500
+	// replaySlack is how much earlier than its time an event's id may be made.
+	replaySlack = time.Second
 )
 
 var (
@@ -23,11 +25,14 @@ var (
 		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
 	chunkEnd = db.SQL(`SELECT COALESCE(MAX(position), 0), COUNT(*), COALESCE(MAX(created_at), 0) FROM (SELECT position, created_at FROM event
 		WHERE account = $1 AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT 500) AS chunk`)
+	// The next events by position may be older than those before them.
+	unseen = db.SQL(`SELECT COALESCE(MIN(created_at), 0) FROM (SELECT created_at FROM event
+		WHERE account = $1 AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT 500) AS next`)
 	replayEvents = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
 		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $5, 0, '', '', $5, $5
 		FROM event AS e CROSS JOIN webhook AS w
 		WHERE w.id = $2 AND w.status = 'enabled' AND e.account = $1 AND e.position IS NOT NULL AND e.position > $3 AND e.position <= $4
-			AND e.id >= $6 AND ` + wants + `
+			AND e.created_at >= $6 AND ` + wants + `
 		ON CONFLICT (webhook, id) DO UPDATE SET state = 'pending', tries = 0, due_at = excluded.due_at, updated_at = excluded.updated_at
 			WHERE webhook_delivery.state = 'failed' OR webhook_delivery.state = 'delivered' AND NOT $7`)
 )
@@ -56,9 +61,8 @@ func (h *Hooks) Replay(ctx context.Context, account, hook db.ID, since time.Time
 		return Replayed{}, errDisabled
 	}
 	out := Replayed{Through: since}
-	first := db.FirstID(since)
 	var from int64
-	if err := h.o.DB.One(ctx, replayStart.With(first), &from); err != nil || from == 0 {
+	if err := h.o.DB.One(ctx, replayStart.With(db.FirstID(since.Add(-replaySlack))), &from); err != nil || from == 0 {
 		return out, err
 	}
 	from--
@@ -67,7 +71,7 @@ func (h *Hooks) Replay(ctx context.Context, account, hook db.ID, since time.Time
 		if err := h.o.DB.One(ctx, chunkEnd.With(account, from), &to, &count, &last); err != nil || count == 0 {
 			return out, err
 		}
-		n, err := h.replay(ctx, replayEvents.With(account, hook, from, to, db.Micros(h.o.Now()), first, missing), hook)
+		n, err := h.replay(ctx, replayEvents.With(account, hook, from, to, db.Micros(h.o.Now()), db.Micros(since), missing), hook)
 		if err != nil {
 			return out, err
 		}
@@ -79,7 +83,14 @@ func (h *Hooks) Replay(ctx context.Context, account, hook db.ID, since time.Time
 			return out, nil
 		}
 	}
+	var next int64
+	if err := h.o.DB.One(ctx, unseen.With(account, from), &next); err != nil || next == 0 {
+		return out, err
+	}
 	out.More = true
+	if at := db.Time(next); at.After(since) { // else nobody would come further
+		out.Through = at
+	}
 	return out, nil
 }
 
