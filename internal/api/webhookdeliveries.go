@@ -37,7 +37,7 @@ type WebhookDelivery struct {
 	Status         string     `json:"status" enum:"pending,delivered,failed" doc:"pending: to be tried, for the first time or again; delivered: the receiver took it; failed: given up."`
 	Attempts       int        `json:"attempts" doc:"How often it was tried." example:"1"`
 	ResponseStatus *int       `json:"response_status" doc:"The HTTP status of the last attempt; null if there was no answer." example:"204"`
-	Error          *string    `json:"error" doc:"Stable name of what was wrong with the last attempt; null for nothing." example:"timeout"`
+	Error          *string    `json:"error" doc:"Stable name of what was wrong with the last attempt; null for nothing: dns, address_not_allowed, connection_refused, unreachable, tls, timeout, connection_closed, invalid_answer, redirect, gone, status or event_pruned." example:"timeout"`
 	NextAttemptAt  *time.Time `json:"next_attempt_at" doc:"When it is due; null if it will not be tried again."`
 	CreatedAt      time.Time  `json:"created_at" doc:"When it was made."`
 	UpdatedAt      time.Time  `json:"updated_at" doc:"When it last changed."`
@@ -66,8 +66,8 @@ type webhookAttemptAnswer struct {
 	RequestHeaders map[string]string `json:"request_headers" doc:"The headers that were sent."`
 	ResponseStatus *int              `json:"response_status" doc:"The HTTP status; null if there was no answer." example:"500"`
 	ResponseBody   string            `json:"response_body" doc:"The beginning of the answer, at most 2 KiB." example:"out of order"`
-	Error          *string           `json:"error" doc:"Stable name of what was wrong; null for nothing." example:"http_status"`
-	Detail         *string           `json:"detail" doc:"The same in words." example:"The receiver answered with status 500."`
+	Error          *string           `json:"error" doc:"Stable name of what was wrong, as in the delivery's error; null for nothing." example:"status"`
+	Detail         *string           `json:"detail" doc:"The same in words." example:"The receiver answered with status 500 (Internal Server Error)."`
 	NextAttemptAt  *time.Time        `json:"next_attempt_at" doc:"When it was to be tried again; null for never."`
 }
 

@@ -128,18 +128,18 @@ func (m *Mailboxes) one(ctx context.Context, s db.Statement) (Route, error) {
 	return Route{Mailboxes: []Recipient{r}}, nil
 }
 
-// remember keeps what was found, unless a mailbox changed meanwhile. That there
-// is nobody is not kept: who makes a mailbox gets mail at once.
-func (m *Mailboxes) remember(key string, entry known, changes int64) {
+// remember keeps what was found in known or roomy, unless a mailbox changed
+// meanwhile.
+func remember[K comparable, V any](m *Mailboxes, in map[K]V, key K, what V, changes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.changes != changes {
 		return
 	}
-	if len(m.known) >= maxKnown {
-		clear(m.known)
+	if len(in) >= maxKnown {
+		clear(in)
 	}
-	m.known[key] = entry
+	in[key] = what
 }
 
 func (m *Mailboxes) forgetAddresses() {

@@ -46,8 +46,9 @@ func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error
 		if err != nil {
 			return Route{}, err
 		}
+		// That there is nobody is not kept: who makes a mailbox gets mail at once.
 		entry = known{route, now.Add(knownFor)}
-		m.remember(key, entry, changes)
+		remember(m, m.known, key, entry, changes)
 	}
 	route := entry.route
 	route.Mailboxes = slices.Clone(route.Mailboxes)

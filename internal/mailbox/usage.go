@@ -98,7 +98,7 @@ func (m *Mailboxes) Room(ctx context.Context, mailbox db.ID, size int64) error {
 		return m.mark(ctx, mailbox, notOver.With(mailbox, over))
 	case !full:
 		if quota-used-size >= ample {
-			m.noteRoomy(mailbox, now.Add(roomyFor), changes)
+			remember(m, m.roomy, mailbox, now.Add(roomyFor), changes)
 		}
 		return nil
 	}
@@ -106,20 +106,6 @@ func (m *Mailboxes) Room(ctx context.Context, mailbox db.ID, size int64) error {
 		return err
 	}
 	return Full()
-}
-
-// noteRoomy remembers that a mailbox has ample room, unless a mailbox changed
-// meanwhile.
-func (m *Mailboxes) noteRoomy(mailbox db.ID, until time.Time, changes int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.changes != changes {
-		return
-	}
-	if len(m.roomy) >= maxKnown {
-		clear(m.roomy)
-	}
-	m.roomy[mailbox] = until
 }
 
 func (m *Mailboxes) mark(ctx context.Context, mailbox db.ID, s db.Statement) error {
