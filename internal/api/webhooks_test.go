@@ -104,6 +104,24 @@ func TestWebhooksOfOneDomain(t *testing.T) {
 	})
 }
 
+// A webhook for a mailbox that is no longer there is changed like any other, as
+// long as the mailbox is not named anew.
+func TestWebhookOfADeletedMailbox(t *testing.T) {
+	s := servertest.Start(t)
+	box := into(t, s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": "gone"}))["id"]
+	hook := into(t, s.API("POST", "/webhooks", object{"url": sink(t), "events": []string{"all"}, "mailboxes": []any{box}}))["id"].(string)
+	status(t, "deleting the mailbox", s.API("DELETE", "/mailboxes/"+box.(string), nil), 204)
+	for _, change := range []object{{"description": "the till"}, {"url": sink(t)}, {"status": "disabled"}, {"events": []string{"bounce"}, "status": "enabled"}} {
+		a := s.API("PATCH", "/webhooks/"+hook, change)
+		status(t, fmt.Sprint(change), a, 200)
+		if is := into(t, a); fmt.Sprint(is["mailboxes"]) != fmt.Sprint([]any{box}) {
+			t.Errorf("after %v it is for %v", change, is["mailboxes"])
+		}
+	}
+	refused(t, "named anew", s.API("PATCH", "/webhooks/"+hook, object{"mailboxes": []any{box}}), 422, "validation_failed", "mailboxes[0] not_found")
+	status(t, "for everything", s.API("PATCH", "/webhooks/"+hook, object{"mailboxes": []any{}}), 200)
+}
+
 // All that can be wrong with a webhook is told at once; nothing of it comes
 // back.
 func TestWebhookRules(t *testing.T) {

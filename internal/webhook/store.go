@@ -73,22 +73,37 @@ var (
 	errRaced   = fault.New(fault.Conflict, "webhook_changed", "The webhook was changed by another request at the same time. Look at it and try again.")
 )
 
-// check judges all of a webhook at once. fields are named as in the API: url,
-// events, domains, mailboxes, description, status.
-func (h *Hooks) check(ctx context.Context, account db.ID, n *NewHook, status string) error {
+// check judges all that is given at once, and puts it in order. What a webhook
+// has already is not judged again: its mailbox may be deleted by now, and it is
+// changed all the same. fields are named as in the API: url, events, domains,
+// mailboxes, description, status.
+func (h *Hooks) check(ctx context.Context, account db.ID, c *Change) error {
 	var f fault.Fields
-	h.checkURL(&f, n.URL)
-	n.Kinds = checkKinds(&f, n.Kinds)
-	checkDescription(&f, n.Description)
-	if status != Enabled && status != Disabled {
+	if c.URL != nil {
+		h.checkURL(&f, *c.URL)
+	}
+	if c.Kinds != nil {
+		c.Kinds = new(checkKinds(&f, *c.Kinds))
+	}
+	if c.Description != nil {
+		checkDescription(&f, *c.Description)
+	}
+	if s := c.Status; s != nil && *s != Enabled && *s != Disabled {
 		f.Add("status", "invalid_status", "The status is %q or %q.", Enabled, Disabled)
 	}
-	var err error
-	if n.Domains, err = checkFilter(ctx, &f, "domains", account, n.Domains, h.o.OwnsDomain); err != nil {
-		return err
-	}
-	if n.Mailboxes, err = checkFilter(ctx, &f, "mailboxes", account, n.Mailboxes, h.o.OwnsMailbox); err != nil {
-		return err
+	for _, l := range []struct {
+		field string
+		ids   **[]db.ID
+		owns  func(ctx context.Context, account, id db.ID) (bool, error)
+	}{{"domains", &c.Domains, h.o.OwnsDomain}, {"mailboxes", &c.Mailboxes, h.o.OwnsMailbox}} {
+		if *l.ids == nil {
+			continue
+		}
+		ids, err := checkFilter(ctx, &f, l.field, account, **l.ids, l.owns)
+		if err != nil {
+			return err
+		}
+		*l.ids = &ids
 	}
 	return f.Err()
 }
@@ -97,9 +112,11 @@ func (h *Hooks) check(ctx context.Context, account db.ID, n *NewHook, status str
 // again. A fault.Invalid names every field at fault, a fault.Conflict says that
 // the account has MaxPerAccount already.
 func (h *Hooks) Create(ctx context.Context, account db.ID, n NewHook) (Webhook, string, error) {
-	if err := h.check(ctx, account, &n, Enabled); err != nil {
+	c := Change{URL: &n.URL, Kinds: &n.Kinds, Domains: &n.Domains, Mailboxes: &n.Mailboxes, Description: &n.Description}
+	if err := h.check(ctx, account, &c); err != nil {
 		return Webhook{}, "", err
 	}
+	n.Kinds, n.Domains, n.Mailboxes = *c.Kinds, *c.Domains, *c.Mailboxes
 	s := secrets{Secret: NewSecret()}
 	sealed, err := h.seal(s)
 	if err != nil {
@@ -170,11 +187,11 @@ func (h *Hooks) Update(ctx context.Context, account, id db.ID, c Change) (Webhoo
 }
 
 func (h *Hooks) update(ctx context.Context, was Webhook, c Change) error {
-	n, is, now := c.onto(was), was, h.o.Now()
-	set(&is.Status, c.Status)
-	if err := h.check(ctx, was.Account, &n, is.Status); err != nil {
+	if err := h.check(ctx, was.Account, &c); err != nil {
 		return err
 	}
+	n, is, now := c.onto(was), was, h.o.Now()
+	set(&is.Status, c.Status)
 	if is.Status != was.Status {
 		is.StatusAt, is.Reason = now, ""
 		if is.Status == Disabled {

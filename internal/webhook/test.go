@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
@@ -116,7 +117,7 @@ func (h *Hooks) sample(account, id db.ID, kind string) ([]byte, error) {
 	if err := json.Unmarshal(Example(kind), &e); err != nil {
 		return nil, err
 	}
-	e.ID, e.Account, e.Timestamp = id, account, h.o.Now().UTC()
+	e.ID, e.Account, e.Timestamp = id, account, h.o.Now().UTC().Truncate(time.Microsecond)
 	e.Data = append([]byte(`{"test": true,`), e.Data[1:]...)
 	return e.Body()
 }
