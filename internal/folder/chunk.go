@@ -64,17 +64,39 @@ func (c *packed) at(i int) uint64 {
 // above calls f with the places of those of n numbers that are higher than
 // another.
 func (c *packed) above(limit uint64, n int, f func(i int)) {
-	if c.width == 1 && limit >= c.base { // step is 0
-		for i, d := range c.data[:n] {
-			if uint64(d) > limit-c.base {
+	if c.width == 0 || limit < c.base {
+		for i := range n {
+			if c.at(i) > limit {
 				f(i)
 			}
 		}
 		return
 	}
-	for i := range n {
-		if c.at(i) > limit {
-			f(i)
+	limit -= c.base // step is 0
+	switch data := c.data[:n*c.width]; c.width {
+	case 1:
+		for i, d := range data {
+			if uint64(d) > limit {
+				f(i)
+			}
+		}
+	case 2:
+		for i := 0; len(data) >= 2; i, data = i+1, data[2:] {
+			if uint64(data[0])|uint64(data[1])<<8 > limit {
+				f(i)
+			}
+		}
+	case 3:
+		for i := 0; len(data) >= 3; i, data = i+1, data[3:] {
+			if uint64(data[0])|uint64(data[1])<<8|uint64(data[2])<<16 > limit {
+				f(i)
+			}
+		}
+	default:
+		for i := range n {
+			if c.at(i)-c.base > limit {
+				f(i)
+			}
 		}
 	}
 }
