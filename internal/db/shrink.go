@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Shrink gives back the memory of SQLite's page caches, up to 40 MB after much
@@ -27,14 +28,25 @@ func (d *DB) Shrink(ctx context.Context) error {
 	return errors.Join(err, ShrinkPool(ctx, e.readers))
 }
 
-const shrinkMemory = "PRAGMA shrink_memory"
+const (
+	shrinkMemory = "PRAGMA shrink_memory"
+	// shrinkPatience is how long connections that are free are kept from
+	// others while those at work are waited for.
+	shrinkPatience = time.Second
+)
 
-// ShrinkPool does so for all connections of a pool of SQLite connections.
+// ShrinkPool does so for all connections of a pool of SQLite connections that
+// are free, or soon are.
 func ShrinkPool(ctx context.Context, pool *sql.DB) (err error) {
+	soon, cancel := context.WithTimeout(ctx, shrinkPatience)
+	defer cancel()
 	for range pool.Stats().OpenConnections {
-		conn, open := pool.Conn(ctx)
-		if open != nil {
-			return errors.Join(err, fmt.Errorf("shrinking caches: %w", open))
+		conn, busy := pool.Conn(soon)
+		if ctx.Err() == nil && errors.Is(busy, context.DeadlineExceeded) {
+			return err
+		}
+		if busy != nil {
+			return errors.Join(err, fmt.Errorf("shrinking caches: %w", busy))
 		}
 		defer conn.Close() //nolint:errcheck,gocritic // kept until all were had, each once
 		_, shrunk := conn.ExecContext(ctx, shrinkMemory)
