@@ -215,7 +215,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("deliveries %+v", deliveries)
 		}
 		bounces := h.events(event.Bounce)
-		if len(bounces) != 1 || !strings.Contains(bounces[0], `"5.1.1"`) || !strings.Contains(bounces[0], "550 5.1.1 no such user") ||
+		if len(bounces) != 1 || !strings.Contains(bounces[0], `"5.1.1"`) || !strings.Contains(bounces[0], `"diagnostic":"no such user"`) ||
 			!strings.Contains(bounces[0], "in.remote.example") {
 			t.Errorf("bounces %s", bounces)
 		}

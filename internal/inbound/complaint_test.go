@@ -147,7 +147,7 @@ func TestRemarks(t *testing.T) {
 		for _, a := range all {
 			got = append(got, fmt.Sprintf("%d %d %s %s %s %d %s %s", a.N, a.Attempt, a.Outcome, a.Stage, a.Host, a.Code, a.Enhanced, a.Reply))
 		}
-		delayed := "1 0 deferred delay in.remote.example 451 4.4.1 451 4.4.1 no such user"
+		delayed := "1 0 deferred delay in.remote.example 451 4.4.1 no such user"
 		if want := []string{delayed, "1 0 delivered auto-reply  0  I am away", delayed}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("the timeline is %q, %v\nwant %q", got, err, want)
 		}

@@ -4,6 +4,8 @@ package queue
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/bounce"
 	"github.com/mailstead/mailstead/internal/db"
@@ -22,6 +24,19 @@ type Report struct {
 	Verdict bounce.Verdict
 }
 
+// words is the text without the codes that most diagnostics begin with: they
+// are told beside it.
+func (r Report) words() string {
+	text := strings.TrimSpace(r.Text)
+	for _, code := range []string{strconv.Itoa(r.Code), r.Enhanced} {
+		rest, ok := strings.CutPrefix(text, code)
+		if short := strings.TrimLeft(rest, " -"); ok && code != "" && code != "0" && len(short) > 0 && len(short) < len(rest) {
+			text = short
+		}
+	}
+	return clean(text, maxReply)
+}
+
 var (
 	lateBounce = db.SQL(`UPDATE delivery SET state = 'bounced', tenure = NULL, hold = 0, sequence = sequence + 2,
 			code = $3, enhanced = $4, reply = $5, remote = $6, updated_at = $7
@@ -37,7 +52,7 @@ var (
 // deferred or delivered. It reports whether that changed anything; a delivery
 // that does not exist is none.
 func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
-	update := lateBounce.With(message, n, r.Code, clean(r.Enhanced, 16), clean(r.Text, maxReply), clean(r.Remote, 255),
+	update := lateBounce.With(message, n, r.Code, clean(r.Enhanced, 16), r.words(), clean(r.Remote, 255),
 		db.Micros(q.o.Now()))
 	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Bounced
@@ -68,7 +83,7 @@ func (q *Queue) Complained(ctx context.Context, message db.ID, n int, r Report) 
 
 // turn enters into the timeline what changed the state.
 func (q *Queue) turn(message db.ID, n int, stage string, to State, r Report) db.Statement {
-	return insertTurn.With(message, n, stage, db.Micros(q.o.Now()), string(to), r.Code, clean(r.Enhanced, 16), clean(r.Text, maxReply), clean(r.Remote, 255))
+	return insertTurn.With(message, n, stage, db.Micros(q.o.Now()), string(to), r.Code, clean(r.Enhanced, 16), r.words(), clean(r.Remote, 255))
 }
 
 // late runs a conditional update that fires two events, and what else goes with

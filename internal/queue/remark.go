@@ -46,7 +46,7 @@ func (q *Queue) Remark(ctx context.Context, message db.ID, n int, stage, id stri
 	if stage == StageAutoReply {
 		outcome = Delivered
 	}
-	enhanced, text, remote := clean(r.Enhanced, 16), clean(r.Text, maxReply), clean(r.Remote, 255)
+	enhanced, text, remote := clean(r.Enhanced, 16), r.words(), clean(r.Remote, 255)
 	sum := sha256.Sum256([]byte(strings.Join([]string{stage, id, strconv.Itoa(r.Code), enhanced, text, remote}, "\x00")))
 	insert := insertRemark.With(message, n, hex.EncodeToString(sum[:16]), db.Micros(q.o.Now()), string(outcome), stage,
 		r.Code, enhanced, text, remote, maxRemarks)

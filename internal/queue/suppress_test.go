@@ -135,7 +135,7 @@ func TestLateSuppressing(t *testing.T) {
 		}
 		h.later(time.Minute)
 		for i, r := range []queue.Report{
-			{Code: 550, Enhanced: "5.1.1", Text: "no such user"}, {Code: 450, Enhanced: "4.1.1", Text: "greylisted"},
+			{Code: 550, Enhanced: "5.1.1", Text: "550-5.1.1 no such user"}, {Code: 450, Enhanced: "4.1.1", Text: "greylisted"},
 			{Code: 552, Enhanced: "5.2.2", Text: "full"}, {Code: 550, Enhanced: "5.0.0", Text: "550 user unknown"},
 		} {
 			if ok, err := h.queue.Bounced(ctx, m[i], 0, r); !ok || err != nil {
@@ -156,7 +156,7 @@ func TestLateSuppressing(t *testing.T) {
 		if got, want := h.timeline(m[4]), "1 delivered, 0 complained complaint 0 abuse isp.test"; got != want {
 			t.Errorf("the timeline is %q, want %q", got, want)
 		}
-		h.wantListed("ok-3@a.test bounce 0 550 5.0.0 550 user unknown\nok-4@a.test complaint 0 abuse\nok@a.test bounce 0 550 5.1.1 no such user")
+		h.wantListed("ok-3@a.test bounce 0 550 5.0.0 user unknown\nok-4@a.test complaint 0 abuse\nok@a.test bounce 0 550 5.1.1 no such user")
 	})
 }
 
