@@ -62,11 +62,16 @@ type createWebhookRequest struct {
 	URL         string   `json:"url" doc:"Where events are sent: https, on the public Internet, unless the operator allows other places." example:"https://app.example.com/hooks"`
 	Events      []string `json:"events" nullable:"false" doc:"Kinds of event; all stands for every kind, those to come included." example:"bounce,complaint"`
 	Description string   `json:"description,omitempty" doc:"What it is for, at most 200 characters." example:"the shop"`
-	Domains     []string `json:"domains,omitempty" nullable:"false" doc:"Ids of domains: only events about one of them, or of the mailboxes beside."`
-	Mailboxes   []string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of mailboxes: only events about one of them, or of the domains beside."`
+	Domains     []string `json:"domains,omitempty" nullable:"false" doc:"Ids of domains: only events about one of them (itself, what it sent, its mailboxes), or of the mailboxes beside. A rate_limit_warning is about none."`
+	Mailboxes   []string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of mailboxes: only events about one of them (what arrived there, its making, a migration into it), or of the domains beside."`
 }
 
 type createWebhookInput struct{ Body createWebhookRequest }
+
+func (in *createWebhookInput) judge() error {
+	b := &in.Body
+	return webhook.Change{URL: &b.URL, Kinds: &b.Events, Description: &b.Description}.Check()
+}
 
 func (a *API) createWebhook(ctx context.Context, p account.Principal, in *createWebhookInput) (webhookAnswer, error) {
 	n := webhook.NewHook{URL: in.Body.URL, Kinds: in.Body.Events, Description: in.Body.Description}
@@ -205,13 +210,19 @@ type updateWebhookInput struct {
 	Body updateWebhookRequest
 }
 
+func (b *updateWebhookRequest) change() webhook.Change {
+	return webhook.Change{URL: b.URL, Kinds: b.Events, Description: b.Description, Status: b.Status}
+}
+
+func (in *updateWebhookInput) judge() error { return in.Body.change().Check() }
+
 func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *updateWebhookInput) (webhookAnswer, error) {
 	w, err := a.webhook(ctx, p, &in.one)
 	if err != nil {
 		return webhookAnswer{}, err
 	}
 	b := in.Body
-	c := webhook.Change{URL: b.URL, Kinds: b.Events, Description: b.Description, Status: b.Status}
+	c := b.change()
 	var texts [2][]string
 	for i, given := range []*[]string{b.Domains, b.Mailboxes} {
 		if given != nil {

@@ -141,6 +141,9 @@ func TestWebhookRules(t *testing.T) {
 		{"an address that is not public", object{"url": "https://10.0.0.1/", "events": []string{"all"}}, []string{"url address_not_allowed"}},
 		{"the metadata service", object{"url": "https://169.254.169.254/latest", "events": []string{"all"}}, []string{"url address_not_allowed"}},
 		{"in clear", object{"url": "http://203.0.114.1/", "events": []string{"all"}}, []string{"url https_required"}},
+		{"what there is not, and more", object{"name": "s3cret", "url": "ftp://s3cret/", "events": []string{"s3cret"}, "description": 5},
+			[]string{"description wrong_type", "name unknown_field", "url invalid_url", "events[0] unknown_event"}},
+		{"not even a list", object{"events": "s3cret"}, []string{"events wrong_type", "url required"}},
 		{"a secret of one's own", object{"url": url, "events": []string{"all"}, "secret": "s3cret"}, []string{"secret unknown_field"}},
 	} {
 		a := s.API("POST", "/webhooks", k.body)
@@ -161,6 +164,8 @@ func TestWebhookRules(t *testing.T) {
 			t.Errorf("the secret shows: %s", a.Body)
 		}
 	}
+	refused(t, "a change", s.API("PATCH", path, object{"name": "x", "url": "ftp://x", "events": []string{}, "status": "gone"}), 422, "validation_failed",
+		"name unknown_field", "url invalid_url", "events required", "status invalid_status")
 	refused(t, "a rotation", s.API("POST", path+"/rotate-secret", object{"overlap_hours": 25}), 422, "validation_failed", "overlap_hours out_of_range")
 	refused(t, "a rotation", s.API("POST", path+"/rotate-secret", object{"overlap_hours": -1}), 422, "validation_failed", "overlap_hours out_of_range")
 	refused(t, "a replay", s.API("POST", path+"/replay", nil), 422, "validation_failed", "since required")

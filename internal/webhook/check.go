@@ -41,6 +41,14 @@ const (
 // parse judges a URL. code is "" for one that can be used. Where a name leads
 // to is known, and judged, at each attempt only.
 func (h *Hooks) parse(text string) (t target, code, why string) {
+	if t, code, why = form(text); code == "" {
+		code, why = h.place(t)
+	}
+	return t, code, why
+}
+
+// form judges a URL by itself.
+func form(text string) (t target, code, why string) {
 	if len(text) > MaxURL {
 		return t, "too_long", "A URL has at most " + strconv.Itoa(MaxURL) + " characters."
 	}
@@ -67,35 +75,27 @@ func (h *Hooks) parse(text string) (t target, code, why string) {
 		return t, "port_not_allowed", whyPort
 	}
 	t.host = u.Hostname()
-	literal := egress.Literal(t.host)
-	if literal == nil {
+	if egress.Literal(t.host) == nil {
 		if t.host, err = address.Domain(t.host); err != nil {
 			return t, "invalid_url", whyURL
 		}
 	}
-	return h.place(t, literal)
+	return t, "", ""
 }
 
 // place judges where a URL leads to, as far as it says so itself. Plain http
 // only goes where the operator allows it: over the Internet anybody could read
 // and change it.
-func (h *Hooks) place(t target, literal []netip.Addr) (target, string, string) {
-	allow := h.o.Dialer.Allow
+func (h *Hooks) place(t target) (code, why string) {
+	allow, literal := h.o.Dialer.Allow, egress.Literal(t.host)
 	inside := slices.ContainsFunc(literal, func(a netip.Addr) bool { return egress.Within(a, allow) })
 	switch {
 	case t.plain && (len(allow) == 0 || literal != nil && !inside):
-		return t, "https_required", whyScheme
+		return "https_required", whyScheme
 	case literal != nil && !inside && !slices.ContainsFunc(literal, egress.Public):
-		return t, "address_not_allowed", whyForbidden
+		return "address_not_allowed", whyForbidden
 	}
-	return t, "", ""
-}
-
-// checkURL notes what is wrong with a URL.
-func (h *Hooks) checkURL(f *fault.Fields, text string) {
-	if _, code, why := h.parse(text); code != "" {
-		f.Add("url", code, "%s", why)
-	}
+	return "", ""
 }
 
 // checkKinds notes unknown kinds, and returns the others in the order of

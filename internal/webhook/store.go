@@ -73,24 +73,39 @@ var (
 	errRaced   = fault.New(fault.Conflict, "webhook_changed", "The webhook was changed by another request at the same time. Look at it and try again.")
 )
 
+// Check judges what is given as far as it tells by itself: fault.Invalid names
+// all of it that is wrong. Create and Update judge the same, and more.
+func (c Change) Check() error {
+	var f fault.Fields
+	c.judge(&f, form)
+	return f.Err()
+}
+
+// judge notes what is wrong with what is given, and puts the kinds in order.
+func (c *Change) judge(f *fault.Fields, parse func(url string) (t target, code, why string)) {
+	if c.URL != nil {
+		if _, code, why := parse(*c.URL); code != "" {
+			f.Add("url", code, "%s", why)
+		}
+	}
+	if c.Kinds != nil {
+		c.Kinds = new(checkKinds(f, *c.Kinds))
+	}
+	if c.Description != nil {
+		checkDescription(f, *c.Description)
+	}
+	if s := c.Status; s != nil && *s != Enabled && *s != Disabled {
+		f.Add("status", "invalid_status", "The status is %q or %q.", Enabled, Disabled)
+	}
+}
+
 // check judges all that is given at once, and puts it in order. What a webhook
 // has already is not judged again: its mailbox may be deleted by now, and it is
 // changed all the same. fields are named as in the API: url, events, domains,
 // mailboxes, description, status.
 func (h *Hooks) check(ctx context.Context, account db.ID, c *Change) error {
 	var f fault.Fields
-	if c.URL != nil {
-		h.checkURL(&f, *c.URL)
-	}
-	if c.Kinds != nil {
-		c.Kinds = new(checkKinds(&f, *c.Kinds))
-	}
-	if c.Description != nil {
-		checkDescription(&f, *c.Description)
-	}
-	if s := c.Status; s != nil && *s != Enabled && *s != Disabled {
-		f.Add("status", "invalid_status", "The status is %q or %q.", Enabled, Disabled)
-	}
+	c.judge(&f, h.parse)
 	for _, l := range []struct {
 		field string
 		ids   **[]db.ID
