@@ -41,4 +41,7 @@ type FlagChange struct {
 	Flags    Flags    // with Recent, if it is that to the session
 	Keywords []string // sorted; not to be changed
 	ModSeq   uint64
+	// Others says, of what Store returns, that others have changed them too
+	// since the session was told: its client can't know them from the command.
+	Others bool
 }

@@ -201,14 +201,15 @@ func (p piece) with(span, list *db.Query, args ...any) db.Statement {
 	return span.With(append([]any{int64(p.Lo), int64(p.Hi)}, args...)...)
 }
 
-// takeOver makes the session know its own change and returns what to tell of
-// it. What others changed in the same messages is left for Sync to tell.
+// takeOver makes the session know what the messages are now, and returns it to
+// be told. Sync does not tell it again: should others expunge them meanwhile,
+// they stay in the session's numbering as its client heard of them last.
 func (v *View) takeOver(before, now *snapshot, uids []uint32, p *storePlan, words *wordChange) []FlagChange {
 	inStep := v.snap == before
 	if inStep {
 		v.snap = now
 	}
-	var own []entry
+	var known []entry
 	changed := make([]FlagChange, 0, len(p.asked))
 	asked := p.asked
 	for index, e := range v.snap.pick(uids) {
@@ -221,15 +222,16 @@ func (v *View) takeOver(before, now *snapshot, uids []uint32, p *storePlan, word
 		if asked[0].uid != e.uid {
 			continue
 		}
-		changed = append(changed, v.flagChange(index, asked[0]))
-		if !inStep && e.flags&p.keep|p.add == asked[0].flags {
-			if known, err := words.of(e.words); err == nil && known == asked[0].words {
-				own = append(own, asked[0])
-			}
+		c := v.flagChange(index, asked[0])
+		if !inStep {
+			to, err := words.of(e.words)
+			c.Others = err != nil || to != asked[0].words || e.flags&p.keep|p.add != asked[0].flags
+			known = append(known, asked[0])
 		}
+		changed = append(changed, c)
 	}
 	if !inStep {
-		v.snap = v.snap.with(own, nil)
+		v.snap = v.snap.with(known, nil)
 	}
 	return changed
 }

@@ -55,7 +55,8 @@ func TestTwoSessions(t *testing.T) {
 }
 
 // A session whose own silent change meets one that it was not told of, must
-// still be told.
+// still be told, with what it stored. That it knows then also if the message is
+// expunged before it looks again.
 func TestStoreOverUnseenChange(t *testing.T) {
 	each(t, func(h *house) {
 		h.fill(Inbox, 2)
@@ -64,18 +65,31 @@ func TestStoreOverUnseenChange(t *testing.T) {
 		h.must(err)
 		changed, _, err := b.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Seen})
 		h.must(err)
-		if changed[0].Flags != Seen|Flagged {
+		if changed[0].Flags != Seen|Flagged || !changed[0].Others {
 			t.Errorf("changed %+v", changed)
 		}
 		c := h.sync(b, false)
-		if len(c.Flags) != 2 || c.Flags[0].Flags != Seen|Flagged || c.Flags[1].Flags != Flagged {
+		if len(c.Flags) != 1 || c.Flags[0].UID != 2 || c.Flags[0].Flags != Flagged {
 			t.Errorf("b is told %+v", c.Flags)
 		}
 		changed, _, err = b.Store(h.ctx(), numbers(1), StoreFlags{Op: Replace, Flags: Draft})
 		h.must(err)
-		if c := h.sync(b, false); len(c.Flags) != 0 || changed[0].Flags != Draft {
+		if c := h.sync(b, false); len(c.Flags) != 0 || changed[0].Flags != Draft || changed[0].Others {
 			t.Errorf("b stored %+v and is told %+v", changed, c.Flags)
 		}
+		_, _, err = a.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Deleted, Keywords: []string{"word"}})
+		h.must(err)
+		changed, _, err = b.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: Answered})
+		h.must(err)
+		_, err = a.Expunge(h.ctx(), nil)
+		h.must(err)
+		h.sync(b, false)
+		h.must(b.Fetch(h.ctx(), numbers(1), 0, func(r *Row) error {
+			if r.Flags != changed[0].Flags || r.ModSeq != changed[0].ModSeq || len(r.Keywords) != 1 {
+				t.Errorf("b was told %+v, and fetches %+v", changed[0], r.FlagChange)
+			}
+			return nil
+		}))
 	})
 }
 

@@ -17,11 +17,11 @@ type fetcher struct {
 	cmd    *wire.Fetch
 	items  wire.FetchItems
 	want   folder.Want
-	parts  bool // some section needs the message's index
-	binary bool // some section is to be decoded
-	seen   map[uint32]bool
-	left   int   // messages that are still to be answered for
-	err    error // of messages that could not be read
+	parts  bool                          // some section needs the message's index
+	binary bool                          // some section is to be decoded
+	seen   map[uint32]*folder.FlagChange // by UID, what became \Seen and was not told yet
+	left   int                           // messages that are still to be answered for
+	err    error                         // of messages that could not be read
 }
 
 // fetch is FETCH. \Seen is set for all messages with one write before the
@@ -51,7 +51,13 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 		}
 	}
 	f.left = len(uids)
-	if err := s.view.Fetch(s.ctx(), uids, f.want, f.row); err != nil || f.err != nil {
+	err = s.view.Fetch(s.ctx(), uids, f.want, f.row)
+	for _, uid := range uids { // what could not be answered for has its flags all the same
+		if c := f.seen[uid]; c != nil {
+			s.writeFlags(c)
+		}
+	}
+	if err != nil || f.err != nil {
 		return "", cmp.Or(err, f.err)
 	}
 	if f.left > 0 && !cmd.Messages.UID {
@@ -145,9 +151,9 @@ func (f *fetcher) markSeen(uids []uint32) error {
 		f.logger().Error("imap: setting \\Seen", "err", err)
 		return nil
 	}
-	f.seen = make(map[uint32]bool, len(changed))
+	f.seen = make(map[uint32]*folder.FlagChange, len(changed))
 	for i := range changed {
-		f.seen[changed[i].UID] = true
+		f.seen[changed[i].UID] = &changed[i]
 	}
 	return nil
 }
@@ -173,7 +179,8 @@ func (f *fetcher) row(r *folder.Row) error {
 		}
 	}
 	items := f.items
-	if f.seen[r.UID] {
+	if f.seen[r.UID] != nil {
+		delete(f.seen, r.UID)
 		items |= wire.FetchFlags
 		if f.condStore {
 			items |= wire.FetchModSeq

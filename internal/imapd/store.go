@@ -51,10 +51,11 @@ func storeOp(op wire.StoreOp) folder.Op {
 }
 
 // writeStored is the untagged FETCH of one message after STORE. A silent one
-// still tells the new mod-sequence to those who want it.
+// still tells what others have changed as well (RFC 3501 §6.4.6), and the new
+// mod-sequence to those who want it.
 func (s *session) writeStored(c *folder.FlagChange, cmd *wire.Store) {
 	switch {
-	case !cmd.Silent:
+	case !cmd.Silent || c.Others:
 		s.writeFlags(c)
 	case s.condStore:
 		row := s.w.Fetch(c.Seq)
