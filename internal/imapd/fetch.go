@@ -52,11 +52,7 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	}
 	f.left = len(uids)
 	err = s.view.Fetch(s.ctx(), uids, f.want, f.row)
-	for _, uid := range uids { // what could not be answered for has its flags all the same
-		if c := f.seen[uid]; c != nil {
-			s.writeFlags(c)
-		}
-	}
+	f.tellSeen(uids)
 	if err != nil || f.err != nil {
 		return "", cmp.Or(err, f.err)
 	}
@@ -156,6 +152,19 @@ func (f *fetcher) markSeen(uids []uint32) error {
 		f.seen[changed[i].UID] = &changed[i]
 	}
 	return nil
+}
+
+// tellSeen tells what became \Seen and could not be answered for, as it was
+// expunged by then: the session knows it as seen.
+func (f *fetcher) tellSeen(uids []uint32) {
+	if len(f.seen) == 0 {
+		return
+	}
+	for _, uid := range uids {
+		if c := f.seen[uid]; c != nil {
+			f.writeFlags(c)
+		}
+	}
 }
 
 // row answers for one message. An error ends the command.
