@@ -211,14 +211,21 @@ func (s *session) conditionally() error {
 	return s.stored(keyword, add, m.uid)
 }
 
-// transfer copies or moves to the other folder, or within this one.
+// transfer copies or moves to the other folder, or within this one; by number
+// all or none.
 func (s *session) transfer() error {
 	verb := []string{"COPY", "MOVE"}[s.rnd.IntN(2)]
 	to := folders[s.rnd.IntN(len(folders))]
 	if s.rnd.IntN(2) == 0 {
 		return s.do("UID " + verb + " " + s.some(4) + " " + to)
 	}
-	return s.do(verb + " " + s.span() + " " + to)
+	span := s.span()
+	s.pairs = 0
+	err := s.do(verb + " " + span + " " + to)
+	if want := len(set(span)); err == nil && strings.HasPrefix(s.status, "OK") && s.pairs != want {
+		err = contradiction("%d of %d messages: %s", s.pairs, want, s.status)
+	}
+	return err
 }
 
 // look fetches what is in messages; some become \Seen by it.

@@ -65,6 +65,7 @@ type session struct {
 
 	command string            // the one whose answers come
 	status  string            // its tagged answer
+	pairs   int               // how many messages COPYUID names
 	rows    map[uint32]uint64 // the mod-sequences of its first FETCH for each UID
 	strict  bool              // it must tell what is known already
 	resync  *resync           // of SELECT with QRESYNC

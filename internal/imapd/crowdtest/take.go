@@ -219,6 +219,7 @@ func (s *session) copied(code []string) error {
 	if len(from) != len(to) || !slices.IsSorted(to) {
 		return contradiction("%d UIDs became %d", len(from), len(to))
 	}
+	s.pairs = len(from)
 	dest := s.command[strings.LastIndexByte(s.command, ' ')+1:]
 	var subjects []string
 	_ = s.ledger.with(s.folder, func(b *book, _ int) error {
