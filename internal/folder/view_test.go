@@ -138,6 +138,7 @@ func TestMissedByFetch(t *testing.T) {
 		d, node := dbtest.Open(t, url)
 		h := newHouse(t, d, node)
 		uids := h.fill(Inbox, 2)
+		h.Store = h.newStore(d, node, Options{Poll: time.Hour})
 		here := h.view(Inbox)
 		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
