@@ -142,7 +142,10 @@ var (
 	manyEvents = db.SQL(`WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
 		INSERT INTO event (id, position, account, kind, message, data, created_at, content)
 		SELECT CAST($1 AS BIGINT) + i * 4194304, i, $2, 'complaint', 0, '{}', CAST($3 AS BIGINT) + i * 1000, 0 FROM n`)
-	oneEvent      = db.SQL(`INSERT INTO event (id, position, account, kind, message, data, created_at, content) VALUES ($1, $2, $3, $4, 0, '{}', $5, 0)`)
+	oneEvent       = db.SQL(`INSERT INTO event (id, position, account, kind, message, data, created_at, content) VALUES ($1, $2, $3, $4, 0, '{}', $5, 0)`)
+	manyDeliveries = db.SQL(`WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+		INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+		SELECT $1, i, 'bounce', 'delivered', 1, 1, 0, 200, '', '', 0, 0 FROM n`)
 	countAttempts = db.SQL(`SELECT COUNT(*) FROM webhook_attempt WHERE webhook = $1`)
 	countHooks    = db.SQL(`SELECT (SELECT COUNT(*) FROM webhook WHERE id = $1) + (SELECT COUNT(*) FROM webhook_lane WHERE webhook = $1)`)
 	dropEvents    = db.SQL(`DELETE FROM event`)
@@ -219,6 +222,26 @@ func TestPrune(t *testing.T) {
 		if err := h.db.One(t.Context(), countHooks.With(w.ID), &left); err != nil || left+attempts()+h.count(w.ID, "") != 0 {
 			t.Errorf("%d rows are left, %v", left, err)
 		}
+	})
+}
+
+// While what is left of a large webhook is removed, others get their events.
+func TestPurgeBesideOthers(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		h := build(t, url)
+		gone, _ := h.create("http://127.0.0.1:9999/")
+		dbtest.Exec(t, h.db, manyDeliveries.With(gone.ID))
+		if err := h.hooks.Delete(t.Context(), h.account, gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		left := make(chan int, 1)
+		h.create(listen(t, func(http.ResponseWriter, request) { left <- h.count(gone.ID, "") }).URL)
+		h.record(event.Bounce, 1)
+		h.run()
+		if n := <-left; n == 0 {
+			t.Error("it got its event when all was removed")
+		}
+		h.stop()
 	})
 }
 

@@ -26,4 +26,10 @@ var (
 const FailingFor time.Duration = failingFor
 
 // Purge removes what is left of deleted webhooks.
-func (h *Hooks) Purge(ctx context.Context) error { return h.purge(ctx) }
+func (h *Hooks) Purge(ctx context.Context) error {
+	for {
+		if more, err := h.purge(ctx); !more || err != nil {
+			return err
+		}
+	}
+}

@@ -61,29 +61,25 @@ func (h *Hooks) pruneHook(ctx context.Context, hook, before db.ID, limit int) (i
 	return n, err
 }
 
-// purge removes what is left of deleted webhooks, some of it at a time.
-func (h *Hooks) purge(ctx context.Context) error {
-	for {
-		var hook db.ID
-		err := h.o.DB.One(ctx, deletedHook.With(), &hook)
-		if errors.Is(err, db.ErrNoRow) {
-			return nil
-		}
-		n := 1
-		for n > 0 && err == nil {
-			n, err = h.pruneHook(ctx, hook, math.MaxInt64, purgeChunk)
-		}
-		if err == nil {
-			err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-				if _, err := tx.Exec(ctx, dropLane.With(hook)); err != nil {
-					return err
-				}
-				_, err := tx.Exec(ctx, dropHook.With(hook))
-				return err
-			})
-		}
-		if err != nil {
+// purge removes some of what is left of deleted webhooks, and reports whether
+// there may be more.
+func (h *Hooks) purge(ctx context.Context) (more bool, err error) {
+	var hook db.ID
+	err = h.o.DB.One(ctx, deletedHook.With(), &hook)
+	if errors.Is(err, db.ErrNoRow) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if n, err := h.pruneHook(ctx, hook, math.MaxInt64, purgeChunk); n > 0 || err != nil {
+		return true, err
+	}
+	return true, h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, dropLane.With(hook)); err != nil {
 			return err
 		}
-	}
+		_, err := tx.Exec(ctx, dropHook.With(hook))
+		return err
+	})
 }

@@ -16,8 +16,10 @@ const (
 	lookEvery = 5 * time.Second
 	// claimed is how many webhooks a node takes at a time.
 	claimed = 100
-	// purgeEvery is how often what is left of deleted webhooks is removed.
-	purgeEvery = time.Minute
+	// purgeEvery is how often what is left of deleted webhooks is looked for, and
+	// purgePause the rest between two pieces of it: it may be a million rows, and
+	// other webhooks wait.
+	purgeEvery, purgePause = time.Minute, 20 * time.Millisecond
 	// endGrace is how long, after the drain, the last outcomes may take.
 	endGrace = 5 * time.Second
 )
@@ -88,13 +90,21 @@ func (h *Hooks) look(ctx context.Context) (time.Duration, error) {
 			return lookEvery, err
 		}
 	}
-	if now.Sub(h.purged) >= purgeEvery {
-		h.purged = now
-		if err := h.purge(ctx); err != nil {
-			return lookEvery, err
-		}
+	if now.Sub(h.purged) < purgeEvery {
+		return h.claim(ctx)
 	}
-	return h.claim(ctx)
+	more, err := h.purge(ctx)
+	if !more || err != nil {
+		h.purged = now
+	}
+	if err != nil {
+		return lookEvery, err
+	}
+	wait, err := h.claim(ctx)
+	if more {
+		wait = min(wait, purgePause)
+	}
+	return wait, err
 }
 
 // takeOver releases what ended nodes had in hand.
