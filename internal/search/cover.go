@@ -17,20 +17,21 @@ import (
 // are indexed; those above it each search looks at itself.
 
 const (
-	coveredTo     = `SELECT upto FROM search_folder WHERE folder = ?`
-	cover         = `INSERT INTO search_folder (folder, mailbox, upto) VALUES (?, ?, ?) ON CONFLICT (folder) DO UPDATE SET upto = excluded.upto`
-	coveredOf     = `SELECT folder, upto FROM search_folder WHERE mailbox = ?`
-	uncover       = `DELETE FROM search_folder WHERE folder = ?`
-	coverMailbox  = `SELECT DISTINCT mailbox FROM search_folder WHERE mailbox > ? ORDER BY mailbox LIMIT ?`
-	coverAtOnce   = 2_000 // messages of a folder
-	sweepAtOnce   = 100   // mailboxes
-	knownInTail   = `SELECT message FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ?`
-	knownInBlocks = `SELECT ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ?`
+	coveredTo      = `SELECT upto FROM search_folder WHERE folder = ?`
+	cover          = `INSERT INTO search_folder (folder, mailbox, upto) VALUES (?, ?, ?) ON CONFLICT (folder) DO UPDATE SET upto = excluded.upto`
+	coveredFolders = `SELECT folder, upto FROM search_folder WHERE mailbox = ?`
+	uncover        = `DELETE FROM search_folder WHERE folder = ?`
+	coverMailbox   = `SELECT DISTINCT mailbox FROM search_folder WHERE mailbox > ? ORDER BY mailbox LIMIT ?`
+	coverAtOnce    = 2_000 // messages of a folder
+	sweepAtOnce    = 100   // mailboxes
+	knownInTail    = `SELECT message FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ?`
+	knownInBlocks  = `SELECT ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ?`
 )
 
 // coverAll notes how far the folders are indexed of the mailboxes whose
 // messages were, or whose folders a search found behind.
 func (x *Index) coverAll(ctx context.Context) error {
+	x.covered = x.Now()
 	for {
 		select {
 		case mailbox := <-x.wanted:
@@ -59,7 +60,7 @@ func (x *Index) cover(ctx context.Context, mailbox db.ID) error {
 	if err != nil {
 		return err
 	}
-	covered, err := x.covered(ctx, mailbox)
+	covered, err := x.coveredOf(ctx, mailbox)
 	if err != nil {
 		return err
 	}
@@ -86,9 +87,9 @@ func (x *Index) cover(ctx context.Context, mailbox db.ID) error {
 	})
 }
 
-// covered returns up to which UID the folders of a mailbox are indexed.
-func (x *Index) covered(ctx context.Context, mailbox db.ID) (map[db.ID]uint32, error) {
-	rows, err := x.reader.QueryContext(ctx, coveredOf, mailbox)
+// coveredOf returns up to which UID the folders of a mailbox are indexed.
+func (x *Index) coveredOf(ctx context.Context, mailbox db.ID) (map[db.ID]uint32, error) {
+	rows, err := x.reader.QueryContext(ctx, coveredFolders, mailbox)
 	if err != nil {
 		return nil, err
 	}

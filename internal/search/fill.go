@@ -32,6 +32,9 @@ const (
 	rest = 3
 	// afterFailure is how long it leaves the matter alone.
 	afterFailure = time.Minute
+	// coverEvery is how often it is noted, while there is more to fill, how far
+	// the folders are indexed: a large import takes an hour.
+	coverEvery = 5 * time.Second
 	// maxBody is how much text of a body is indexed, in bytes. A message with
 	// more is read by each search of bodies.
 	maxBody = 256 << 10
@@ -85,6 +88,11 @@ func (x *Index) fillAll(ctx context.Context, pass int) error {
 		var err error
 		if more, err = x.fill(ctx, pass, x.Now().Add(-passes[pass].lag)); err != nil {
 			return err
+		}
+		if now := x.Now(); more && now.Sub(x.covered) >= coverEvery {
+			if err := x.coverAll(ctx); err != nil {
+				return err
+			}
 		}
 		_ = signal.Sleep(ctx, rest*time.Since(begin))
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
@@ -66,6 +67,26 @@ func TestCover(t *testing.T) {
 		h.sweep()
 		if n := h.count(`SELECT COUNT(*) FROM search_folder`); n != 0 {
 			t.Errorf("%d folders are left of a mailbox that is deleted", n)
+		}
+	})
+}
+
+// TestCoverWhileFilling: that folders are indexed is noted long before all is.
+func TestCoverWhileFilling(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(4*fillChunk)...)
+		ahead, between := time.Hour, false
+		h.index.Now = func() time.Time {
+			if upto := h.count(`SELECT COALESCE(MAX(upto), 0) FROM search_folder`); upto > 0 && upto < 4*fillChunk {
+				between = true
+			}
+			ahead += coverEvery
+			return time.Now().Add(ahead)
+		}
+		h.must(h.index.fillAll(h.ctx(), 0))
+		h.must(h.index.coverAll(h.ctx()))
+		if upto := h.count(`SELECT MAX(upto) FROM search_folder`); !between || upto != 4*fillChunk {
+			t.Errorf("noted while it was filled: %v; in the end up to %d", between, upto)
 		}
 	})
 }

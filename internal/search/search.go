@@ -101,7 +101,8 @@ type Options struct {
 // cover and Sweep are for one.
 type Index struct {
 	Options
-	touched        map[db.ID]bool // mailboxes with messages that Fill has indexed, for Cover
+	touched        map[db.ID]bool // mailboxes with messages that fill has indexed, for cover
+	covered        time.Time      // when coverAll last began
 	wanted         chan db.ID     // mailboxes whose folders a search found not covered
 	anew           sync.RWMutex   // held while the file is begun anew; guards lost
 	lost           bool           // there is no file that could be read
