@@ -7,5 +7,5 @@ import "embed"
 
 // Guides are the texts in Markdown.
 //
-//go:embed dns.md operating.md receiving.md sending.md webhooks.md
+//go:embed dns.md mailboxes.md operating.md receiving.md sending.md webhooks.md
 var Guides embed.FS

@@ -65,6 +65,7 @@ func newManual(reference []byte, base string, dev bool) (*manual, error) {
 		{"dns", "DNS", "Which records a domain needs, and what each of them says.", "dns.md", docs.Guides},
 		{"sending", "Sending", "All that an application can ask for when it sends.", "sending.md", docs.Guides},
 		{"receiving", "Receiving", "How mail comes in, and how your application reads it.", "receiving.md", docs.Guides},
+		{"mailboxes", "Mailboxes", "Making them, what reaches them, who signs in, moving in and out.", "mailboxes.md", docs.Guides},
 		{"webhooks", "Webhooks", "Events told to your application, and how to check that they are ours.", "webhooks.md", docs.Guides},
 		{"smtp", "SMTP", "Sending from programs that speak SMTP.", "guides/smtp.md", guideFiles},
 		{"clients", "Mail clients", "Setting up mail programs and phones.", "guides/clients.md", guideFiles},

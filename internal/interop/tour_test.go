@@ -52,6 +52,47 @@ func TestSendingPage(t *testing.T) {
 	})
 }
 
+// What docs/mailboxes.md shows, with the program at hand.
+func TestMailboxesPage(t *testing.T) {
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/mailstead").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	paste(t, commandsOf(t, "docs/mailboxes.md", "\n"), []promise{
+		{"POST /mailboxes -d", []string{`"address":"ann@demo.test"`, `"password":"`, `"quota_mb":2048`}},
+		{`"quota_mb": 4096`, []string{`"quota_mb":4096`}},
+		{"GETQUOTAROOT", []string{`* QUOTA "" (STORAGE 0 4194304)`}},
+		{"/client-setup", []string{`"username":"ann@demo.test"`, `"security":"tls"`}},
+		{"/client-setup/check", []string{`{"ok":true,`}},
+		{"info@demo.test", []string{`"desk@example.org"`}},
+		{"*@demo.test", []string{`"address":"*@demo.test"`}},
+		{"?subject=three", []string{`"subject":"Three ways to Ann"`}},
+		{"forward_to", []string{`"forward_to":["ann@example.org"]`, `"keep_copy":true`}},
+		{"/vacation", []string{`"enabled":true`, `"interval_days":7`}},
+		{"/sandbox/inbound", []string{`"accepted":true`}},
+		{"/sandbox/outbox", []string{`"mail_from":"SRS0=`, `"ann@example.org"`, `"subject":"Away"`, `"carol@example.org"`}},
+		{"/app-passwords -d", []string{`"name":"phone"`, `"password":"`}},
+		{"$phone", []string{"* STATUS INBOX (MESSAGES 4 UNSEEN 4)"}},
+		{":wrong", []string{"refused"}},
+		{"/sign-ins", []string{`"result":"wrong_password"`, `"result":"ok"`, `"app_password":"phone"`}},
+		{`"suspended"`, []string{`"status":"suspended"`}},
+		{"refused", []string{"refused"}},
+		{`"active"`, []string{`"status":"active"`}},
+		{"/migrations/test", []string{`"name":"INBOX","messages":1`}},
+		{"/events", []string{"event: done", `"status":"completed"`}},
+		{"GET /migrations/", []string{`"copied":1,`, `"target":"INBOX"`}},
+		{"mailstead migrate", []string{"completed: 0 copied", "1 were there already"}},
+		{"mailstead export", []string{"bob.mbox: exported"}},
+		{"mailstead import", []string{"1 imported"}},
+		{"mailstead import", []string{"0 imported", "1 were there already"}},
+		{"/import?folder=Old", []string{`"imported":1`}},
+		{"mailstead export", []string{"ann: exported"}},
+		{"tar -tf", []string{".Old/cur/", ".From Bob/cur/", ".Archive/"}},
+		{"CAPABILITY", []string{"IMAP4rev2", "QRESYNC", "APPENDLIMIT=52428800"}},
+	})
+}
+
 // paste runs the commands of a page one by one in one shell, as a reader does
 // who waits for each to finish. Only ports and paths differ; more are others, in
 // pairs.
