@@ -62,6 +62,18 @@ func (h *house) logins() {
 	if err != nil || len(seen.Data) != 1 || seen.Data[0].IP != from.String() || seen.Data[0].AppPassword != "Phone" || seen.Data[0].Result != "ok" || seen.Data[0].Protocol != "smtp" {
 		h.Errorf("signed in: %+v, %v", seen, err)
 	}
+	reader, err := h.c.CreateAppPassword(ctx, box, "Reader", "imap")
+	h.want("an app password for reading", err)
+	bob, err := h.s.Mailboxes.Authenticate(ctx, mailbox.IMAP, "bob@demo.test", reader.Password, from)
+	h.want("signing in", err)
+	session := h.s.Mailboxes.Opened(bob, mailbox.IMAP, from)
+	defer h.s.Mailboxes.Closed(session)
+	h.s.Mailboxes.Named(session, "Reader 7")
+	open, err := h.c.ListMailboxSessions(ctx, box, client.Paging{Limit: 10})
+	if err != nil || len(open.Data) != 1 || open.Data[0].IP != from.String() || open.Data[0].Program != "Reader 7" || open.Data[0].AppPassword != "Reader" || open.Data[0].Protocol != "imap" {
+		h.Errorf("sessions: %+v, %v", open, err)
+	}
+	h.want("revoking that", h.c.RevokeAppPassword(ctx, box, reader.ID))
 	h.want("revoking", h.c.RevokeAppPassword(ctx, box, p.ID))
 	if err := h.c.RevokeAppPassword(ctx, box, p.ID); !errors.Is(err, client.ErrNotFound) {
 		h.Errorf("revoked twice: %v", err)

@@ -31,6 +31,17 @@ type SignIn struct {
 	LastAt      time.Time `json:"last_at"`
 }
 
+// MailboxSession is a connection of a mail program that is signed in to a
+// mailbox.
+type MailboxSession struct {
+	ID          string    `json:"id"`
+	Protocol    string    `json:"protocol"` // imap
+	IP          string    `json:"ip"`
+	AppPassword string    `json:"app_password"` // its name; "" for the mailbox's own
+	Program     string    `json:"program"`      // what the client calls itself; "" if it doesn't say
+	Since       time.Time `json:"since"`
+}
+
 // CreateAppPassword makes a password for an application of a mailbox's user. It
 // is good for the protocols given, imap and smtp, or for both if there are none.
 func (c *Client) CreateAppPassword(ctx context.Context, mailbox, name string, protocols ...string) (*AppPassword, error) {
@@ -48,6 +59,12 @@ func (c *Client) ListAppPasswords(ctx context.Context, mailbox string, p Paging)
 // RevokeAppPassword ends an app password and the sessions that stand on it.
 func (c *Client) RevokeAppPassword(ctx context.Context, mailbox, id string) error {
 	return c.run(ctx, call{method: http.MethodDelete, path: "/mailboxes/{id}/app-passwords/" + url.PathEscape(id), id: mailbox})
+}
+
+// ListMailboxSessions returns a page of the IMAP sessions of a mailbox on all
+// nodes, newest first.
+func (c *Client) ListMailboxSessions(ctx context.Context, mailbox string, p Paging) (*Page[MailboxSession], error) {
+	return do[Page[MailboxSession]](ctx, c, call{method: http.MethodGet, path: "/mailboxes/{id}/sessions", id: mailbox, query: p.into(nil)})
 }
 
 // ListSignIns returns a page of who signed in to a mailbox, or tried to, newest

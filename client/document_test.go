@@ -73,6 +73,8 @@ var types = map[string]reflect.Type{
 	"CreateAppPasswordRequest": nil, // arguments
 	"Vacation":                 reflect.TypeFor[client.Vacation](),
 	"SetVacationRequest":       reflect.TypeFor[client.NewVacation](),
+	"Session":                  reflect.TypeFor[client.MailboxSession](),
+	"SessionList":              reflect.TypeFor[client.Page[client.MailboxSession]](),
 	"SignIn":                   reflect.TypeFor[client.SignIn](),
 	"SignInList":               reflect.TypeFor[client.Page[client.SignIn]](),
 	"CreateAliasRequest":       nil, // arguments

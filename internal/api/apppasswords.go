@@ -20,6 +20,9 @@ func (a *API) loginRoutes(r *router) {
 		summary: "List a mailbox's app passwords", description: "Newest first. The passwords themselves are not shown."}, a.listAppPasswords)
 	handle(r, operation{method: "DELETE", path: "/mailboxes/{id}/app-passwords/{password}", id: "revokeAppPassword", scope: "mailboxes.write", status: 204,
 		summary: "Revoke an app password", description: "It stops working at once, and sessions that were signed in to with it end."}, a.revokeAppPassword)
+	handle(r, operation{method: "GET", path: "/mailboxes/{id}/sessions", id: "listMailboxSessions", scope: "mailboxes.read",
+		summary: "List the IMAP sessions of a mailbox", description: "The connections that are signed in now, on all nodes, newest first; of other nodes those of the last seconds may be missing. " +
+			"A session ends when the app password that it stands on is revoked, and otherwise with a new password or when the mailbox is suspended."}, a.listSessions)
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/sign-ins", id: "listSignIns", scope: "mailboxes.read",
 		summary: "List who signed in to a mailbox", description: "And who tried to, newest first. What repeats within an hour, from one address and with one result, is one entry. " +
 			"The newest 200 that succeeded and the newest 200 others are kept, for 90 days. Attempts that were refused unseen, since too many had failed before, are not listed."}, a.listSignIns)
@@ -112,6 +115,25 @@ func (a *API) revokeAppPassword(ctx context.Context, p account.Principal, in *on
 		return nothing{}, err
 	}
 	return nothing{}, a.Mailboxes.RevokeAppPassword(ctx, p.Account, box, id)
+}
+
+type sessionAnswer struct {
+	ID          db.ID     `json:"id" doc:"The session's id."`
+	Protocol    string    `json:"protocol" enum:"imap" doc:"What for: reading (imap)."`
+	IP          string    `json:"ip" doc:"The client's network address." example:"192.0.2.7"`
+	AppPassword *string   `json:"app_password" doc:"The name of the app password that was used; null for the mailbox's own."`
+	Program     *string   `json:"program" doc:"What the client calls itself; null if it doesn't say." example:"Thunderbird 140.0"`
+	Since       time.Time `json:"since" doc:"When it signed in."`
+}
+
+func showSession(s mailbox.Session) sessionAnswer {
+	return sessionAnswer{
+		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, AppPassword: optional(s.AppPassword), Program: optional(s.Program), Since: stamp(s.Since),
+	}
+}
+
+func (a *API) listSessions(ctx context.Context, p account.Principal, in *ofMailbox) (list[sessionAnswer], error) {
+	return listOf(ctx, a, p, in, a.Mailboxes.Sessions, showSession, func(s mailbox.Session) db.ID { return s.ID })
 }
 
 type signInAnswer struct {

@@ -14,6 +14,7 @@ type shownAccess struct {
 	Mailbox mailbox.Mailbox
 	Path    string // of the page
 	Apps    []mailbox.AppPassword
+	Open    []mailbox.Session // the newest hundred
 	SignIns []mailbox.SignIn
 	Pager   pager
 }
@@ -23,6 +24,9 @@ func (d *Dashboard) accessOf(v *visit, m mailbox.Mailbox, path string) (page, er
 	var err error
 	// A mailbox has no more of them than fit on a page.
 	if s.Apps, _, err = d.Mailboxes.AppPasswords(v.ctx, m.Account, m.ID, db.Page{Limit: db.MaxPage}); err != nil {
+		return page{}, err
+	}
+	if s.Open, _, err = d.Mailboxes.Sessions(v.ctx, m.Account, m.ID, db.Page{Limit: 100}); err != nil {
 		return page{}, err
 	}
 	p := v.pageOf()

@@ -90,7 +90,20 @@ func TestSetupPages(t *testing.T) {
 	if _, err := s.Mailboxes.Authenticate(t.Context(), mailbox.IMAP, alice.Address, app, here); err == nil {
 		t.Error("a revoked app password is good")
 	}
+	box, err := s.Mailboxes.Authenticate(t.Context(), mailbox.IMAP, alice.Address, "My-new-one-7", here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := s.Mailboxes.Opened(box, mailbox.IMAP, here)
+	s.Mailboxes.Named(session, "Thunderbird 140.0")
 	b.open("/mailboxes/" + alice.ID.String() + "/access")
+	b.reads("Thunderbird 140.0")
+	b.accessible()
+	s.Mailboxes.Closed(session)
+	b.open("/mailboxes/" + alice.ID.String() + "/access")
+	if strings.Contains(b.text(), "Signed in now") {
+		t.Error("a session that has ended is shown")
+	}
 	b.reads("wrong password")
 	b.fill("name", "The printer")
 	b.press("/mailboxes/" + alice.ID.String() + "/access")

@@ -41,8 +41,9 @@ type session struct {
 	w          *wire.Writer
 	secure     bool // over TLS
 	tag        string
-	done       bool // the connection ends after this command
-	compressed bool // by COMPRESS
+	done       bool   // the connection ends after this command
+	compressed bool   // by COMPRESS
+	program    string // what the client calls itself
 
 	user     atomic.Int64 // state.box, for Revoked
 	doubted  atomic.Bool  // the log-in may have ended
@@ -68,6 +69,7 @@ func (s *session) serve(implicit bool) {
 			s.logger().Error("imap: session panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 		s.closeView()
+		s.Mailboxes.Closed(s.listed)
 		_ = s.stream.nc.Close()
 	}()
 	if implicit {

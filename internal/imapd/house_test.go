@@ -73,7 +73,7 @@ func open(t testing.TB, url string, change func(o *imapd.Options)) *house {
 	hub := &signal.Hub{}
 	events := &event.Log{DB: d, Node: node, Hub: hub, Now: time.Now}
 	h.blobs = &blob.Store{DB: d, Files: files, Now: time.Now}
-	h.openMailboxes(hub, events)
+	h.openMailboxes(hub, events, node)
 	h.folders = newFolders(h, hub, events)
 	h.mailboxes.Provision = h.folders.Provision
 	h.box = h.newMailbox("alice")
@@ -110,11 +110,11 @@ func (h *house) must(err error) {
 	}
 }
 
-func (h *house) openMailboxes(hub *signal.Hub, events *event.Log) {
+func (h *house) openMailboxes(hub *signal.Hub, events *event.Log, node *db.Node) {
 	guesses := throttle.NewGuesses()
 	guesses.Friend = func(a netip.Addr) bool { return a.IsLoopback() }
 	h.mailboxes = mailbox.Open(mailbox.Options{
-		DB: h.db, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasher(),
+		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasher(),
 		Guesses: guesses, Now: time.Now, Host: "mail.host.test",
 		Owned: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 	})

@@ -2,7 +2,12 @@
 
 package imapd_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
 
 func TestID(t *testing.T) {
 	each(t, func(h *house) {
@@ -11,5 +16,43 @@ func TestID(t *testing.T) {
 		c.got(`* ID ("name" "Mailstead")`)
 		c.ok(`ID ("name" "tester" "version" NIL)`)
 		c.bad("ID")
+	})
+}
+
+// TestSessionList: a connection is listed from its log-in to its end, with what
+// the client calls itself, whenever it says so.
+func TestSessionList(t *testing.T) {
+	each(t, func(h *house) {
+		wants := func(programs ...string) {
+			t.Helper()
+			list, _, err := h.mailboxes.Sessions(t.Context(), h.box.Account, h.box.ID, db.Page{})
+			h.must(err)
+			var got []string
+			for _, s := range list {
+				got = append(got, s.Program)
+			}
+			if strings.Join(got, "|") != strings.Join(programs, "|") {
+				t.Errorf("listed %q, want %q", got, programs)
+			}
+		}
+		c := h.dialTLS()
+		c.ok(`ID ("Name" "Test  Mail" "version" "7.1")`)
+		wants()
+		c.ok("LOGIN " + alice + " " + password)
+		wants("Test Mail 7.1")
+		c.ok(`ID ("name" {3+}` + "\r\nA\r\x80)")
+		wants("A \uFFFD")
+		other := h.login()
+		wants("", "A \uFFFD")
+		c.ok("ID NIL")
+		c.ok("UNAUTHENTICATE")
+		wants("")
+		c.ok("LOGIN " + alice + " " + password)
+		wants("A \uFFFD", "")
+		other.ok("LOGOUT")
+		other.closed()
+		wants("A \uFFFD")
+		c.ok(`ID ("name" "` + strings.Repeat("é", 80) + `")`)
+		wants(strings.Repeat("é", 50))
 	})
 }

@@ -40,6 +40,8 @@ func (s *session) refused(err error) error {
 // signedIn enters the authenticated state.
 func (s *session) signedIn(box mailbox.Mailbox) wire.Code {
 	s.box, s.login = box.ID, box
+	s.listed = s.Mailboxes.Opened(box, mailbox.IMAP, s.remote)
+	s.Mailboxes.Named(s.listed, s.program)
 	s.user.Store(int64(box.ID))
 	s.doubted.Store(true) // the log-in may have ended before Revoked could find the session
 	s.mistakes = 0

@@ -14,6 +14,7 @@ import (
 type state struct {
 	box      db.ID // the mailbox that has logged in
 	login    mailbox.Mailbox
+	listed   db.ID // among the mailbox's sessions; 0: not
 	view     *folder.View
 	readOnly bool           // EXAMINE
 	held     bool           // messages are gone that the client still numbers

@@ -19,6 +19,7 @@ func (s *session) unauthenticate() (wire.Code, error) {
 		return "", &wire.Error{Status: wire.Bye, Text: "A compressed connection cannot be used again."}
 	}
 	s.closeView()
+	s.Mailboxes.Closed(s.listed)
 	s.logger().Info("imap: logged out")
 	s.user.Store(0)
 	s.doubted.Store(false)

@@ -22,6 +22,7 @@ func (c *checked) addresses() {
 	c.call("DELETE", logins+"/app-passwords/"+app, nil, 204)
 	c.call("DELETE", logins+"/app-passwords/"+app, nil, 404)
 	c.call("GET", logins+"/sign-ins", nil, 200)
+	c.call("GET", logins+"/sessions", nil, 200)
 
 	c.call("PATCH", "/mailboxes/"+bob, m{"forward_to": []string{"bob@elsewhere.example.net"}, "keep_copy": true}, 200)
 	c.call("PATCH", "/mailboxes/"+bob, m{"forward_to": []string{"bob@demo.test"}}, 422)

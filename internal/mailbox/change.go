@@ -230,7 +230,7 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 				if _, err := tx.Exec(ctx, burial.With(id, before)); err != nil {
 					return err
 				}
-				for _, s := range []db.Statement{noLonger.With(id), noApps.With(id), noLinks.With(id), noSignIns.With(id), noVacation.With(id), noAnswers.With(id), noUsage.With(id)} {
+				for _, s := range []db.Statement{noLonger.With(id), noApps.With(id), noLinks.With(id), noSignIns.With(id), noSessions.With(id), noVacation.With(id), noAnswers.With(id), noUsage.With(id)} {
 					if _, err := tx.Exec(ctx, s); err != nil {
 						return err
 					}
@@ -247,12 +247,13 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 	return purged, failed
 }
 
-// Run purges every hour until ctx ends, also of verifiers that nobody wants;
+// Run purges every hour until ctx ends, also of verifiers that nobody wants and
+// sessions that are over;
 // report is told what went wrong.
 func (m *Mailboxes) Run(ctx context.Context, report func(error)) error {
 	signal.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
 		_, err := m.Purge(ctx)
-		return time.Hour, errors.Join(err, m.dropVerifiers(ctx))
+		return time.Hour, errors.Join(err, m.dropVerifiers(ctx), m.dropSessions(ctx))
 	}, report)
 	return nil
 }

@@ -12,3 +12,6 @@ func (m *Mailboxes) SetPause(f func(context.Context, time.Duration) error) { m.p
 
 // DropVerifiers is what Run does for SCRAM.
 func (m *Mailboxes) DropVerifiers(ctx context.Context) error { return m.dropVerifiers(ctx) }
+
+// DropSessions is what Run does for sessions.
+func (m *Mailboxes) DropSessions(ctx context.Context) error { return m.dropSessions(ctx) }

@@ -59,6 +59,7 @@ type Options struct {
 	Hasher   *credential.Hasher
 	Scram    *credential.Scram // nil: no verifier is kept, and those that are there are deleted
 	Guesses  *throttle.Guesses
+	Node     *db.Node // whose sessions are listed; nil: none are
 	Now      func() time.Time
 
 	// MaxQuotaMB is the operator's limit of a mailbox's quota; 0 is 1 TiB.
@@ -102,7 +103,8 @@ type Mailboxes struct {
 	known   map[string]known
 	roomy   map[db.ID]time.Time // who has ample room until when
 
-	notes notes
+	notes    notes
+	sessions sessions
 }
 
 // Open returns the mailboxes of a database.
@@ -113,7 +115,8 @@ func Open(o Options) *Mailboxes {
 	cache := credential.NewCache(o.Hasher)
 	cache.Now = o.Now
 	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: signal.Sleep, known: map[string]known{}, roomy: map[db.ID]time.Time{},
-		notes: notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}}}
+		notes:    notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}},
+		sessions: sessions{open: map[db.ID]*openSession{}, news: map[db.ID]bool{}}}
 }
 
 // ForwardTo are the addresses that its mail goes to as well.

@@ -134,7 +134,7 @@ func (n *notes) take(now time.Time) (rows []takenNote, used map[db.ID]time.Time)
 	return rows, used
 }
 
-// Note writes what is not written yet about sign-ins on this node.
+// Note writes what is not written yet about sign-ins and sessions on this node.
 func (m *Mailboxes) Note(ctx context.Context) error {
 	m.notes.writing.Lock()
 	defer m.notes.writing.Unlock()
@@ -148,7 +148,7 @@ func (m *Mailboxes) Note(ctx context.Context) error {
 		}
 		used = nil
 	}
-	return nil
+	return m.noteSessions(ctx)
 }
 
 func writeNotes(ctx context.Context, tx *db.Tx, rows []takenNote, used map[db.ID]time.Time) error {
@@ -177,7 +177,7 @@ func writeNotes(ctx context.Context, tx *db.Tx, rows []takenNote, used map[db.ID
 	return nil
 }
 
-// RunNotes writes what is noted about sign-ins every few seconds until ctx ends,
+// RunNotes writes what is noted about sign-ins and sessions every few seconds until ctx ends,
 // and once more then; report is told what went wrong.
 func (m *Mailboxes) RunNotes(ctx context.Context, report func(error)) error {
 	tick := time.NewTicker(noteEvery)

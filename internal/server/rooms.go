@@ -45,7 +45,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	guesses, hasher := throttle.NewGuesses(), credential.NewHasher()
 	guesses.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
-		DB: s.DB, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Scram: s.scram(hasher), Guesses: guesses, Now: time.Now,
+		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Scram: s.scram(hasher), Guesses: guesses, Now: time.Now,
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
 	})
 	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Now: time.Now}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// open is what is signed in to a mailbox, newest first.
+func (h *house) open(of mailbox.Mailbox) string {
+	h.t.Helper()
+	list, _, err := h.Sessions(h.t.Context(), h.account, of.ID, db.Page{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var all []string
+	for _, s := range list {
+		all = append(all, strings.TrimSpace(fmt.Sprint(s.Protocol, " ", s.Address, " ", s.AppPassword, "/", s.Program)))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (h *house) wantOpen(of mailbox.Mailbox, want string) {
+	h.t.Helper()
+	if got := h.open(of); got != want {
+		h.t.Errorf("open: %q, want %q", got, want)
+	}
+}
+
+var (
+	endTenure = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
+	anyOpen   = db.SQL(`SELECT COUNT(*) FROM mailbox_session`)
+)
+
+// join has the sessions stand on a node of this name, after the one before has
+// ended without a word.
+func (h *house) join(name string) {
+	h.t.Helper()
+	if h.Node != nil {
+		tenure, _ := h.Node.Tenure()
+		dbtest.Exec(h.t, h.db, endTenure.With(tenure))
+	}
+	var err error
+	if h.Node, err = h.db.Join(h.t.Context(), name, name); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// TestSessions: what is signed in is listed while it is, whatever was written of
+// it already.
+func TestSessions(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		h.join("first")
+		ann, bob := h.create("ann", good), h.create("bob", good)
+		_, password := h.app(ann, "Phone", "imap")
+		in := func(password, from string) db.ID {
+			t.Helper()
+			box, err := h.Authenticate(ctx, mailbox.IMAP, "ann@demo.test", password, netip.MustParseAddr(from))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h.Opened(box, mailbox.IMAP, netip.MustParseAddr(from))
+		}
+		first := in(good, "::ffff:192.0.2.7")
+		h.Named(first, "Thunderbird 140")
+		h.wantOpen(ann, "imap 192.0.2.7 /Thunderbird 140")
+		h.wantOpen(bob, "")
+		second := in(password, "2001:db8::7")
+		h.wantOpen(ann, "imap 2001:db8::7 Phone/, imap 192.0.2.7 /Thunderbird 140")
+		h.Named(second, "Mail 16")
+		h.Closed(in(good, "192.0.2.9")) // gone before anybody looked
+		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16, imap 192.0.2.7 /Thunderbird 140")
+		h.Closed(first)
+		h.Closed(first)
+		h.Named(first, "late")
+		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16")
+		if _, _, err := h.Sessions(ctx, h.account+1, ann.ID, db.Page{}); !fault.Is(err, fault.NotFound) {
+			t.Errorf("another account: %v", err)
+		}
+
+		// A node that ended without a word has no sessions, one whose tenure was
+		// lost has them by the next.
+		tenure, _ := h.Node.Tenure()
+		dbtest.Exec(t, h.db, endTenure.With(tenure))
+		h.wantOpen(ann, "")
+		h.join("second")
+		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16")
+		h.Closed(second)
+		h.wantOpen(ann, "")
+
+		h.Opened(ann, mailbox.IMAP, netip.MustParseAddr("192.0.2.1"))
+		h.wantOpen(ann, "imap 192.0.2.1 /")
+		h.join("third")
+		if err := h.DropSessions(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var left int
+		if err := h.db.One(ctx, anyOpen.With(), &left); err != nil || left != 0 {
+			t.Errorf("%d rows are left of nodes that ended, %v", left, err)
+		}
+		h.wantOpen(ann, "imap 192.0.2.1 /") // it is still there
+	})
+}
