@@ -3,7 +3,9 @@
 package search
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/mailstead/mailstead/internal/folder"
 )
@@ -88,24 +90,40 @@ func (s *signature) has(wanted []uint32) bool {
 const maxWanted = 32
 
 // wanted are buckets that a message must be in to have the text in that kind;
-// of a long text, some from all over it. As neighbours tell much the same, each
-// second one comes first.
+// of a long text, some from all over it. First come those that fewest messages
+// are likely to be in, and as neighbours tell much the same, each second one.
 func wanted(kind folder.TextKind, text []byte) []uint32 {
 	var list []uint32
 	for _, n := range []int{4, 3} {
 		count := max(0, len(text)-n+1)
 		room := min(count, maxWanted/2)
+		var places []int
 		for _, first := range []int{0, 1} {
 			for i := first; i < room; i += 2 {
 				at := i
 				if count > room {
 					at = i * (count - 1) / (room - 1)
 				}
-				list = append(list, bucketOf(kind, text[at:at+n]))
+				places = append(places, at)
 			}
+		}
+		slices.SortStableFunc(places, func(a, b int) int { return rare(text[b:b+n]) - rare(text[a:a+n]) })
+		for _, at := range places {
+			list = append(list, bucketOf(kind, text[at:at+n]))
 		}
 	}
 	return list
+}
+
+// rare returns how many bytes of a sequence are digits or seldom letters: what
+// tells one Message-ID or order from another.
+func rare(seq []byte) (n int) {
+	for _, c := range seq {
+		if c >= '0' && c <= '9' || bytes.IndexByte([]byte("jqvwxyz"), c) >= 0 || c >= 0x80 {
+			n++
+		}
+	}
+	return n
 }
 
 // A block is blockDocs messages of a mailbox whose signatures are stored the

@@ -3,6 +3,7 @@
 -- Connections that are signed in to mailboxes now. Those of a tenure that has
 -- ended are over, and count for nothing until they are deleted.
 -- owner: mailbox
+-- reads tenure: mailbox
 CREATE TABLE mailbox_session (
   id           {id},
   mailbox      BIGINT NOT NULL,
