@@ -93,23 +93,25 @@ const maxWanted = 32
 // of a long text, some from all over it. First come those that fewest messages
 // are likely to be in, and as neighbours tell much the same, each second one.
 func wanted(kind folder.TextKind, text []byte) []uint32 {
-	var list []uint32
+	var all [][]byte
 	for _, n := range []int{4, 3} {
 		count := max(0, len(text)-n+1)
 		room := min(count, maxWanted/2)
-		var places []int
 		for _, first := range []int{0, 1} {
 			for i := first; i < room; i += 2 {
 				at := i
 				if count > room {
 					at = i * (count - 1) / (room - 1)
 				}
-				places = append(places, at)
+				all = append(all, text[at:at+n])
 			}
 		}
-		slices.SortStableFunc(places, func(a, b int) int { return rare(text[b:b+n]) - rare(text[a:a+n]) })
-		for _, at := range places {
-			list = append(list, bucketOf(kind, text[at:at+n]))
+	}
+	slices.SortStableFunc(all, func(a, b []byte) int { return rare(b)*len(a) - rare(a)*len(b) })
+	var list []uint32
+	for _, seq := range all {
+		if b := bucketOf(kind, seq); !slices.Contains(list, b) {
+			list = append(list, b)
 		}
 	}
 	return list
