@@ -166,7 +166,11 @@ func TestHoldLetsGo(t *testing.T) {
 			waiting = append(waiting, h.send("x@a.test"))
 		}
 		res, err := o.Hold(ctx, queue.Order{Filter: queue.Filter{Account: h.account}, Reason: "a spammer"})
-		h.did("an account", res, err, 6, 0, 6)
+		// The node may look by itself as soon as the hold stands, and hold what
+		// the order then finds held.
+		if err != nil || res.Matched < 1 || res.Matched > 6 || res.Changed != 0 || res.InHand != res.Matched {
+			t.Errorf("an account: %+v, %v", res, err)
+		}
 		h.later(6 * time.Second)
 		h.await(5)
 		if n := h.heldRows(); n != 5 {
