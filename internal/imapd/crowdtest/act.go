@@ -139,7 +139,7 @@ func (s *session) own() error {
 	if s.kind == plain {
 		return s.flag()
 	}
-	keyword, add, silent := ownKeyword(s.id), s.rnd.IntN(2) == 0, ""
+	keyword, add, silent := ownKeywords[s.id], s.rnd.IntN(2) == 0, ""
 	op := '-'
 	if add {
 		op = '+'
@@ -171,6 +171,7 @@ func (s *session) stored(keyword string, add bool, uids ...uint32) error {
 		for _, uid := range uids {
 			if modseq, there := s.rows[uid]; there {
 				b.stores[owned{uid, keyword}] = append(b.stores[owned{uid, keyword}], stored{modseq, add})
+				b.fresh[uid] = true
 			}
 		}
 		for _, m := range s.known {
@@ -187,7 +188,7 @@ func (s *session) conditionally() error {
 	if s.kind == plain {
 		return s.flag()
 	}
-	m, keyword, add := s.any(), ownKeyword(s.id), s.rnd.IntN(2) == 0
+	m, keyword, add := s.any(), ownKeywords[s.id], s.rnd.IntN(2) == 0
 	op := '-'
 	if add {
 		op = '+'
@@ -254,7 +255,7 @@ func (s *session) look() error {
 
 // search finds what the session knows to be there.
 func (s *session) search() error {
-	keyword := []string{ownKeyword(s.rnd.IntN(s.crowd.Sessions)), "everyone"}[s.rnd.IntN(2)]
+	keyword := []string{ownKeywords[s.rnd.IntN(s.crowd.Sessions)], "everyone"}[s.rnd.IntN(2)]
 	var want []uint32
 	for i, m := range s.known {
 		if slices.Contains(strings.Fields(m.flags), keyword) {

@@ -28,6 +28,7 @@ type book struct {
 	recent   map[uint32]int               // the selection that a message was recent to
 	stores   map[owned][]stored
 	made     []conditional
+	fresh    map[uint32]bool // messages of which something was told since the last audit
 	lastUID  uint32 // the highest that was told
 	highest  uint64 // the highest HIGHESTMODSEQ that SELECT told
 }
@@ -55,7 +56,7 @@ func newLedger(oneRecent bool) *ledger {
 	l := &ledger{oneRecent: oneRecent, books: map[string]*book{}}
 	for _, name := range folders {
 		l.books[name] = &book{subjects: map[uint32]string{}, flags: map[uint32]map[uint64]string{}, gone: map[uint32]int{},
-			recent: map[uint32]int{}, stores: map[owned][]stored{}}
+			recent: map[uint32]int{}, stores: map[owned][]stored{}, fresh: map[uint32]bool{}}
 	}
 	return l
 }
@@ -89,10 +90,13 @@ func (b *book) state(m message) error {
 		all = map[uint64]string{}
 		b.flags[m.uid] = all
 	}
-	if was, known := all[m.modseq]; known && was != m.flags {
+	was, known := all[m.modseq]
+	switch {
+	case !known:
+		all[m.modseq], b.fresh[m.uid] = m.flags, true
+	case was != m.flags:
 		return contradiction("UID %d has at mod-sequence %d the flags %q, and for others %q", m.uid, m.modseq, m.flags, was)
 	}
-	all[m.modseq] = m.flags
 	return nil
 }
 
@@ -117,11 +121,12 @@ func (l *ledger) audit() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, b := range l.books {
-		for uid, states := range b.flags {
-			if err := b.auditOwned(name, uid, states); err != nil {
+		for uid := range b.fresh {
+			if err := b.auditOwned(name, uid, b.flags[uid]); err != nil {
 				return err
 			}
 		}
+		clear(b.fresh)
 		for _, c := range b.made {
 			for at := range b.flags[c.uid] {
 				if at > c.since && at < c.made {
@@ -138,10 +143,10 @@ func (l *ledger) audit() error {
 // first STORE of the owner as they came, then as it says.
 func (b *book) auditOwned(name string, uid uint32, states map[uint64]string) error {
 	first := map[string]string{} // by owner, what was told before its first STORE
-	for at, flags := range states {
-		for owner := range owners {
-			keyword := ownKeyword(owner)
-			set := slices.Contains(strings.Fields(flags), keyword)
+	for at, text := range states {
+		flags := strings.Fields(text)
+		for _, keyword := range ownKeywords {
+			set := slices.Contains(flags, keyword)
 			history := b.stores[owned{uid, keyword}]
 			last := -1
 			for i, s := range history { // in the order in which they were made

@@ -71,10 +71,13 @@ type session struct {
 	resync  *resync           // of SELECT with QRESYNC
 }
 
-// owners is how many sessions have a keyword of their own.
-const owners = 64
-
-func ownKeyword(id int) string { return fmt.Sprintf("own%d", id) }
+// ownKeywords are one for each session; a crowd has no more.
+var ownKeywords = func() (all [64]string) {
+	for id := range all {
+		all[id] = fmt.Sprintf("own%d", id)
+	}
+	return all
+}()
 
 // begin connects, to one node after the other, and opens a folder.
 func (s *session) begin() error { return s.open(folders[s.id%len(folders)]) }

@@ -70,16 +70,33 @@ func (s *session) vanish(uids []uint32) error {
 	for _, uid := range uids {
 		at := slices.IndexFunc(s.known, func(m message) bool { return m.uid == uid })
 		if at < 0 {
-			// It may be one of the new, of which no UID was told yet.
-			if at = slices.IndexFunc(s.known, func(m message) bool { return m.uid == 0 }); at < 0 {
-				return contradiction("UID %d is not there", uid)
-			}
+			at = s.untold(uid)
+		}
+		if at < 0 {
+			return contradiction("UID %d is not there", uid)
 		}
 		if err := s.remove(at + 1); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// untold returns which of the new messages has a UID that was not told yet: the
+// last that can, between those whose UIDs were; -1 if none can.
+func (s *session) untold(uid uint32) int {
+	at := -1
+	for i, m := range s.known {
+		switch {
+		case m.uid > uid:
+			return at
+		case m.uid != 0:
+			at = -1
+		case m.after < uid && (i < s.initially) == (uid < s.first):
+			at = i
+		}
+	}
+	return at
 }
 
 // remove takes out what is gone for good.
