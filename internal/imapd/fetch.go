@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/message"
@@ -143,7 +144,10 @@ func (f *fetcher) markSeen(uids []uint32) error {
 		return err
 	}
 	changed, _, err := f.view.Store(f.ctx(), unseen, folder.StoreFlags{Op: folder.Add, Flags: folder.Seen})
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.NotFound): // of a folder that is gone nothing need be remembered
+		return nil
+	case err != nil:
 		f.logger().Error("imap: setting \\Seen", "err", err)
 		return nil
 	}

@@ -26,7 +26,7 @@ func (s *session) replace(cmd *wire.Replace) (wire.Code, error) {
 		in.discard(err)
 		var f *fault.Error
 		if errors.As(err, &f) && f.Code == folder.CodeMessageGone {
-			return "", no(wire.CodeNonExistent, f.Message)
+			return "", gone(cmd)
 		}
 		return "", orTryCreate(err)
 	}
@@ -53,7 +53,16 @@ func (in *intake) replaced(cmd *wire.Replace) (uid uint32, err error) {
 		return nil
 	})
 	if err == nil && !there {
-		err = no(wire.CodeNonExistent, "There is no message with that UID.")
+		err = gone(cmd)
 	}
 	return uid, err
+}
+
+// gone refuses to replace a message that another session has expunged, or that
+// never was.
+func gone(cmd *wire.Replace) error {
+	if cmd.UID {
+		return no(wire.CodeNonExistent, "There is no message with that UID.")
+	}
+	return expungeIssued()
 }

@@ -66,7 +66,7 @@ func TestReplaceRefused(t *testing.T) {
 
 		// Another session was quicker.
 		h.selected("INBOX").ok("MOVE 1 Archive")
-		c.no("REPLACE 1 INBOX "+upload(note("x")), "NONEXISTENT]")
+		c.no("REPLACE 1 INBOX "+upload(note("x")), "EXPUNGEISSUED]")
 		c.got("* 1 EXPUNGE")
 		c.ok("EXAMINE Archive")
 		c.no("REPLACE 1 INBOX "+upload(note("x")), "READ-ONLY]")

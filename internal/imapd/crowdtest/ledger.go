@@ -29,8 +29,8 @@ type book struct {
 	stores   map[owned][]stored
 	made     []conditional
 	fresh    map[uint32]bool // messages of which something was told since the last audit
-	lastUID  uint32 // the highest that was told
-	highest  uint64 // the highest HIGHESTMODSEQ that SELECT told
+	lastUID  uint32          // the highest that was told
+	highest  uint64          // the highest HIGHESTMODSEQ that SELECT told
 }
 
 // owned is the keyword that only one session sets and removes, at a message.
