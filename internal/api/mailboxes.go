@@ -48,7 +48,13 @@ type createMailboxRequest struct {
 	QuotaMB     *int    `json:"quota_mb,omitempty" minimum:"1" doc:"1024 when left out." example:"2048"`
 }
 
+func (r createMailboxRequest) mailbox(domain db.ID) mailbox.New {
+	return mailbox.New{Domain: domain, LocalPart: r.LocalPart, Password: r.Password, DisplayName: r.DisplayName, QuotaMB: r.QuotaMB}
+}
+
 type createMailboxInput struct{ Body createMailboxRequest }
+
+func (in *createMailboxInput) judge() error { return in.Body.mailbox(0).Check() }
 
 func (a *API) createMailbox(ctx context.Context, p account.Principal, in *createMailboxInput) (mailboxAnswer, error) {
 	const noDomain = "There is no domain of yours with this id."
@@ -60,9 +66,7 @@ func (a *API) createMailbox(ctx context.Context, p account.Principal, in *create
 		}
 		domainID = 0 // nobody's: the other fields are judged nevertheless
 	}
-	m, password, err := a.Mailboxes.Create(ctx, p.Account, mailbox.New{
-		Domain: domainID, LocalPart: in.Body.LocalPart, Password: in.Body.Password, DisplayName: in.Body.DisplayName, QuotaMB: in.Body.QuotaMB,
-	})
+	m, password, err := a.Mailboxes.Create(ctx, p.Account, in.Body.mailbox(domainID))
 	if err = fieldFault(err, "domain_id", noDomain); err != nil {
 		var bad fault.Fields
 		for _, found := range []error{unknown, err} {

@@ -95,6 +95,7 @@ func TestMailboxes(t *testing.T) {
 			"no id":            {object{"domain_id": "x", "quota_mb": 0}, []string{"domain_id not_found", "quota_mb out_of_range"}},
 			"a huge quota":     {object{"quota_mb": 1 << 40}, []string{"quota_mb out_of_range"}},
 			"half a quota":     {object{"quota_mb": 1.5}, []string{"quota_mb wrong_type"}},
+			"shape and values": {object{"quota_mb": "2", "password": "Sh0rt!", "display_name": "a\nb", "local_part": "a b"}, []string{"quota_mb wrong_type", "local_part invalid_local_part", "password too_short", "display_name invalid_display_name"}},
 			"a line":           {object{"display_name": "a\nb"}, []string{"display_name invalid_display_name"}},
 			"a null part":      {object{"local_part": nil, "x": 1}, []string{"x unknown_field", "local_part required"}},
 		} {

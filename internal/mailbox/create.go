@@ -26,6 +26,19 @@ type New struct {
 	QuotaMB     *int // nil: DefaultQuotaMB
 }
 
+// Check finds what is wrong with it that can be told without looking
+// anything up.
+func (n New) Check() error { return n.faults().Err() }
+
+func (n New) faults() (bad fault.Fields) {
+	checkLocalPart(&bad, n.LocalPart)
+	if n.Password != nil {
+		bad = append(bad, credential.Check("password", *n.Password)...)
+	}
+	checkDisplayName(&bad, n.DisplayName)
+	return bad
+}
+
 // DefaultQuotaMB is the quota of a mailbox for which none is asked.
 const DefaultQuotaMB = 1024
 
@@ -58,12 +71,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 	if n.QuotaMB != nil {
 		quota = *n.QuotaMB
 	}
-	var bad fault.Fields
-	checkLocalPart(&bad, n.LocalPart)
-	if n.Password != nil {
-		bad = append(bad, credential.Check("password", *n.Password)...)
-	}
-	checkDisplayName(&bad, n.DisplayName)
+	bad := n.faults()
 	m.checkQuota(&bad, quota)
 	if err := bad.Err(); err != nil {
 		return Mailbox{}, "", err
