@@ -39,9 +39,10 @@ const (
 //
 // It reads the row, the new changes, the messages they name and the new
 // messages, each by a statement of its own, so each may see more than the one
-// before. That does no harm: changes and arrivals become visible in the order
-// of their numbers, since both are made while the folder's row is locked; what
-// was seen too early is read once more by the next refresh.
+// before. Changes and arrivals become visible in the order of their numbers,
+// since both are made while the folder's row is locked. What was seen too early
+// is read once more, and until then it reads on: who is told of a mod-sequence
+// has heard of all before it.
 func (sh *shared) refresh(ctx context.Context, force bool) error {
 	sh.look.Lock()
 	defer sh.look.Unlock()
@@ -56,9 +57,7 @@ func (sh *shared) refresh(ctx context.Context, force bool) error {
 		return nil
 	}
 	if err := sh.read(ctx); err != nil {
-		if woken {
-			sh.checked = time.Time{} // the signal is used up; look again next time
-		}
+		sh.checked = time.Time{} // a signal is used up, or only a part was read
 		return err
 	}
 	sh.checked = now
@@ -73,6 +72,7 @@ func (sh *shared) read(ctx context.Context) error {
 			return err
 		}
 		again := false
+		sh.ahead = 0
 		switch {
 		case !sh.loaded || row.changed != sh.changed && row.ModSeq-sh.changed > logKeep-logMargin:
 			// Nothing there yet, or so far behind that the log may be cut
@@ -88,7 +88,7 @@ func (sh *shared) read(ctx context.Context) error {
 		sh.row = row
 		sh.recentFrom = max(sh.recentFrom, row.recentFrom)
 		sh.mu.Unlock()
-		if !again {
+		if !again && sh.ahead <= row.ModSeq {
 			return nil
 		}
 	}
@@ -242,5 +242,6 @@ func (sh *shared) scan(r db.Row) (entry, error) {
 	var uid, flags, size, modseq int64
 	var keywords string
 	err := r.Scan(&uid, &flags, &keywords, &size, &modseq)
+	sh.ahead = max(sh.ahead, uint64(modseq))
 	return entry{uid: uint32(uid), flags: Flags(flags), words: sh.words.id(keywords), size: uint32(size), modseq: uint64(modseq)}, err
 }

@@ -29,6 +29,7 @@ type shared struct {
 	// look is held while the folder is read or a change is taken over.
 	look    sync.Mutex
 	checked time.Time
+	ahead   uint64 // the highest mod-sequence that was read with the folder's row
 
 	messages messageIDs // for the searches
 

@@ -131,6 +131,61 @@ func TestExpungedWhileRead(t *testing.T) {
 	})
 }
 
+// Whoever is told of a mod-sequence has been told of all changes up to it, also
+// while another node goes on: a client resumes from there (RFC 7162 §3.2.5).
+func TestNothingTooEarly(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		h := newHouse(t, d, node)
+		h.fill(Inbox, 1)
+		h.Store = h.newStore(d, node, Options{Poll: -1})
+		here := h.view(Inbox)
+		other := h.newStore(d, node, Options{Poll: -1})
+		there, err := other.Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		defer there.Close()
+		news := make([]Upload, 200)
+		for i := range news {
+			news[i] = h.upload(mail(fmt.Sprint(i), "Hello."), 0)
+		}
+		done := make(chan error, 1)
+		go func() {
+			done <- func() error {
+				for i, u := range news {
+					_, uids, err := other.Append(h.ctx(), h.box, Inbox, u)
+					for _, uid := range append(numbers(1), uids...) {
+						if err == nil {
+							_, err = there.Sync(h.ctx(), true)
+						}
+						if err == nil {
+							_, _, err = there.Store(h.ctx(), numbers(uid), StoreFlags{Op: []Op{Add, Remove}[i%2], Flags: Flagged})
+						}
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			}()
+		}()
+		for early, going := 0, true; going && early == 0; {
+			select {
+			case err := <-done:
+				h.must(err)
+				going = false
+			default:
+			}
+			h.sync(here, true)
+			for _, e := range here.snap.between(0, here.snap.n) {
+				if e.modseq > here.row.ModSeq {
+					early++
+					t.Errorf("UID %d is known at mod-sequence %d, and the folder up to %d", e.uid, e.modseq, here.row.ModSeq)
+				}
+			}
+		}
+	})
+}
+
 // What Fetch could not find is held, also as long as the node has not heard that
 // it is gone.
 func TestMissedByFetch(t *testing.T) {
