@@ -144,11 +144,10 @@ func (f *fetcher) markSeen(uids []uint32) error {
 		return err
 	}
 	changed, _, err := f.view.Store(f.ctx(), unseen, folder.StoreFlags{Op: folder.Add, Flags: folder.Seen})
-	switch {
-	case fault.Is(err, fault.NotFound): // of a folder that is gone nothing need be remembered
-		return nil
-	case err != nil:
-		f.logger().Error("imap: setting \\Seen", "err", err)
+	if err != nil {
+		if !fault.Is(err, fault.NotFound) { // the folder was deleted just now
+			f.logger().Error("imap: setting \\Seen", "err", err)
+		}
 		return nil
 	}
 	f.seen = make(map[uint32]*folder.FlagChange, len(changed))

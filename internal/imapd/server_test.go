@@ -143,16 +143,25 @@ func TestMistakesAfterLogin(t *testing.T) {
 	})
 }
 
-// The folder under a session may be deleted by another.
+// The folder under a session may be deleted by another, also while this one
+// reads in it. There is nothing in that to log.
 func TestFolderDeleted(t *testing.T) {
 	each(t, func(h *house) {
-		a := h.login()
+		a, b := h.login(), h.login()
 		a.ok("CREATE Work")
 		a.append("Work", "", note("one"))
 		a.ok("SELECT Work")
+		b.ok("SELECT Work")
 		h.login().ok("DELETE Work")
 		a.begin("NOOP")
 		a.next("* BYE …deleted…")
 		a.closed()
+		b.begin("FETCH 1 BODY[]")
+		b.next("* 1 FETCH (BODY[] …")
+		b.next("* BYE …deleted…")
+		b.closed()
+		if errs := h.log.all(); len(errs) > 0 {
+			t.Errorf("logged: %q", errs)
+		}
 	})
 }
