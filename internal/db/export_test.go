@@ -7,6 +7,15 @@ import "context"
 // Rendered shows tests a query's text as an engine gets it.
 func Rendered(e Engine, text string) string { return render(e, text) }
 
+// SessionSettings shows tests what each connection to PostgreSQL sets.
+var SessionSettings = sessionSettings
+
+// Replan is what happens when a connection is taken from its pool.
+var Replan = replan
+
+// FirstReplan is how old a connection is when its plans are first made anew.
+const FirstReplan = firstReplan
+
 // LaneOf tells tests which lane a key's jobs go through.
 func (d *DB) LaneOf(key ID) int { return int(mix(uint64(key)) % uint64(len(d.lane))) }
 

@@ -50,20 +50,13 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if cfg.ConnConfig.RuntimeParams["synchronous_commit"] == "off" {
 		return nil, errors.New("the database's URL sets synchronous_commit=off: mail that was accepted could be lost")
 	}
-	// A transaction that hangs holds locks that others need.
-	for name, value := range map[string]string{
-		"application_name":                    "mailstead",
-		"idle_in_transaction_session_timeout": "30s",
-		"lock_timeout":                        "20s",
-		"synchronous_commit":                  "on",
-		// Every query finds its rows by an index, whatever the arguments: to
-		// plan it anew for them costs more than to run it.
-		"plan_cache_mode": "force_generic_plan",
-		"jit":             "off",
-	} {
+	for name, value := range sessionSettings {
 		if _, set := cfg.ConnConfig.RuntimeParams[name]; !set {
 			cfg.ConnConfig.RuntimeParams[name] = value
 		}
+	}
+	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
+		return replan(ctx, c, time.Now()) == nil, nil // a connection that can't is made anew
 	}
 	conn := stdlib.OpenDB(*cfg.ConnConfig)
 	err = errors.Join(migrate(ctx, Postgres, conn), conn.Close())

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
+
+// What was planned on an empty table is planned anew once it has grown, without
+// waiting for autovacuum.
+func TestReplan(t *testing.T) {
+	ctx := t.Context()
+	cfg, err := pgx.ParseConfig(dbtest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(cfg.RuntimeParams, db.SessionSettings)
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx) //nolint:errcheck // nothing to lose
+	run := func(sql string) string {
+		t.Helper()
+		results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		for _, r := range results {
+			for _, row := range r.Rows {
+				fmt.Fprintln(&text, string(row[0]))
+			}
+		}
+		return text.String()
+	}
+	// That a table is read whole shows best where it is allowed.
+	run(`SET enable_seqscan = on; SET enable_bitmapscan = on;
+		CREATE TABLE box (id BIGINT PRIMARY KEY, size BIGINT NOT NULL) WITH (autovacuum_enabled = off);
+		INSERT INTO box VALUES (1, 0);
+		ANALYZE box;
+		PREPARE look AS SELECT size FROM box WHERE id = $1`)
+	whole := func() bool { return strings.Contains(run(`EXPLAIN EXECUTE look(1)`), "Seq Scan") }
+	start := time.Unix(1_000_000, 0)
+	replan := func(after time.Duration) {
+		t.Helper()
+		if err := db.Replan(ctx, conn, start.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replan(0)
+	if !whole() {
+		t.Fatal("a table of one row is not read whole: this test shows nothing")
+	}
+	run(`INSERT INTO box SELECT n, 0 FROM generate_series(2, 10000) AS n`)
+	replan(db.FirstReplan - 1)
+	if !whole() {
+		t.Fatal("planned anew before it was due")
+	}
+	replan(db.FirstReplan)
+	if whole() {
+		t.Fatal("the plan of the small table was kept")
+	}
+	// The next time is after twice as long.
+	for _, sql := range []string{`TRUNCATE box`, `INSERT INTO box VALUES (1, 0)`, `ANALYZE box`, `EXPLAIN EXECUTE look(1)`} {
+		run(sql)
+	}
+	run(`INSERT INTO box SELECT n, 0 FROM generate_series(2, 10000) AS n`)
+	replan(3*db.FirstReplan - 1)
+	if !whole() {
+		t.Fatal("planned anew too early the second time")
+	}
+	replan(3 * db.FirstReplan)
+	if whole() {
+		t.Fatal("not planned anew the second time")
+	}
+}
