@@ -21,10 +21,31 @@ const (
 	allBlocks  = `SELECT id FROM search_block WHERE mailbox = ?`
 	someFields = `SELECT id, bits FROM search_field WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
 	someSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
-	blockIDs   = `SELECT ids FROM search_block WHERE id = ?`
+	blockIDs   = `SELECT id, ids FROM search_block WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
 	tailFields = `SELECT message, fields FROM search_tail WHERE mailbox = ?`
 	tailAll    = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message WHERE t.mailbox = ?`
 )
+
+// findQueries are those of Find, which are prepared once: for most of them that
+// takes longer than to run them.
+var findQueries = []string{
+	coveredTo, passUpTo, topShelves, bareBlocks, allBlocks, someFields, someSlices, blockIDs, tailFields, tailAll,
+}
+
+// finding is a read transaction of Find.
+type finding struct {
+	*sql.Tx
+	prepared map[string]*sql.Stmt
+}
+
+// QueryContext runs one of findQueries.
+func (f *finding) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...)
+}
+
+func (f *finding) number(ctx context.Context, query string, arg any) (n int64, err error) {
+	return n, f.StmtContext(ctx, f.prepared[query]).QueryRowContext(ctx, arg).Scan(&n)
+}
 
 // clause is a folder.Clause made ready: the buckets for each kind of text that
 // may have what is sought, or others to combine.
@@ -66,11 +87,10 @@ func (c *clause) met(s *signature) bool {
 type finder struct {
 	ctx    context.Context // without an end: each of many small queries would have to watch for it
 	ended  func() error    // whether nobody waits for the answer any more
-	tx     *sql.Tx
+	tx     *finding
 	clause clause
 	limit  int
 	found  []db.ID
-	row    map[string]*sql.Stmt
 }
 
 // errMany ends a Find that has found too much.
@@ -83,25 +103,28 @@ func (x *Index) Find(ctx context.Context, mailbox db.ID, s folder.Seek) (*folder
 	if x.lost {
 		return nil, nil
 	}
-	tx, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	begun, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("reading the search index: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
+	defer begun.Rollback() //nolint:errcheck // nothing was written
+	tx := &finding{begun, x.prepared}
 	var out folder.Found
-	err = tx.QueryRowContext(ctx, coveredTo, s.Folder).Scan(&out.UpTo)
+	upTo, err := tx.number(ctx, coveredTo, s.Folder)
 	if errors.Is(err, sql.ErrNoRows) {
 		x.ask(mailbox)
 		return nil, nil
 	}
 	if err == nil {
-		if out.UpTo < s.Last {
+		if out.UpTo = uint32(upTo); out.UpTo < s.Last {
 			x.ask(mailbox)
 		}
-		err = tx.QueryRowContext(ctx, passUpTo, 0).Scan(&out.After)
+		var after int64
+		after, err = tx.number(ctx, passUpTo, 0)
+		out.After = db.ID(after)
 	}
 	if err == nil {
-		f := finder{ctx: context.WithoutCancel(ctx), ended: ctx.Err, tx: tx, limit: s.Limit, row: map[string]*sql.Stmt{}}
+		f := finder{ctx: context.WithoutCancel(ctx), ended: ctx.Err, tx: tx, limit: s.Limit}
 		err = f.find(mailbox, &s.Clause)
 		out.Messages = f.found
 	}
@@ -229,20 +252,16 @@ func (f *finder) either(n int, from source, within set, of func(i int) (set, err
 	return all, nil
 }
 
-// atOnce is how many buckets are read at once; mostly no more are needed.
+// atOnce is how many buckets are read at once, and how many blocks.
 const atOnce = 8
 
+// longRow is from how many bytes on to read a row costs more than a query.
+const longRow = 8 << 10
+
 // inAll returns those of within that are in all the buckets, and maybe a few
-// others: to look at a handful of messages costs less than to read more.
+// others: to look at a handful of messages costs less than to read more. Of a
+// large shelf, whose rows are long, it reads fewer at once: six mostly do.
 func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
-	stmt := f.row[from.query]
-	if stmt == nil {
-		var err error
-		if stmt, err = f.tx.PrepareContext(f.ctx, from.query); err != nil {
-			return nil, err
-		}
-		f.row[from.query] = stmt
-	}
 	found := slices.Clone(within)
 	if found == nil {
 		found = make(set, from.size/8)
@@ -250,11 +269,16 @@ func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
 			found[i] = ^uint64(0)
 		}
 	}
-	for some := range slices.Chunk(want, atOnce) {
-		if err := f.and(stmt, some, from, found); err != nil {
+	first, then := atOnce, atOnce
+	if from.size >= longRow {
+		first, then = 6, 2
+	}
+	for n := first; len(want) > 0; n = then {
+		n = min(n, len(want))
+		if err := f.and(want[:n], from, found); err != nil {
 			return nil, err
 		}
-		if found.within(1 + from.size>>13) {
+		if want = want[n:]; found.within(1 + from.size>>13) {
 			break
 		}
 	}
@@ -262,12 +286,12 @@ func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
 }
 
 // and leaves of a set those that are in some buckets.
-func (f *finder) and(stmt *sql.Stmt, some []uint32, from source, left set) error {
+func (f *finder) and(some []uint32, from source, left set) error {
 	var args [atOnce]any
 	for i := range args {
 		args[i] = from.row(some[min(i, len(some)-1)])
 	}
-	rows, err := stmt.QueryContext(f.ctx, args[:]...)
+	rows, err := f.tx.QueryContext(f.ctx, from.query, args[:]...)
 	if err != nil {
 		return err
 	}
@@ -308,33 +332,52 @@ func (f *finder) take(blocks []int64, may set) error {
 	if err := f.ended(); err != nil {
 		return err
 	}
-	for i, id := range blocks {
-		part := may[i*blockDocs/64:][:blockDocs/64]
-		if part.empty() {
-			continue
+	part := func(i int) set { return may[i*blockDocs/64:][:blockDocs/64] }
+	var met []int // places among blocks
+	for i := range blocks {
+		if !part(i).empty() {
+			met = append(met, i)
 		}
-		var raw []byte
-		err := f.tx.QueryRowContext(f.ctx, blockIDs, id).Scan(&raw)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		}
-		if err != nil {
+	}
+	for some := range slices.Chunk(met, atOnce) {
+		if err := f.takeSome(blocks, some, part); err != nil {
 			return err
-		}
-		ids := idsOf(raw)
-		if len(ids) != blockDocs {
-			return damaged("a block has not the right number of messages")
-		}
-		for k, w := range part {
-			for ; w != 0; w &= w - 1 {
-				f.found = append(f.found, ids[k*64+bits.TrailingZeros64(w)])
-			}
 		}
 		if len(f.found) > f.limit {
 			return errMany
 		}
 	}
 	return nil
+}
+
+func (f *finder) takeSome(blocks []int64, some []int, part func(i int) set) error {
+	var args [atOnce]any
+	for i := range args {
+		args[i] = blocks[some[min(i, len(some)-1)]]
+	}
+	rows, err := f.tx.QueryContext(f.ctx, blockIDs, args[:]...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	for rows.Next() {
+		var block int64
+		var raw sql.RawBytes
+		if err := rows.Scan(&block, &raw); err != nil {
+			return err
+		}
+		ids := idsOf(raw)
+		if len(ids) != blockDocs {
+			return damaged("a block has not the right number of messages")
+		}
+		at := slices.IndexFunc(some, func(i int) bool { return blocks[i] == block })
+		for k, w := range part(some[at]) {
+			for ; w != 0; w &= w - 1 {
+				f.found = append(f.found, ids[k*64+bits.TrailingZeros64(w)])
+			}
+		}
+	}
+	return rows.Err()
 }
 
 // inTail looks at the messages that are in no block.

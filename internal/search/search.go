@@ -107,7 +107,8 @@ type Index struct {
 	anew           sync.RWMutex   // held while the file is begun anew; guards lost
 	lost           bool           // there is no file that could be read
 	reader, writer *sql.DB
-	broken         chan error // a search found damage
+	prepared       map[string]*sql.Stmt // findQueries, on reader
+	broken         chan error           // a search found damage
 }
 
 // Open opens the file, or begins it anew if it is missing, damaged or of
@@ -183,6 +184,12 @@ func (x *Index) open(ctx context.Context) (err error) {
 	x.reader.SetMaxIdleConns(2)
 	if err := x.prepare(ctx); err != nil {
 		return errors.Join(err, x.Close())
+	}
+	x.prepared = map[string]*sql.Stmt{}
+	for _, query := range findQueries {
+		if x.prepared[query], err = x.reader.PrepareContext(ctx, query); err != nil {
+			return errors.Join(err, x.Close()) // which ends them too
+		}
 	}
 	return nil
 }

@@ -168,8 +168,8 @@ func (s shelf) fields(query string) source {
 	return source{query, s.id * fieldBuckets, 1, len(s.blocks) * sliceBytes}
 }
 
-func shelvesOf(ctx context.Context, tx *sql.Tx, query string, args ...any) (list []shelf, err error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
+func shelvesOf(ctx context.Context, q querier, query string, args ...any) (list []shelf, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
