@@ -25,11 +25,13 @@ const (
 
 var (
 	waiting = db.SQL(`SELECT 1 FROM event WHERE position IS NULL ORDER BY id LIMIT 1`)
-	number  = db.SQL(`UPDATE event
+	// Only the holder of the duty gives positions, so none of these has one by
+	// now; to ask again would let PostgreSQL compare all that wait with all.
+	number = db.SQL(`UPDATE event
 		SET position = next.n + (SELECT COALESCE(MAX(position), 0) FROM event WHERE position IS NOT NULL)
 		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n
 			FROM (SELECT id FROM event WHERE position IS NULL ORDER BY id LIMIT 500) AS first) AS next
-		WHERE event.position IS NULL AND event.id = next.id RETURNING account`)
+		WHERE event.id = next.id RETURNING account`)
 )
 
 // Number runs the sequencer until ctx ends. Every node runs it; the duty

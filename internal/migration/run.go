@@ -28,7 +28,7 @@ var (
 			ORDER BY m.due_at LIMIT 1 {skip_locked})
 		UPDATE migration SET tenure = $1, state = 'running', run_at = $2, run_messages = messages_done, run_bytes = bytes_copied, updated_at = $2,
 			started_at = CASE WHEN started_at = 0 THEN $2 ELSE started_at END
-		WHERE id IN (SELECT id FROM due) AND tenure IS NULL AND due_at IS NOT NULL
+		WHERE id IN (SELECT id FROM due)
 		RETURNING id, planned, password`)
 	nextDue = db.SQL(`SELECT due_at FROM migration WHERE tenure IS NULL AND due_at IS NOT NULL AND due_at > $1 ORDER BY due_at LIMIT 1`)
 	inHand  = db.SQL(`SELECT id FROM migration WHERE tenure IS NOT NULL AND tenure = $1`)

@@ -115,7 +115,6 @@ var (
 			WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1
 			ORDER BY late_at LIMIT $2 {skip_locked})
 		UPDATE delivery SET late_at = 0 WHERE (message, n) IN (SELECT message, n FROM late)
-			AND tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred')
 		RETURNING message, n, recipient, orcpt, code, enhanced, reply, remote, due_at, expires_at`)
 )
 

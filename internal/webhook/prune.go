@@ -18,7 +18,7 @@ var (
 	// Of all states, the deleted ones too.
 	agedHook = db.SQL(`SELECT id FROM webhook
 		WHERE id > 0 AND EXISTS (SELECT 1 FROM webhook_delivery AS d WHERE d.webhook = webhook.id AND d.id < $1) ORDER BY id LIMIT 1`)
-	pruneChunk = db.SQL(`DELETE FROM webhook_delivery WHERE webhook = $1 AND id IN (SELECT id FROM webhook_delivery
+	pruneChunk = db.SQL(`DELETE FROM webhook_delivery WHERE (webhook, id) IN (SELECT webhook, id FROM webhook_delivery
 		WHERE webhook = $1 AND id < $2 ORDER BY id LIMIT $3) RETURNING id`)
 	pruneTries  = db.SQL(`DELETE FROM webhook_attempt WHERE webhook = $1 AND id <= $2`)
 	deletedHook = db.SQL(`SELECT id FROM webhook WHERE status = 'deleted' ORDER BY id LIMIT 1`)
