@@ -30,6 +30,10 @@ var small = []string{"node", "tenure", "duty", "queue_hold"}
 // scans are queries that may read a growing table whole, with the reason.
 var scans = map[string]string{}
 
+// compares are where up to a thousand rows that were chosen are compared with
+// those of a table which has few: the enabled webhooks.
+var compares = []string{"internal/webhook/follow.go"}
+
 type namedQuery struct{ where, text string }
 
 // Every query of the project runs on both engines and reads no growing table
@@ -43,9 +47,11 @@ func TestExplain(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { explainPostgres(t, queries) })
 }
 
-// projectQueries reads the literals given to db.SQL and db.Paged.
+// projectQueries reads the texts given to db.SQL and db.Paged: literals and
+// constants of the package, also several joined.
 func projectQueries(t *testing.T) (queries []namedQuery) {
 	root := "../.."
+	files, constants := map[string]*ast.File{}, map[string]map[string]ast.Expr{}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -54,6 +60,28 @@ func projectQueries(t *testing.T) (queries []namedQuery) {
 		if err != nil {
 			return err
 		}
+		files[path] = file
+		of := constants[filepath.Dir(path)]
+		if of == nil {
+			of = map[string]ast.Expr{}
+			constants[filepath.Dir(path)] = of
+		}
+		for _, d := range file.Decls {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+				for _, spec := range g.Specs {
+					v := spec.(*ast.ValueSpec)
+					for i, value := range v.Values {
+						of[v.Names[i].Name] = value
+					}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || len(call.Args) != 1 {
@@ -68,11 +96,18 @@ func projectQueries(t *testing.T) (queries []namedQuery) {
 					name = f.Sel.Name
 				}
 			}
-			text, ok := literal(call.Args[0])
-			if !ok || (name != "SQL" && name != "Paged") {
+			if name != "SQL" && name != "Paged" {
 				return true
 			}
 			where, _ := filepath.Rel(root, path)
+			text, ok := literal(call.Args[0], constants[filepath.Dir(path)])
+			if !ok && filepath.Base(where) == "page.go" {
+				return true // Paged itself
+			}
+			if !ok {
+				t.Errorf("%s: the text of a query that can't be read: literals and constants only", where)
+				return true
+			}
 			if name == "Paged" {
 				queries = append(queries,
 					namedQuery{where, strings.Replace(text, "{page}", "id < $2 ORDER BY id DESC LIMIT $3", 1)},
@@ -82,23 +117,26 @@ func projectQueries(t *testing.T) (queries []namedQuery) {
 			}
 			return true
 		})
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return queries
 }
 
-// literal returns the text of a string literal, or of several joined by +.
-func literal(e ast.Expr) (string, bool) {
+// literal returns the text of a string literal, a constant, or of several joined
+// by +.
+func literal(e ast.Expr, constants map[string]ast.Expr) (string, bool) {
 	switch e := e.(type) {
+	case *ast.Ident:
+		value, ok := constants[e.Name]
+		if !ok {
+			return "", false
+		}
+		return literal(value, constants)
 	case *ast.BasicLit:
 		text, err := strconv.Unquote(e.Value)
 		return text, err == nil
 	case *ast.BinaryExpr:
-		a, okA := literal(e.X)
-		b, okB := literal(e.Y)
+		a, okA := literal(e.X, constants)
+		b, okB := literal(e.Y, constants)
 		return a + b, okA && okB
 	}
 	return "", false
@@ -106,7 +144,7 @@ func literal(e ast.Expr) (string, bool) {
 
 var (
 	placeholder  = regexp.MustCompile(`\$(\d+)`)
-	sqliteScan   = regexp.MustCompile(`^SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?`)
+	sqliteScan   = regexp.MustCompile(`^SCAN (\w+)(?: EXISTS)?(?: USING (?:COVERING )?INDEX (\w+))?`)
 	postgresScan = regexp.MustCompile(`(?:Seq Scan) on (\w+)`)
 	changes      = regexp.MustCompile(`^(?:Update|Delete) on`)
 	chosen       = regexp.MustCompile(`-> +(?:CTE|Subquery) Scan on`)
@@ -213,7 +251,7 @@ func explainPostgres(t *testing.T, queries []namedQuery) {
 		}
 		// On tables that are empty, or were when they were analysed, this looks
 		// cheap; with many rows it takes seconds.
-		if changes.MatchString(plan) && strings.Contains(plan, "Join Filter") && chosen.MatchString(plan) {
+		if !slices.Contains(compares, q.where) && changes.MatchString(plan) && strings.Contains(plan, "Join Filter") && chosen.MatchString(plan) {
 			t.Errorf("%s: finds the rows that it changes by comparing all with those chosen\n%s\n%s", q.where, q.text, plan)
 		}
 	}

@@ -50,37 +50,40 @@ func TestReplan(t *testing.T) {
 		ANALYZE box;
 		PREPARE look AS SELECT size FROM box WHERE id = $1`)
 	whole := func() bool { return strings.Contains(run(`EXPLAIN EXECUTE look(1)`), "Seq Scan") }
-	start := time.Unix(1_000_000, 0)
-	replan := func(after time.Duration) {
-		t.Helper()
-		if err := db.Replan(ctx, conn, start.Add(after)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replan(0)
 	if !whole() {
 		t.Fatal("a table of one row is not read whole: this test shows nothing")
 	}
 	run(`INSERT INTO box SELECT n, 0 FROM generate_series(2, 10000) AS n`)
-	replan(db.FirstReplan - 1)
-	if !whole() {
-		t.Fatal("planned anew before it was due")
+	// The connection is new, and then old enough.
+	for _, now := range []time.Time{start, start.Add(db.FirstReplan)} {
+		if err := db.Replan(ctx, conn, now); err != nil {
+			t.Fatal(err)
+		}
 	}
-	replan(db.FirstReplan)
 	if whole() {
 		t.Fatal("the plan of the small table was kept")
 	}
-	// The next time is after twice as long.
-	for _, sql := range []string{`TRUNCATE box`, `INSERT INTO box VALUES (1, 0)`, `ANALYZE box`, `EXPLAIN EXECUTE look(1)`} {
-		run(sql)
+}
+
+// Plans are dropped when a connection is so old, then after twice as long: on
+// one that is closed that fails, and only that.
+func TestWhenReplanned(t *testing.T) {
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, dbtest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
 	}
-	run(`INSERT INTO box SELECT n, 0 FROM generate_series(2, 10000) AS n`)
-	replan(3*db.FirstReplan - 1)
-	if !whole() {
-		t.Fatal("planned anew too early the second time")
+	if err := conn.Close(ctx); err != nil {
+		t.Fatal(err)
 	}
-	replan(3 * db.FirstReplan)
-	if whole() {
-		t.Fatal("not planned anew the second time")
+	for _, step := range []struct {
+		after time.Duration
+		due   bool
+	}{{0, false}, {db.FirstReplan - 1, false}, {db.FirstReplan, true}, {3*db.FirstReplan - 1, false}, {3 * db.FirstReplan, true}, {7*db.FirstReplan - 1, false}} {
+		if err := db.Replan(ctx, conn, start.Add(step.after)); (err != nil) != step.due {
+			t.Errorf("after %v: %v, due is %v", step.after, err, step.due)
+		}
 	}
 }
+
+var start = time.Unix(1_000_000, 0)

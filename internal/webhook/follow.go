@@ -9,11 +9,12 @@ import (
 
 // fresh are the events that were numbered since the mark. The limit is twice
 // what is numbered at a time, so that what was numbered without us, by an older
-// release, is caught up with.
-const fresh = `(SELECT id, account, kind, domain, mailbox FROM event
+// release, is caught up with. They are read once, not for each webhook.
+const fresh = `WITH e AS MATERIALIZED (SELECT id, account, kind, domain, mailbox FROM event
 		WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_mark WHERE id = 1)
 			AND EXISTS (SELECT 1 FROM webhook WHERE status = 'enabled')
-		ORDER BY position LIMIT 1000) AS e`
+		ORDER BY position LIMIT 1000)
+	`
 
 // wants says which webhooks w get an event e. Ids and kinds stand in the columns
 // between blanks.
@@ -23,14 +24,14 @@ const wants = `w.account = e.account AND (w.kinds = ' all ' OR w.kinds LIKE '% '
 			OR e.mailbox > 0 AND w.mailboxes LIKE '% ' || e.mailbox || ' %')`
 
 var (
-	makeDeliveries = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+	makeDeliveries = db.SQL(fresh + `INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
 		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $1, 0, '', '', $1, $1
-		FROM ` + fresh + ` CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + wants + `
+		FROM e CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + wants + `
 		ON CONFLICT (webhook, id) DO NOTHING`)
 	// A webhook that rests is not disturbed.
-	nudgeAll = db.SQL(`UPDATE webhook_lane SET arrivals = arrivals + 1,
+	nudgeAll = db.SQL(fresh + `UPDATE webhook_lane SET arrivals = arrivals + 1,
 			due_at = CASE WHEN due_at IS NULL OR due_at > $1 THEN CASE WHEN rest_until > $1 THEN rest_until ELSE $1 END ELSE due_at END
-		WHERE webhook IN (SELECT w.id FROM ` + fresh + ` CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + wants + `)
+		WHERE webhook IN (SELECT w.id FROM e CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + wants + `)
 		RETURNING webhook`)
 	moveMark = db.SQL(`UPDATE webhook_mark SET position = COALESCE((SELECT MAX(position) FROM (SELECT position FROM event
 			WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_mark WHERE id = 1)
