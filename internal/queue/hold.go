@@ -120,7 +120,7 @@ var (
 			WHEN due_at < $2 THEN $2 - due_at ELSE 0 END
 		WHERE (message, n) IN (SELECT message, n FROM delivery
 			WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold = $1 ORDER BY message, n LIMIT $3)
-		AND tenure + 0 = 0 AND hold + 0 = $1`) // + 0: not by an index
+		AND tenure + 0 = 0 AND hold + 0 = $1`)  // + 0: not by an index
 	nudges = db.SQL(`SELECT destination, at FROM queue_nudge WHERE at > $1 ORDER BY at DESC LIMIT $2`)
 )
 
