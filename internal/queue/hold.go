@@ -114,13 +114,14 @@ var (
 			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1
 			ORDER BY due_at LIMIT $2 {skip_locked})
 		UPDATE delivery SET tenure = 0, hold = $3, held_at = $4 WHERE (message, n) IN (SELECT message, n FROM due)`)
-	nextHold       = db.SQL(`SELECT hold FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold > $1 ORDER BY hold LIMIT 1`)
+	nextHold = db.SQL(`SELECT hold FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold > $1 ORDER BY hold LIMIT 1`)
+	// With + 0 no index is asked for the rows, see claim.
 	releaseChunkOf = db.SQL(`UPDATE delivery SET tenure = NULL, hold = 0, expires_at = expires_at + CASE
 			WHEN state <> 'scheduled' OR due_at <= held_at THEN CASE WHEN held_at < $2 THEN $2 - held_at ELSE 0 END
 			WHEN due_at < $2 THEN $2 - due_at ELSE 0 END
 		WHERE (message, n) IN (SELECT message, n FROM delivery
 			WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold = $1 ORDER BY message, n LIMIT $3)
-		AND tenure + 0 = 0 AND hold + 0 = $1`)  // + 0: not by an index
+		AND tenure + 0 = 0 AND hold + 0 = $1`)
 	nudges = db.SQL(`SELECT destination, at FROM queue_nudge WHERE at > $1 ORDER BY at DESC LIMIT $2`)
 )
 

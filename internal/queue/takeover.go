@@ -21,9 +21,10 @@ const (
 )
 
 var (
+	// With + 0 no index is asked for the rows, see claim.
 	releaseChunk = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE (message, n) IN (
 			SELECT message, n FROM delivery WHERE tenure IS NOT NULL AND tenure = $1 ORDER BY message, n LIMIT $2)
-		AND tenure + 0 = $1`)  // + 0: not by an index
+		AND tenure + 0 = $1`)
 	inHand = db.SQL(`SELECT message, n FROM delivery WHERE tenure IS NOT NULL AND tenure = $1
 		AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
 	letGoOne = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE message = $1 AND n = $2 AND tenure = $3`)
