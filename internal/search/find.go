@@ -40,11 +40,11 @@ type finding struct {
 
 // QueryContext runs one of findQueries.
 func (f *finding) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...)
+	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 }
 
 func (f *finding) number(ctx context.Context, query string, arg any) (n int64, err error) {
-	return n, f.StmtContext(ctx, f.prepared[query]).QueryRowContext(ctx, arg).Scan(&n)
+	return n, f.StmtContext(ctx, f.prepared[query]).QueryRowContext(ctx, arg).Scan(&n) //nolint:sqlclosecheck // the same
 }
 
 // clause is a folder.Clause made ready: the buckets for each kind of text that

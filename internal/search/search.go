@@ -187,8 +187,8 @@ func (x *Index) open(ctx context.Context) (err error) {
 	}
 	x.prepared = map[string]*sql.Stmt{}
 	for _, query := range findQueries {
-		if x.prepared[query], err = x.reader.PrepareContext(ctx, query); err != nil {
-			return errors.Join(err, x.Close()) // which ends them too
+		if x.prepared[query], err = x.reader.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck // it ends with the reader
+			return errors.Join(err, x.Close())
 		}
 	}
 	return nil
