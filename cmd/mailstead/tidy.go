@@ -37,6 +37,7 @@ func tidyMemory(ctx context.Context, s *server.Server) {
 	defer tick.Stop()
 	tidy()
 	last, collector := allocated(), collecting{percent: usualPercent, fixed: os.Getenv("GOGC") != ""}
+	roomy := false // more may have gathered than usual since it was last tidied
 	for tidied, calm, rest := last, 0, 0; ; {
 		select {
 		case <-ctx.Done():
@@ -48,18 +49,19 @@ func tidyMemory(ctx context.Context, s *server.Server) {
 		if now-last > littleWork {
 			calm = 0
 			collector.set(percentFor(live()))
+			roomy = roomy || collector.percent > usualPercent
 		} else if calm >= calmFor {
 			collector.set(usualPercent)
 		}
 		last = now
-		if calm < calmFor || now-tidied < muchWork || rest > 0 {
+		if calm < calmFor || now-tidied < muchWork && !roomy || rest > 0 {
 			continue
 		}
 		if err := s.Shrink(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Warn("caches could not be given back", "error", err)
 		}
 		tidy()
-		tidied, rest = now, tidyRest
+		tidied, rest, roomy = now, tidyRest, false
 	}
 }
 
