@@ -227,17 +227,7 @@ func explainPostgres(t *testing.T, queries []namedQuery) {
 	url := dbtest.Postgres(t)
 	dbtest.Open(t, url)
 	ctx := context.Background()
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// What is planned here, on empty tables, is what runs when the service is new.
-	maps.Copy(cfg.RuntimeParams, db.SessionSettings)
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(ctx) //nolint:errcheck // nothing to lose
+	conn := plannerConn(t, url)
 	for i, q := range queries {
 		plan, err := postgresPlan(ctx, conn, i, q.text)
 		if err != nil {
@@ -255,6 +245,23 @@ func explainPostgres(t *testing.T, queries []namedQuery) {
 			t.Errorf("%s: finds the rows that it changes by comparing all with those chosen\n%s\n%s", q.where, q.text, plan)
 		}
 	}
+}
+
+// plannerConn makes a connection with the settings of the service's: what is planned
+// on it, on empty tables, is what runs when the service is new.
+func plannerConn(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(cfg.RuntimeParams, db.SessionSettings)
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // nothing to lose
+	return conn
 }
 
 func postgresPlan(ctx context.Context, conn *pgx.Conn, i int, text string) (string, error) {

@@ -4,7 +4,6 @@ package db_test
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -19,16 +18,7 @@ import (
 // waiting for autovacuum.
 func TestReplan(t *testing.T) {
 	ctx := t.Context()
-	cfg, err := pgx.ParseConfig(dbtest.Postgres(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(cfg.RuntimeParams, db.SessionSettings)
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(ctx) //nolint:errcheck // nothing to lose
+	conn := plannerConn(t, dbtest.Postgres(t))
 	run := func(sql string) string {
 		t.Helper()
 		results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
