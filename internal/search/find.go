@@ -44,7 +44,8 @@ func (f *finding) QueryContext(ctx context.Context, query string, args ...any) (
 }
 
 func (f *finding) number(ctx context.Context, query string, arg any) (n int64, err error) {
-	return n, f.StmtContext(ctx, f.prepared[query]).QueryRowContext(ctx, arg).Scan(&n) //nolint:sqlclosecheck // the same
+	err = f.StmtContext(ctx, f.prepared[query]).QueryRowContext(ctx, arg).Scan(&n) //nolint:sqlclosecheck // the same
+	return n, err
 }
 
 // clause is a folder.Clause made ready: the buckets for each kind of text that
