@@ -42,8 +42,17 @@ func (c *httpConn) do(method, path, token string, body []byte) (status int, answ
 		return 0, nil, err
 	}
 	if _, err := c.conn.Write(rest); err != nil {
+		// What is refused is answered before all of it was read.
+		if status, answer, readErr := c.answer(); readErr == nil {
+			return status, answer, nil
+		}
 		return 0, nil, err
 	}
+	return c.answer()
+}
+
+// answer reads the answer to what was sent.
+func (c *httpConn) answer() (status int, answer []byte, err error) {
 	line, err := c.r.ReadSlice('\n')
 	if err != nil {
 		return 0, nil, err

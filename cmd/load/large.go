@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -43,14 +44,14 @@ func (b *bench) large(ctx context.Context, s *system, _ int) error {
 func (s *system) sendLarge(attached int) (time.Duration, error) {
 	file := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("attached"), attached/8))
 	out, err := together(largeSends, bound{largeSends, time.Hour}, func(i int) (func() error, func() error, error) {
-		c, err := dialHTTP(s.http)
-		if err != nil {
-			return nil, nil, err
-		}
 		who := s.senders[i%len(s.senders)]
 		body := fmt.Appendf(nil, `{"from_email":%q,"to":["large%d@%s"],"subject":"Large","text":"See the file.","attachments":[{"filename":"file.bin","content":%q}]}`,
 			who.from, i, s.outside[i%len(s.outside)], file)
-		return func() error {
+		var c *httpConn
+		return func() (err error) {
+			if c, err = dialHTTP(s.http); err != nil { // not before: all the bodies may take longer than a server waits for a request
+				return err
+			}
 			status, answer, err := c.do("POST", "/outbound/send", who.token, body)
 			if err == nil && status != 202 {
 				err = fmt.Errorf("%d %s", status, answer)
@@ -58,8 +59,8 @@ func (s *system) sendLarge(attached int) (time.Duration, error) {
 			if err == nil {
 				s.sent.Add(1)
 			}
-			return err
-		}, c.close, nil
+			return errors.Join(err, c.close())
+		}, nil, nil
 	})
 	return out.elapsed, err
 }
