@@ -56,3 +56,19 @@ func (o Options) WithWAL(copy, hold, alarm int) Options {
 	o.wal = walLimits{copy: copy, anew: (copy + hold) / 2, hold: hold, alarm: alarm}
 	return o
 }
+
+// Committed is how a transaction of PostgreSQL is asked for whose connection
+// was lost, in a life of the server.
+func (d *DB) Committed(ctx context.Context, xid uint64, life string) (bool, error) {
+	return d.engine.(*postgresEngine).committed(ctx, xid, life)
+}
+
+// Life is the life of the server.
+func (d *DB) Life(ctx context.Context) (string, error) {
+	conn, err := d.engine.(*postgresEngine).pool.Acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Release()
+	return lifeOf(conn.Conn()), nil
+}

@@ -57,7 +57,7 @@ func (s *pgSession) commit(b *pgx.Batch) error {
 	case err != nil && s.conn.IsClosed():
 		// Even an error that the server sent, such as 57P01, does not
 		// say on which side of the commit it stood.
-		return &lost{cause: err, committing: true, xid: s.xid}
+		return &lost{cause: err, committing: true, xid: s.xid, life: lifeOf(s.conn)}
 	case err != nil:
 		return err
 	}
@@ -113,6 +113,7 @@ type lost struct {
 	cause      error
 	committing bool // COMMIT was sent: transaction xid may have been committed or not
 	xid        uint64
+	life       string // of the server, in which xid was given out
 }
 
 func (l *lost) Error() string { return l.cause.Error() }
@@ -132,7 +133,7 @@ func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, ca
 			return &shared{errors.Join(ErrClosed, err)}
 		case errors.As(err, &cut):
 			if cut.committing {
-				switch committed, lookup := e.committed(ctx, cut.xid); {
+				switch committed, lookup := e.committed(ctx, cut.xid, cut.life); {
 				case lookup != nil:
 					return &shared{fmt.Errorf("%w: %w", ErrUnknown, errors.Join(err, lookup))}
 				case committed:
@@ -180,23 +181,41 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // committed asks what became of a transaction. While its old session still
-// has it in hand there is no answer yet, so it waits, up to a minute.
-func (e *postgresEngine) committed(ctx context.Context, xid uint64) (bool, error) {
+// has it in hand there is no answer yet, so it waits, up to a minute. In another
+// life of the server the transaction is there only if it was committed, and its
+// number may be that of another by now.
+func (e *postgresEngine) committed(ctx context.Context, xid uint64, life string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	for n := 1; ; n++ {
-		var status *string
-		err := e.pool.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, fmt.Sprint(xid)).Scan(&status)
+		status, now, err := e.fate(ctx, xid)
+		another := life != "" && now != "" && now != life
 		switch {
-		case err == nil && status == nil:
+		case err == nil && status == "":
 			return false, errors.New("PostgreSQL no longer knows what became of the transaction")
-		case err == nil && *status == "committed":
+		case err == nil && status == "committed" && life == now && life != "":
 			return true, nil
-		case err == nil && *status == "aborted":
+		case err == nil && status == "committed":
+			return false, errors.New("PostgreSQL may have given the number of the transaction to another, after a crash or a failover")
+		case err == nil && (status == "aborted" || another):
+			return false, nil
+		case another && sqlState(err) == "22023": // a number that is still to come
 			return false, nil
 		case ctx.Err() != nil:
 			return false, fmt.Errorf("asking what became of the transaction: %w", errors.Join(err, ctx.Err()))
 		}
 		wait(ctx, pause(min(n, 7)))
 	}
+}
+
+// fate returns what PostgreSQL says of a transaction, "" if it no longer knows,
+// and the life of the server that says so.
+func (e *postgresEngine) fate(ctx context.Context, xid uint64) (status, life string, err error) {
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	defer conn.Release()
+	err = conn.QueryRow(ctx, `SELECT COALESCE(pg_xact_status($1::text::xid8), '')`, fmt.Sprint(xid)).Scan(&status)
+	return status, lifeOf(conn.Conn()), err
 }

@@ -58,6 +58,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
 		return replan(ctx, c, time.Now()) == nil, nil // a connection that can't is made anew
 	}
+	cfg.AfterConnect = learnLife
 	conn := stdlib.OpenDB(*cfg.ConnConfig)
 	err = errors.Join(migrate(ctx, Postgres, conn), conn.Close())
 	if err != nil {
