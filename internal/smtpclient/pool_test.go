@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,5 +252,47 @@ func TestPoolConnectionCount(t *testing.T) {
 	}
 	if slices.ContainsFunc(*got, func(c string) bool { return c != "delivered" }) || !strings.Contains(s.got[2999].data, "hello") {
 		t.Error("not all were delivered whole")
+	}
+}
+
+// A host that refuses RSET and goes on as if nothing had been said gets the
+// message once.
+func TestPoolAfterRefusedReset(t *testing.T) {
+	var got atomic.Int32
+	addr := script(t, func(h *host) {
+		h.greet("PIPELINING")
+		if h.n == 1 {
+			h.hear("MAIL")
+			h.hear("RCPT")
+			h.hear("DATA")
+			h.say("250 ok", "550 no such user", "503 no recipients")
+			h.hear("RSET")
+			h.say("502 not implemented")
+		}
+		h.hear("MAIL")
+		h.hear("RCPT")
+		h.hear("DATA")
+		h.say("250 ok", "250 ok", "354 go")
+		for {
+			line, err := h.br.ReadString('\n')
+			if err != nil {
+				return
+			}
+			switch line {
+			case ".\r\n":
+				got.Add(1)
+				h.say("250 taken")
+			case "QUIT\r\n":
+				h.say("221 bye")
+			}
+		}
+	})
+	p := pool(t, PoolLimits{})
+	next, report, outcomes := many(2)
+	if err := p.Each(context.Background(), options(addr), next, report); err != nil {
+		t.Error(err)
+	}
+	if n := got.Load(); n != 1 || !slices.Equal(*outcomes, []string{"permanent", "delivered"}) {
+		t.Errorf("the host got it %d times, %q", n, *outcomes)
 	}
 }

@@ -268,6 +268,7 @@ func TestReplies(t *testing.T) {
 		r[i] = s
 		return r
 	}
+	noMail := func(s string) []string { return []string{s, "503 MAIL first", "503 MAIL first", "503 RCPT first", ""} }
 	for _, tt := range []struct {
 		name    string
 		replies []string
@@ -277,8 +278,9 @@ func TestReplies(t *testing.T) {
 	}{
 		{"all well", ok, "delivered,delivered", StageFinal, true},
 		{"251 is taken", with(1, "251 will forward"), "delivered,delivered", StageFinal, true},
-		{"5xx to MAIL", with(0, "550 5.7.1 no"), "permanent,permanent", StageMail, true},
-		{"4xx to MAIL", with(0, "451 later"), "temporary,temporary", StageMail, true},
+		{"5xx to MAIL", noMail("550 5.7.1 no"), "permanent,permanent", StageMail, true},
+		{"4xx to MAIL", noMail("451 later"), "temporary,temporary", StageMail, true},
+		{"5xx to MAIL, and on with it", with(0, "550 5.7.1 no"), "permanent,permanent", StageMail, false},
 		{"421 to MAIL", with(0, "421 bye"), "temporary,temporary", StageMail, false},
 		{"4xx to RCPT", with(1, "450 greylisted"), "temporary,delivered", StageRcpt, true},
 		{"452 to the second", with(2, "452 4.5.3 too many recipients"), "delivered,resend", StageFinal, true},

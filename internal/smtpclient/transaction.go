@@ -3,10 +3,14 @@
 package smtpclient
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
 )
+
+// errOutOfStep ends a conversation in which the host contradicts itself.
+var errOutOfStep = errors.New("the host accepts a message that it has refused")
 
 // window is how many commands may be under way unanswered. It keeps a long
 // list of recipients from filling both sides' socket buffers, at which each
@@ -201,6 +205,12 @@ func (c *Conn) converse(t *transaction) bool {
 			c.answered(t, s, r)
 		}
 		if t.wrote == len(t.steps) {
+			if t.go354 && t.accepted > 0 && !t.open() {
+				// It refused RSET or MAIL, and goes on all the same: what it
+				// got now it would get once more.
+				c.cut(t, errOutOfStep)
+				return false
+			}
 			return t.go354
 		}
 		if c.over(t) {
