@@ -133,7 +133,7 @@ func (q *Queue) claimed(f *filling, got []*Delivery, err error) (scheduled []*De
 	f.d.filling = false
 	switch {
 	case err != nil:
-		q.doubt = q.o.Now()
+		q.doubts()
 	case len(got) < f.room && f.d.arrived == f.arrived:
 		q.served(f.d)
 	}

@@ -213,7 +213,7 @@ func (p *Plan) Abandon() {
 	q := p.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.doubt = q.o.Now() // the commit's outcome may be unknown
+	q.doubts() // the commit's outcome may be unknown
 }
 
 // Drop is Abandon for a plan whose statements were surely not committed.

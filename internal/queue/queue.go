@@ -105,7 +105,8 @@ type Queue struct {
 	ending     bool
 	checking   bool // rows and memory are being compared: nothing is claimed
 	alarm      time.Time
-	doubt      time.Time     // when a commit of unknown outcome may have left rows behind
+	doubt      time.Time     // when a commit of unknown outcome may first have left rows behind; zero: never
+	doubted    time.Time     // when one may last have
 	cursor     string        // where the search over destinations goes on
 	overruling map[db.ID]int // messages whose deliveries are being ended by a verb
 	overruled  int           // how often that happened

@@ -81,6 +81,15 @@ func (q *Queue) releaseOwn() error {
 	return q.releaseAll(ctx, tenure)
 }
 
+// doubts notes that a commit may have left rows in this node's name that it does
+// not know of. q.mu is held.
+func (q *Queue) doubts() {
+	q.doubted = q.o.Now()
+	if q.doubt.IsZero() {
+		q.doubt = q.doubted
+	}
+}
+
 // reconcile releases rows that carry this node's name and that it does not
 // know of, after a commit whose outcome was unknown.
 func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
@@ -118,8 +127,9 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if now.Sub(q.doubt) >= doubtFor {
-		q.doubt = time.Time{}
+	q.doubt = time.Time{}
+	if now.Sub(q.doubted) < doubtFor {
+		q.doubt = q.doubted
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // A process that is killed leaves rows in its name; the next one takes them
@@ -239,6 +240,28 @@ func TestReconcile(t *testing.T) {
 		p.Abandon() // as if Write had said that it failed
 		h.await(1)
 		h.later(2 * time.Minute)
+		h.awaitDelivered(1)
+		h.wantStates(m.ID, "delivered")
+	})
+}
+
+// Commits that fail one after the other don't keep what one of them left from
+// being found.
+func TestReconcileUnderTrouble(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.run()
+		m := h.message()
+		p := h.queue.Plan(m, to("ok@a.test"))
+		if err := h.db.Write(t.Context(), m.Account, &db.Job{Apply: p.Queue}); err != nil {
+			t.Fatal(err)
+		}
+		p.Abandon() // as if Write had said that it failed
+		h.await(1)
+		for range 3 {
+			h.clock.add(50 * time.Second)
+			h.queue.Plan(h.message(), nil).Abandon()
+			h.hub.Wake(signal.Key{Kind: signal.Queue})
+		}
 		h.awaitDelivered(1)
 		h.wantStates(m.ID, "delivered")
 	})
