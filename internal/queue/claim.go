@@ -190,7 +190,8 @@ func (q *Queue) promote(d *Delivery) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err != nil { // cancelled meanwhile, or the queue has ended
+	if err != nil { // cancelled meanwhile, or the queue has ended; or an earlier try was committed after all
+		q.doubts()
 		q.forget(d)
 		return
 	}

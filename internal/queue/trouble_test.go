@@ -266,3 +266,32 @@ func TestReconcileUnderTrouble(t *testing.T) {
 		h.wantStates(m.ID, "delivered")
 	})
 }
+
+// Of a scheduled delivery that becomes queued in a commit of unknown outcome
+// nothing is forgotten.
+func TestPromotedUnknown(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		var once atomic.Bool
+		h := newHouse(t, d, n, script(), func(o *queue.Options) {
+			describe := o.Describe
+			o.Describe = func(ctx context.Context, id db.ID) (queue.About, error) {
+				if once.CompareAndSwap(false, true) { // as if a first try had done it, and Write had not known
+					dbtest.Exec(t, d, promoted.With(id))
+				}
+				return describe(ctx, id)
+			}
+		})
+		h.run()
+		m := h.message()
+		m.DueAt = h.clock.Now().Add(time.Hour)
+		h.accept(m, to("ok@a.test"))
+		h.later(2 * time.Hour)
+		h.await(1)
+		h.later(2 * time.Minute)
+		h.awaitDelivered(1)
+		h.wantStates(m.ID, "delivered")
+	})
+}
+
+var promoted = db.SQL(`UPDATE delivery SET state = 'queued', sequence = sequence + 1 WHERE message = $1`)
