@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"errors"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -82,6 +83,9 @@ func (q *Queue) catchUp() {
 	}
 }
 
+// errEnded declines a claim.
+var errEnded = errors.New("the node's tenure has ended meanwhile")
+
 // filling is a claim under way. Its room is reserved.
 type filling struct {
 	d                        *destination
@@ -94,8 +98,14 @@ func (q *Queue) claim(f *filling, now time.Time) {
 	var got []*Delivery
 	lane := fnv.New64a()
 	_, _ = lane.Write([]byte(f.d.name))
+	ours := false
 	err := q.o.DB.Write(q.last, db.ID(lane.Sum64()>>1), &db.Job{Guard: func(b *db.Batch) {
 		got = got[:0]
+		// While the database was out of reach others may have buried the tenure:
+		// they would not look again for what carries it.
+		if ours = q.o.Node.Holds(f.tenure); !ours {
+			return
+		}
 		b.Queue(claim.With(f.tenure, f.d.name, db.Micros(now), f.room)).Each(func(r db.Row) error {
 			d, err := scanDelivery(r, f, now)
 			got = append(got, d)
@@ -103,6 +113,9 @@ func (q *Queue) claim(f *filling, now time.Time) {
 		})
 	}})
 	slices.SortFunc(got, func(a, b *Delivery) int { return a.due.Compare(b.due) })
+	if err == nil && !ours {
+		err = errEnded
+	}
 	if err != nil {
 		q.o.Log.Error("claiming what is due failed", "destination", f.d.name, "error", err)
 		got = nil

@@ -2,6 +2,8 @@
 
 package queue
 
+import "github.com/mailstead/mailstead/internal/db"
+
 // OnSettled tells f of each delivery that leaves the memory. Set it before use.
 func (q *Queue) OnSettled(f func(d *Delivery)) {
 	q.mu.Lock()
@@ -11,3 +13,16 @@ func (q *Queue) OnSettled(f func(d *Delivery)) {
 
 // StateOf tells how a delivery left the memory.
 func StateOf(d *Delivery) State { return d.state }
+
+// ClaimAs is a claim for a destination that began under a tenure.
+func (q *Queue) ClaimAs(tenure db.ID, destination string) {
+	q.mu.Lock()
+	d, now := q.dest(destination), q.o.Now()
+	f := &filling{d: d, tenure: tenure, room: 10}
+	d.filling = true
+	q.fills++
+	q.hold(d, f.room)
+	q.work.Add(1)
+	q.mu.Unlock()
+	q.claim(f, now)
+}

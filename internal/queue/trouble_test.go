@@ -295,3 +295,38 @@ func TestPromotedUnknown(t *testing.T) {
 }
 
 var promoted = db.SQL(`UPDATE delivery SET state = 'queued', sequence = sequence + 1 WHERE message = $1`)
+
+// What a node still claims in the name of a tenure that has ended, and that
+// others have buried, nobody would ever find again.
+func TestClaimAfterTheTenure(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		wall := &clock{now: time.Now()}
+		d, err := db.Open(t.Context(), db.Options{URL: url, Now: wall.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close() //nolint:errcheck // nothing to lose
+		n, err := d.Join(t.Context(), "test", "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHouse(t, d, n, script(), func(o *queue.Options) { o.Window, o.Places = 1, 1 })
+		m := h.send("ok@a.test", "ok@a.test")
+		tenure, _ := n.Tenure()
+		wall.add(time.Hour)
+		dbtest.Exec(t, d, endTenure.With(tenure), releaseRows.With())
+		if err := d.Bury(t.Context(), tenure); err != nil {
+			t.Fatal(err)
+		}
+		h.queue.ClaimAs(tenure, "a.test")
+		if n := h.owned(); n != 0 {
+			t.Errorf("%d rows are in the name of a tenure that is forgotten", n)
+		}
+		h.wantStates(m, "queued queued")
+	})
+}
+
+var (
+	endTenure   = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
+	releaseRows = db.SQL(`UPDATE delivery SET tenure = NULL`)
+)
