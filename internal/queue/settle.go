@@ -154,7 +154,13 @@ var sequenceOf = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND n 
 // event of the delivery, its recipient's unsubscribing, came in between.
 func (q *Queue) resequence(d *Delivery) bool {
 	before := d.sequence
-	err := q.o.DB.One(q.last, sequenceOf.With(d.Message, d.N, d.tenure), &d.sequence)
+	err := q.persist(func(ctx context.Context) error {
+		err := q.o.DB.One(ctx, sequenceOf.With(d.Message, d.N, d.tenure), &d.sequence)
+		if errors.Is(err, db.ErrNoRow) {
+			return errLost
+		}
+		return err
+	})
 	return err == nil && d.sequence != before
 }
 
