@@ -47,6 +47,7 @@ type hosts struct {
 	failed map[terms]failure
 	live   map[netip.AddrPort]*live
 	paces  map[netip.AddrPort]*pace
+	forgot time.Time // when paces were last looked through for old ones
 }
 
 // terms are an address, and on what terms a host there is talked to: one that

@@ -222,3 +222,39 @@ func TestEnterEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// However many hosts were down at some time, how fast mail may go to others is
+// remembered.
+func TestPacesOfTheDead(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	h := newHosts(func() time.Time { return now }, 10, 0, 16)
+	at := func(i int) terms {
+		ip := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		return terms{addr: netip.AddrPortFrom(ip, 25)}
+	}
+	remembers := func(i int) {
+		t.Helper()
+		v := enter(t, h, at(i))
+		v.talk()
+		v.heard([]smtpclient.Outcome{{Stage: smtpclient.StageRcpt, Reply: smtpclient.Reply{Code: 421, Lines: []string{"slow down"}}}})
+		v.leave(nil)
+		var rests *slowed
+		if _, err := h.enter(t.Context(), at(i), full); !errors.As(err, &rests) {
+			t.Errorf("host %d asked us to slow down, and is talked to: %v", i, err)
+		}
+	}
+	dead := &smtpclient.DialError{Outcome: smtpclient.Outcome{Class: smtpclient.NextHost, Stage: smtpclient.StageConnect}}
+	for i := range 2 * maxKnown {
+		enter(t, h, at(i)).leave(dead)
+		now = now.Add(10 * time.Millisecond)
+	}
+	remembers(2 * maxKnown)
+	if n := len(h.paces); n > 2*maxKnown {
+		t.Errorf("%d paces are remembered", n)
+	}
+	now = now.Add(2 * paceLife)
+	remembers(2*maxKnown + 1)
+	if n := len(h.paces); n > 10 {
+		t.Errorf("%d paces are remembered hours later", n)
+	}
+}

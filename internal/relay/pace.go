@@ -17,6 +17,9 @@ const (
 	// oneEvent is the time within which several complaints of a host, over
 	// several connections, count as one.
 	oneEvent = time.Second
+	// paceLife is for how long after its last complaint a pace is remembered
+	// where many are.
+	paceLife = time.Hour
 	// slowest is the lowest rate, in messages per second, that a host's
 	// complaints bring it down to.
 	slowest = 0.1
@@ -136,6 +139,11 @@ func (p *pace) goes() {
 // idle reports whether there is nothing to remember.
 func (p *pace) idle(now time.Time) bool {
 	return p.limit >= p.most && p.was == 0 && p.cooled == 0 && !now.Before(p.cool) && !now.Before(p.next)
+}
+
+// past reports whether the last complaint was so long ago that it tells little.
+func (p *pace) past(now time.Time) bool {
+	return now.Sub(p.halved) > paceLife && !now.Before(p.cool) && !now.Before(p.next)
 }
 
 // slowed reports whether the host has made us slower than the operator does.

@@ -11,24 +11,40 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// pace returns how fast mail may go to an address. h is locked.
+// pace returns how fast mail may go to an address, and remembers it. h is locked.
 func (h *hosts) pace(a netip.AddrPort) *pace {
 	if p := h.paces[a]; p != nil {
 		return p
 	}
 	p := newPace(h.most, h.top)
 	if len(h.paces) >= maxKnown {
-		now := h.now()
+		h.forgetPaces(h.now())
+	}
+	if len(h.paces) < 2*maxKnown { // else all others rest, and it is for this once
+		h.paces[a] = p
+	}
+	return p
+}
+
+// forgetPaces makes room for others: a host that is dead never gets its pace
+// back, and there are always more of those. h is locked.
+func (h *hosts) forgetPaces(now time.Time) {
+	if now.Sub(h.forgot) >= oneEvent { // not for each message
+		h.forgot = now
 		for k, old := range h.paces {
-			if old.idle(now) && h.live[k] == nil {
+			if h.live[k] == nil && (old.idle(now) || old.past(now)) {
 				delete(h.paces, k)
 			}
 		}
 	}
-	if len(h.paces) < 2*maxKnown { // beyond that each is for this once
-		h.paces[a] = p
+	for k, old := range h.paces {
+		if len(h.paces) < 2*maxKnown {
+			return
+		}
+		if h.live[k] == nil && !now.Before(old.cool) {
+			delete(h.paces, k)
+		}
 	}
-	return p
 }
 
 // connections is how many there may be to the address.
