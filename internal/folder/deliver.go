@@ -5,6 +5,7 @@ package folder
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -32,6 +33,10 @@ var (
 	// decline is for what goes wrong while statements are queued.
 	decline = db.SQL(`SELECT 1`)
 )
+
+// filingTries bounds how often a message is filed anew because the folder for
+// its special use was just deleted.
+const filingTries = 5
 
 // Incoming is a message to be filed.
 type Incoming struct {
@@ -109,8 +114,12 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 		Guard: func(b *db.Batch) {
 			tell = false
 			for _, f := range ordered {
+				none := noFolder()
+				if f.in.Special != "" {
+					none = errStale
+				}
 				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size())).
-					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(noFolder())
+					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(none)
 				deposit(b, f.mailbox, f.size(), &tell)
 			}
 		},
@@ -131,7 +140,16 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 			s.wakeRoom(tell)
 		},
 	}
-	err := s.DB.Write(ctx, ordered[0].mailbox, db.Join(append([]*db.Job{own}, with...)...))
+	job := db.Join(append([]*db.Job{own}, with...)...)
+	err := errStale
+	// On PostgreSQL a folder that was chosen may be gone by the time that its
+	// row is free: then INBOX is there.
+	for n := 0; n < filingTries && errors.Is(err, errStale); n++ {
+		err = s.DB.Write(ctx, ordered[0].mailbox, job)
+	}
+	if errors.Is(err, errStale) {
+		err = noFolder()
+	}
 	if err != nil {
 		return nil, err
 	}

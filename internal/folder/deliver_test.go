@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+var (
+	ownPID    = db.SQL(`SELECT pg_backend_pid()`)
+	waitingOn = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid))`)
+)
+
+// What is on its way into a folder that is just being deleted goes to INBOX, as
+// without such a folder.
+func TestDeliverWhileFolderGoes(t *testing.T) {
+	each(t, func(h *house) {
+		junk := h.status("Junk")
+		u := h.upload(mail("one", "Hello."), 0)
+		type answer struct {
+			Filed
+			error
+		}
+		delivered := make(chan answer, 1)
+		h.must(h.changeTree(h.ctx(), h.box, func(tree *tree) error {
+			if err := tree.drop(h.ctx(), junk.ID); err != nil {
+				return err
+			}
+			go func() {
+				f, err := h.Deliver(h.ctx(), Incoming{Mailbox: h.box, Special: Junk, Blob: u.Blob, Description: u.Description})
+				delivered <- answer{f, err}
+			}()
+			if h.db.Engine() != db.Postgres { // who writes waits for its turn
+				return nil
+			}
+			var pid, waiting int
+			if err := tree.tx.One(h.ctx(), ownPID.With(), &pid); err != nil {
+				return err
+			}
+			for waiting == 0 {
+				if err := h.db.One(h.ctx(), waitingOn.With(pid), &waiting); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		got := <-delivered
+		h.must(got.error)
+		if got.Folder != h.status(Inbox).ID {
+			t.Errorf("filed in %s, not in INBOX", got.Folder)
+		}
+		h.checkCounts()
+	})
+}
