@@ -42,6 +42,9 @@ func CommitTogether(n int, together func(jobs []int) error) []error {
 	return told
 }
 
+// Outage is what Write and Tx make of an error.
+var Outage = outage
+
 // Shared marks an error as one that no job caused.
 func Shared(err error) error { return &shared{err} }
 

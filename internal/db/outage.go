@@ -13,13 +13,14 @@ import (
 )
 
 // outage turns an error by which a write was refused as a whole, for a time,
-// into a fault.Unavailable: whoever asked may ask again.
+// into a fault.Unavailable: whoever asked may ask again. ErrUnknown stays what
+// it is, whatever cut the connection: what was written may be there.
 func outage(err error) error {
 	var se *sqlite.Error
 	var away *pgconn.ConnectError
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, ErrUnknown):
+		return err
 	case errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_FULL, sqlState(err) == "53100":
 		return fault.Wrap(err, fault.Unavailable, "storage_full", "The service has no room at the moment. Nothing was stored; try again later.")
 	case errors.As(err, &away), sqlState(err) == "53300", sqlState(err) == "57P03":
