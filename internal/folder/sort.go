@@ -65,12 +65,7 @@ func (c *column) compare(a, b int32) int {
 // leave equal stays in the order of the folder. More texts than fit in memory
 // are a fault.Limited.
 func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
-	columns := make([]column, len(by))
-	var want Want
-	for i := range columns {
-		columns[i].SortBy = by[i]
-		want |= columns[i].prepare(len(uids))
-	}
+	columns, want := newColumns(by, len(uids))
 	at, size := 0, 0
 	err := v.Fetch(ctx, uids, want, func(r *Row) error {
 		for uids[at] != r.UID {
@@ -104,6 +99,20 @@ func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
 		uids[i] = before[from]
 	}
 	return nil
+}
+
+// newColumns makes room for n messages, and returns what must be read of them. A
+// field that was named before decides nothing: what it leaves equal stays so.
+func newColumns(by []SortBy, n int) (columns []column, want Want) {
+	for _, b := range by {
+		if slices.ContainsFunc(columns, func(c column) bool { return c.Field == b.Field }) {
+			continue
+		}
+		c := column{SortBy: b}
+		want |= c.prepare(n)
+		columns = append(columns, c)
+	}
+	return columns, want
 }
 
 func tooMuchToSort() error {
