@@ -25,11 +25,17 @@ var (
 			nearly_full = CASE WHEN (bytes + $2) * 20 < (SELECT quota FROM mailbox WHERE id = $1) * 17 THEN 0
 				WHEN nearly_full = 0 AND (bytes + $2) * 10 >= (SELECT quota FROM mailbox WHERE id = $1) * 9 THEN 1
 				ELSE nearly_full END
-		WHERE mailbox = $1 AND bytes + $2 <= (SELECT quota FROM mailbox WHERE id = $1) RETURNING nearly_full`)
+		WHERE mailbox = $1 AND bytes + $2 <= (SELECT quota FROM mailbox WHERE id = $1)
+			AND ($3 = 0 OR messages + $3 <= $4) RETURNING nearly_full`)
 	roomOf    = db.SQL(`SELECT m.quota, u.bytes, u.over_since FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1`)
 	overSince = db.SQL(`UPDATE mailbox_usage SET over_since = $2 WHERE mailbox = $1 AND over_since = 0`)
 	notOver   = db.SQL(`UPDATE mailbox_usage SET over_since = 0 WHERE mailbox = $1 AND over_since = $2`)
 )
+
+// MaxMessages is how many messages a client may fill a mailbox up to. Bytes do
+// not bound them: who copies tiny ones over and over doubles them each time, and
+// a COPY, all of which is one commit, would hold up everybody's.
+const MaxMessages = 5_000_000
 
 // Deposit makes the statement that changes a mailbox's use by bytes and
 // messages, which may be negative. It may overrun the quota: what RCPT
@@ -39,10 +45,10 @@ func Deposit(mailbox db.ID, bytes, messages int64) db.Statement {
 }
 
 // Claim makes the statement that takes room for bytes and messages; it changes
-// no row when the quota does not allow it (Full is what to decline with), and
+// no row when the quota, or MaxMessages, does not allow it (Full is what to decline with), and
 // returns one for ToTell else.
 func Claim(mailbox db.ID, bytes, messages int64) db.Statement {
-	return claim.With(mailbox, bytes, messages)
+	return claim.With(mailbox, bytes, messages, MaxMessages)
 }
 
 // Codes of a fault.OverQuota.

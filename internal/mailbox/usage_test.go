@@ -58,6 +58,38 @@ func TestRoom(t *testing.T) {
 	})
 }
 
+// However small they are, a mailbox holds no more than so many messages of a
+// client's. What arrives is filed all the same.
+func TestMostMessages(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claim := func(bytes, messages int64) error {
+			return h.db.Write(ctx, box.ID, &db.Job{Guard: func(b *db.Batch) {
+				b.Queue(mailbox.Claim(box.ID, bytes, messages)).Else(mailbox.Full())
+			}})
+		}
+		half := int64(mailbox.MaxMessages / 2)
+		for range 2 {
+			if err := claim(half, half); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantKind(t, claim(2*half, 2*half), fault.OverQuota, mailbox.CodeFull)
+		wantKind(t, claim(1, 1), fault.OverQuota, mailbox.CodeFull)
+		h.deposit(box.ID, 1, 1)
+		if err := claim(1, 0); err != nil { // a message that is replaced
+			t.Error(err)
+		}
+		if got, err := h.ByID(ctx, box.ID); err != nil || got.Messages != 2*half+1 || got.Used != 2*half+2 {
+			t.Errorf("uses %d in %d, %v", got.Used, got.Messages, err)
+		}
+	})
+}
+
 // Where there is ample room nobody looks again for a second, unless the quota
 // changes.
 func TestAmpleRoom(t *testing.T) {
