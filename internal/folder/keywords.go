@@ -18,8 +18,14 @@ type wordTable struct {
 	ids      map[string]uint32
 	sets     [][]string        // sorted; 0 is the empty set
 	texts    []string          // as they are stored
+	bytes    int               // of texts
+	made     int               // bytes of those that change made
 	spelling map[string]string // by lower case
 }
+
+// maxWords bounds, in bytes, the sets that change makes: nothing gives them back
+// while a session stays, even if no message has them any more.
+const maxWords = 8 << 20
 
 func newWordTable() *wordTable {
 	return &wordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
@@ -42,6 +48,7 @@ func (t *wordTable) idLocked(text string) uint32 {
 		text = strings.Clone(text)
 		set := strings.Split(text, " ")
 		t.ids[text], t.sets, t.texts = id, append(t.sets, set), append(t.texts, text)
+		t.bytes += len(text)
 		for _, word := range set {
 			if _, known := t.spelling[strings.ToLower(word)]; !known {
 				t.spelling[strings.ToLower(word)] = word
@@ -125,7 +132,21 @@ func (t *wordTable) change(from uint32, op Op, words []string) (uint32, error) {
 		return 0, tooManyKeywords()
 	}
 	slices.Sort(set)
-	return t.idLocked(strings.Join(set, " ")), nil
+	text := strings.Join(set, " ")
+	if _, known := t.ids[text]; !known {
+		if t.made += len(text); t.made > maxWords {
+			t.made -= len(text)
+			return 0, fault.New(fault.Limited, "folder_full_of_keywords", "The messages of this folder have had too many different keywords.")
+		}
+	}
+	return t.idLocked(text), nil
+}
+
+// weight is about how many bytes of memory the table takes.
+func (t *wordTable) weight() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return 2 * t.bytes // its words are told apart as well
 }
 
 func tooManyKeywords() error {

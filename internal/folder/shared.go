@@ -147,7 +147,7 @@ func (s *Store) claimed(id db.ID) uint32 {
 func (sh *shared) weight() int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sum := 2_000
+	sum := 2_000 + sh.words.weight()
 	for _, slot := range sh.snap.slots {
 		sum += slot.bytes()
 	}
