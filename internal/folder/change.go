@@ -75,10 +75,11 @@ func (sh *shared) unchanged(ctx context.Context, since uint64) error {
 	return nil
 }
 
-// logChange queues the entry of the log, and now and then its pruning.
-func (sh *shared) logChange(b *db.Batch, modseq uint64, vanished bool, uids string) {
+// logChange queues the entry of the log after the one of mod-sequence since, and
+// now and then its pruning: arrivals may take every number that logPrune divides.
+func (sh *shared) logChange(b *db.Batch, since, modseq uint64, vanished bool, uids string) {
 	b.Queue(insertChange.With(sh.id, int64(modseq), vanished, uids))
-	if modseq%logPrune == 0 && modseq > logKeep {
+	if modseq/logPrune > since/logPrune && modseq > logKeep {
 		b.Queue(pruneChanges.With(sh.id, int64(modseq-logKeep)))
 		b.Queue(raiseFloor.With(sh.id, int64(modseq-logKeep)))
 	}

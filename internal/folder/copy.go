@@ -171,5 +171,5 @@ func (t *transfer) apply(b *db.Batch) {
 	for p := range pieces(t.spans.list) {
 		b.Queue(p.with(takeOut, takeOutList, t.from.ID))
 	}
-	t.source.logChange(b, t.srcSeq, true, t.spans.text())
+	t.source.logChange(b, t.since, t.srcSeq, true, t.spans.text())
 }

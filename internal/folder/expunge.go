@@ -98,7 +98,7 @@ func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (mo
 				b.Queue(p.with(noteExpunged, noteExpungedList, sh.id, now))
 				b.Queue(p.with(takeOut, takeOutList, sh.id))
 			}
-			sh.logChange(b, modseq, true, out.spans.text())
+			sh.logChange(b, since, modseq, true, out.spans.text())
 		},
 		AfterCommit: func() { v.store.wakeFolder(sh.id) },
 	})

@@ -25,8 +25,8 @@ const (
 	logPage  = 1_000  // changes
 )
 
-// The log keeps the changes of the last logKeep mod-sequences. It is pruned at
-// every logPrune-th, in the commit that makes it.
+// The log keeps the changes of the last logKeep mod-sequences. It is pruned by
+// the first change of every logPrune, in the commit that makes it.
 const (
 	logKeep   = 1 << 16
 	logPrune  = 1 << 8

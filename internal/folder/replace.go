@@ -107,5 +107,5 @@ func (r *replacement) apply(b *db.Batch) {
 		b.Queue(p.with(noteExpunged, noteExpungedList, sh.id, r.new.now))
 		b.Queue(p.with(takeOut, takeOutList, sh.id))
 	}
-	sh.logChange(b, r.srcSeq, true, r.old.spans.text())
+	sh.logChange(b, r.since, r.srcSeq, true, r.old.spans.text())
 }

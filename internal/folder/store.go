@@ -186,7 +186,7 @@ func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, with
 					}
 				}
 			}
-			sh.logChange(b, modseq, false, p.touched.text())
+			sh.logChange(b, since, modseq, false, p.touched.text())
 		},
 		AfterCommit: func() { v.store.wakeFolder(sh.id) },
 	})

@@ -210,4 +210,22 @@ func TestLogIsPruned(t *testing.T) {
 	})
 }
 
+// Also where a message arrives before each change, so that changes never have
+// the mod-sequences at which the log is pruned.
+func TestLogIsPrunedBetweenArrivals(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 1)
+		v := h.view(Inbox)
+		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logKeep*2-2))
+		for _, flag := range []Flags{Seen, Flagged} {
+			_, _, err := v.Store(h.ctx(), numbers(1), StoreFlags{Op: Add, Flags: flag})
+			h.must(err)
+			h.deliver("one")
+		}
+		if f := h.status(Inbox); f.logFloor != logKeep+1 || f.ModSeq != logKeep*2+2 {
+			t.Errorf("the folder is %+v", f)
+		}
+	})
+}
+
 var skipAhead = db.SQL(`UPDATE folder SET modseq = $2 WHERE id = $1`)
