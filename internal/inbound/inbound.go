@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -106,6 +107,10 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	header, err := message.ReadHeader(in)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
+	}
+	if len(header) > 0 && (header[0] == ' ' || header[0] == '\t') {
+		// It would go on with our last field, our own results, in its sender's words.
+		return nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")
 	}
 	w := i.Blobs.Create(ctx)
 	defer w.Abort()

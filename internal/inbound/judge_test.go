@@ -245,3 +245,28 @@ func TestSignedPasses(t *testing.T) {
 		}
 	})
 }
+
+// Nobody from outside puts results into our mouth: neither with a field in our
+// name, however it is written, nor by going on with the one that we put on top.
+func TestResultsAreOurs(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		h.judged()
+		const lie = "dmarc=pass header.from=bank.test\r\n"
+		for n, header := range []string{
+			"\t; " + lie,
+			" \r\n\t; " + lie,
+		} {
+			box := h.box(fmt.Sprintf("box%d", n), 10)
+			if err := h.from("a@good.test", header+"From: a@plain.test\r\n", box.Address); err != nil {
+				if r, ours := inbound.Refusal(err); ours || r.Code != 554 {
+					t.Errorf("%q: %v", header, err)
+				}
+				continue
+			}
+			if text := h.filed(box)[0].text; strings.Contains(text, lie) {
+				t.Errorf("%q is believed:\n%s", header, text)
+			}
+		}
+	})
+}
