@@ -254,6 +254,13 @@ func TestResultsAreOurs(t *testing.T) {
 		h.judged()
 		const lie = "dmarc=pass header.from=bank.test\r\n"
 		for n, header := range []string{
+			"Authentication-Results: mail.host.test(ours)1; " + lie,
+			"Authentication-Results: (really) mail.host.test (ours) 1; " + lie,
+			"Authentication-Results: \"mail.host.test\"1; " + lie,
+			"Authentication-Results: mail.(x)host.test; " + lie,
+			"Authentication-Results: mail.host.test=; " + lie,
+			"Authentication-Results: mail.host.test); " + lie,
+			"Authentication-Results: mail.host.test\x01; " + lie,
 			"\t; " + lie,
 			" \r\n\t; " + lie,
 		} {

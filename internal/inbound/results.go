@@ -15,17 +15,20 @@ func (i *Inbound) forged(f message.Field) bool {
 	if len(f.Name) >= len(spamFields) && strings.EqualFold(string(f.Name[:len(spamFields)]), spamFields) {
 		return true
 	}
-	return f.Is("Authentication-Results") && strings.EqualFold(strings.TrimSuffix(authserv(f.Text()), "."), i.Host)
+	return f.Is("Authentication-Results") && claims(f.Text(), i.Host)
 }
 
 // spamFields is how the fields begin that spam filters add.
 const spamFields = "X-Spam-"
 
-// authserv returns the authserv-id that the value of an Authentication-Results
-// field begins with, behind comments and within quotes if there are any.
-func authserv(value string) string {
+// claims reports whether the authserv-id that the value of an
+// Authentication-Results field begins with is a host's, in whatever way it can be
+// read: behind comments or within quotes, and whether or not a comment or a
+// closing quote ends it (RFC 8601 §2.2).
+func claims(value, host string) bool {
 	var id strings.Builder
 	comments, quoted := 0, false
+	its := func() bool { return strings.EqualFold(strings.TrimSuffix(id.String(), "."), host) }
 	for k := 0; k < len(value); k++ {
 		c := value[k]
 		switch {
@@ -34,19 +37,25 @@ func authserv(value string) string {
 				id.WriteByte(value[k])
 			}
 		case c == '"' && comments == 0:
+			if its() {
+				return true
+			}
 			quoted = !quoted
 		case quoted:
 			id.WriteByte(c)
 		case c == '(':
+			if its() {
+				return true
+			}
 			comments++
 		case c == ')' && comments > 0:
 			comments--
 		case comments > 0:
-		case c == ';', (c == ' ' || c == '\t') && id.Len() > 0:
-			return id.String()
-		case c != ' ' && c != '\t':
+		case c == ';', c == '=', c == ')', c <= ' ' && id.Len() > 0:
+			return its()
+		case c > ' ':
 			id.WriteByte(c)
 		}
 	}
-	return id.String()
+	return its()
 }
