@@ -5,6 +5,7 @@ package inbound
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -79,6 +80,9 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 func (l *Letter) obey(ctx context.Context, j *mailauth.Judgement) (junk []bool, err error) {
 	policy := j.DMARC.Policy
 	if j.DMARC.Retry && !l.in.Forgiving {
+		if l.onlyOnward() {
+			return nil, unknownPolicy(j)
+		}
 		policy = mailauth.PolicyReject // it may be that
 	}
 	if policy != mailauth.PolicyQuarantine && policy != mailauth.PolicyReject || len(l.rcpts) == 0 {
@@ -100,13 +104,25 @@ func (l *Letter) obey(ctx context.Context, j *mailauth.Judgement) (junk []bool, 
 	all := refused == len(l.rcpts) && len(l.reports) == 0 && !l.loop
 	switch {
 	case j.DMARC.Retry && all:
-		return nil, fault.New(fault.Unavailable, CodeNoPolicy, "The DMARC policy of %s could not be looked up, and nothing else shows that the message is its own; try again later", j.DMARC.From)
+		return nil, unknownPolicy(j)
 	case j.DMARC.Retry:
 		return nil, nil
 	case all:
 		return nil, l.refusal(ctx, j)
 	}
 	return junk, nil
+}
+
+func unknownPolicy(j *mailauth.Judgement) error {
+	return fault.New(fault.Unavailable, CodeNoPolicy, "The DMARC policy of %s could not be looked up, and nothing else shows that the message is its own; try again later", j.DMARC.From)
+}
+
+// onlyOnward reports whether a recipient has no mailbox here: what can't go on
+// would be lost to it.
+func (l *Letter) onlyOnward() bool {
+	return slices.ContainsFunc(l.onward, func(o onward) bool {
+		return !slices.ContainsFunc(l.rcpts, func(r rcpt) bool { return slices.Contains(r.as, o.as) })
+	})
 }
 
 // maxExplained is how much of another domain's words goes into a reply.

@@ -277,3 +277,23 @@ func TestResultsAreOurs(t *testing.T) {
 		}
 	})
 }
+
+// Mail that only goes on is asked for again, as any other is, while it can't be
+// told what its author's domain wants.
+func TestForwardWithoutPolicy(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		h.judged().ServFail("_dmarc.dead.test")
+		if _, err := h.boxes.CreateAlias(t.Context(), h.account, "out@demo.test", []string{"far@away.example"}); err != nil {
+			t.Fatal(err)
+		}
+		h.box("bob", 10)
+		soft := domain.Junk
+		if _, err := h.Domains.Change(t.Context(), h.account, h.domain, domain.Change{Enforcement: &soft}); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, h.from("a@good.test", "From: a@dead.test\r\n", "out@demo.test"), fault.Unavailable, inbound.CodeNoPolicy)
+		wantKind(t, h.from("a@good.test", "From: a@dead.test\r\n", "out@demo.test", "bob@demo.test"), fault.Unavailable, inbound.CodeNoPolicy)
+		wantKind(t, h.from("a@good.test", "From: a@bank.test\r\n", "out@demo.test"), fault.Denied, inbound.CodeUnwanted)
+	})
+}
