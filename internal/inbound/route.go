@@ -31,7 +31,7 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 		return fault.New(fault.Limited, "too_many_recipients", "Too many mailboxes for one transaction; send it to this recipient in another.")
 	}
 	fresh, err := l.in.withRoom(ctx, fresh, l.size)
-	if err != nil && len(reached)+len(route.Elsewhere) == 0 {
+	if err != nil && (!noRoom(err) || len(reached)+len(route.Elsewhere) == 0) {
 		return err
 	}
 	if len(route.Elsewhere) > 0 {
@@ -61,10 +61,10 @@ func (i *Inbound) withRoom(ctx context.Context, route mailbox.Route, size int64)
 			continue
 		}
 		err := i.Mailboxes.Room(ctx, to.Mailbox, size)
-		switch kind := fault.KindOf(err); {
+		switch {
 		case err == nil:
 			fit.Mailboxes = append(fit.Mailboxes, to)
-		case kind != fault.OverQuota && kind != fault.TooLarge:
+		case !noRoom(err):
 			return mailbox.Route{}, err
 		case full == nil:
 			full = err
@@ -77,4 +77,14 @@ func (i *Inbound) withRoom(ctx context.Context, route mailbox.Route, size int64)
 		return mailbox.Route{}, full
 	}
 	return fit, nil
+}
+
+// noRoom reports whether an error of mailbox.Room says that the message can't be
+// filed there; any other says that it isn't known.
+func noRoom(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.OverQuota, fault.TooLarge, fault.NotFound: // the last: it was deleted just now
+		return true
+	}
+	return false
 }

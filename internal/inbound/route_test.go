@@ -3,6 +3,7 @@
 package inbound_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -110,6 +111,37 @@ func TestCourierForAliases(t *testing.T) {
 		}
 		if all := h.filed(full); len(all) != 0 {
 			t.Errorf("the full mailbox has %+v", all)
+		}
+	})
+}
+
+// Where it can't be found out whether a mailbox has room, nobody is told that all
+// is well because the alias leads elsewhere, or to another mailbox, too.
+func TestRoomUnknown(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		bob, carol := h.box("bob", 10), h.box("carol", 10)
+		h.alias("team@demo.test", bob, carol)
+		if _, err := h.boxes.CreateAlias(t.Context(), h.account, "out@demo.test", []string{bob.ID.String(), "far@away.example"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, first := range []string{"", "carol@demo.test"} {
+			for _, to := range []string{"out@demo.test", "team@demo.test"} {
+				if _, err := h.boxes.Route(t.Context(), addr(t, to)); err != nil { // from here on it is known
+					t.Fatal(err)
+				}
+				l := h.Begin(nil, 0)
+				if first != "" {
+					if err := l.Recipient(t.Context(), addr(t, first)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				gone, cancel := context.WithCancel(t.Context())
+				cancel()
+				if err := l.Recipient(gone, addr(t, to)); err == nil {
+					t.Errorf("%s behind %q is accepted without a look at bob's room", to, first)
+				}
+			}
 		}
 	})
 }
