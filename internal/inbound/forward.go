@@ -5,6 +5,7 @@ package inbound
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
@@ -96,7 +97,7 @@ func (i *Inbound) sendsAs(s *spooled, o onward) string {
 	if err != nil {
 		return ""
 	}
-	if from, err := address.Parse(o.sender); err == nil && s.passed() {
+	if from, err := address.Parse(o.sender); err == nil && s.passed(from) {
 		if path, ok := i.Key.SRS(at.Domain, from.Local, from.Domain, i.Now()); ok {
 			return path + "@" + at.Domain
 		}
@@ -105,8 +106,25 @@ func (i *Inbound) sendsAs(s *spooled, o onward) string {
 }
 
 // passed reports whether the sender of a message is who it says it is, as far as
-// his domain can tell (SPF, DMARC).
-func (s *spooled) passed() bool { return s.verdicts.SPF == "pass" || s.verdicts.DMARC == "pass" }
+// his domain can tell (SPF, DMARC). DMARC speaks of the author: for a sender at
+// another domain that says nothing, as any author may name any.
+func (s *spooled) passed(sender address.Address) bool {
+	return s.verdicts.SPF == "pass" || s.verdicts.DMARC == "pass" && slices.ContainsFunc(s.header.Addresses("From"), func(a message.Address) bool {
+		author, err := address.Domain(a.Domain)
+		return err == nil && registered(author) == registered(sender.Domain)
+	})
+}
+
+// registered is the part of a domain that somebody has registered.
+func registered(domain string) string {
+	for {
+		_, above, ok := strings.Cut(domain, ".")
+		if !ok || address.PublicSuffix(above) {
+			return domain
+		}
+		domain = above
+	}
+}
 
 func isSRS(sender string) bool {
 	a, err := address.Parse(sender)

@@ -324,6 +324,8 @@ func TestVacationIsSilent(t *testing.T) {
 		} {
 			try(what, "", box, "", v, 0)
 		}
+		// An author speaks for his own domain, not for the one that is to be answered.
+		try("another's DMARC", "", box, "From: p@good.com\r\n", map[string]string{"spf": "fail", "dkim": "pass", "dmarc": "pass"}, 0)
 		try("a catch-all", "", "anything@demo.test", "", pass, 0)
 		try("postmaster", "", "postmaster@demo.test", "", pass, 0)
 
