@@ -78,7 +78,7 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 		l.loop = true
 		return nil
 	}
-	route, err := l.in.Mailboxes.Route(ctx, to)
+	route, err := l.in.routeOf(ctx, to)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, erro
 			return i.deliver(ctx, s, c, d, back)
 		}, err
 	}
-	route, err := i.Mailboxes.Route(ctx, a)
+	route, err := i.routeOf(ctx, a)
 	if err == nil {
 		route, err = i.withRoom(ctx, route, size)
 	}

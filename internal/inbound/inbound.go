@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
@@ -44,6 +45,7 @@ type Options struct {
 	Node      *db.Node
 	Hub       *signal.Hub
 	Mailboxes *mailbox.Mailboxes
+	Accounts  *account.Accounts // says which are suspended; nil: none is
 	Folders   *folder.Store
 	Queue     *queue.Queue
 	Outbox    *outbound.Outbox

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
@@ -13,6 +14,24 @@ import (
 // maxCopies is how many copies of one message are filed in one commit. The
 // first recipient never exceeds it by itself (mailbox.MaxTargets).
 const maxCopies = 500
+
+// routeOf is mailbox.Route for mail that arrives: an account that is suspended
+// receives nothing but what postmaster and abuse always take.
+func (i *Inbound) routeOf(ctx context.Context, to address.Address) (mailbox.Route, error) {
+	route, err := i.Mailboxes.Route(ctx, to)
+	if err != nil || i.Accounts == nil || isOpen(to) {
+		return route, err
+	}
+	holder := route.Account
+	if len(route.Mailboxes) > 0 {
+		holder = route.Mailboxes[0].Account
+	}
+	active, err := i.Accounts.Active(ctx, holder)
+	if err == nil && !active {
+		err = fault.New(fault.Denied, mailbox.CodeSuspended, "This mailbox takes no mail.")
+	}
+	return route, err
+}
 
 // reach accepts what a recipient given as an address leads to, each mailbox
 // once; open as rcpt has it. A mailbox that is reached already takes no further

@@ -118,7 +118,7 @@ func (s *Server) openReceiving() error {
 		return err
 	}
 	s.Inbound = inbound.New(inbound.Options{
-		Host: s.Config.Host, Base: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Folders: s.Folders, Queue: s.Queue,
+		Host: s.Config.Host, Base: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Folders: s.Folders, Queue: s.Queue,
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 		Domains: s.Domains, Judge: judge, Enforcement: domain.Enforcement(s.Config.DMARC), Forgiving: s.offline(), Filter: s.Filter.Judge,
 	})

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// A suspended account receives nothing: neither its mailboxes nor what its
+// aliases lead to elsewhere. What was for others is not refused with it.
+func TestSuspendedAccountReceivesNothing(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", "far@away.example.net"); err != nil {
+			t.Fatal(err)
+		}
+		demo, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.Suspended); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range []string{"alice@demo.test", "out@demo.test"} {
+			if err := mx(t, s, "ann@good.com", question, to); err == nil || !strings.HasPrefix(err.Error(), `550 "5.2.1`) {
+				t.Errorf("%s: %v", to, err)
+			}
+		}
+		if err := mx(t, s, "ann@good.com", question, "postmaster@demo.test"); err != nil {
+			t.Errorf("postmaster: %v", err)
+		}
+		if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.Active); err != nil {
+			t.Fatal(err)
+		}
+		if err := mx(t, s, "ann@good.com", question, "alice@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		arrived(t, s, 0, 2) // postmaster's is hers
+	})
+}
