@@ -31,6 +31,7 @@ type sent struct {
 	Courses  []course
 	Moves    bool // it is on its way at this moment: the page follows
 	Letter   letter
+	Sealed   bool   // only its recipient reads it
 	Mailbox  string // that submitted it
 	Template string // its name
 	Metadata []pair
@@ -78,7 +79,8 @@ func (d *Dashboard) message(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	if s.Letter, err = read("/messages/"+s.Message.ID.String(), d.openSent(v)); err != nil {
+	s.Letter, err = read("/messages/"+s.Message.ID.String(), d.openSent(v))
+	if s.Sealed = fault.Is(err, fault.Denied); err != nil && !s.Sealed {
 		return page{}, err
 	}
 	s.Metadata = pairs(s.Message.Metadata)

@@ -116,6 +116,9 @@ func (d *Dashboard) begin(v *visit, t *turn) error {
 		t.Path = "" // expunged meanwhile
 		return nil
 	}
+	if fault.Is(err, fault.Denied) {
+		return nil // only its recipient reads it
+	}
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,11 @@
 package outbound
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
@@ -13,9 +15,14 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
+// ClassService is the class of what the service itself writes to one of the
+// people. It may hold a link that lets in whoever has it.
+const ClassService = "service"
+
 // Open opens the bytes of a message of an account, as it was composed or
 // submitted: the signature is put on top when it is sent. It is fault.NotFound
-// for what the account does not have. The caller must Close the reader.
+// for what the account does not have, and fault.Denied for ClassService. The
+// caller must Close the reader.
 func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, error) {
 	r, err := o.owned(ctx, account, id)
 	if err != nil {
@@ -28,7 +35,19 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 	if err != nil {
 		return nil, err
 	}
-	return b.Open(ctx)
+	in, err := b.Open(ctx)
+	if err != nil || r.mailbox != 0 {
+		return in, err
+	}
+	h, err := message.ReadHeader(bufio.NewReader(in.All()))
+	if err == nil && strings.HasPrefix(h.Text("Feedback-ID"), ClassService+":") {
+		err = fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone.")
+	}
+	if err != nil && !fault.Is(err, fault.TooLarge) {
+		_ = in.Close() // only read
+		return nil, err
+	}
+	return in, nil
 }
 
 // OpenParts is Open with the index of the message's parts.

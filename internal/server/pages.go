@@ -92,7 +92,7 @@ func (s *Server) sendAsService(ctx context.Context, accounts []db.ID, to, subjec
 				continue
 			}
 			_, err := s.Outbox.Send(ctx, account.Principal{Account: a}, []outbound.Send{{
-				FromEmail: "no-reply@" + d.Name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: "service",
+				FromEmail: "no-reply@" + d.Name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: outbound.ClassService,
 			}}, outbound.Options{})
 			return err == nil, err
 		}
