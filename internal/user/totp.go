@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,7 +152,8 @@ func (u *Users) prove(ctx context.Context, in Session, code string) error {
 		return err
 	}
 	if !ok {
-		u.Guesses.Failed(guessed, in.From, code)
+		// What is wrong now may be right in another step, so it is another guess then.
+		u.Guesses.Failed(guessed, in.From, strconv.FormatInt(u.Now().Unix()/totpStep, 10)+" "+code)
 		return wrongCode()
 	}
 	u.Guesses.Succeeded(guessed, in.From)

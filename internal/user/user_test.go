@@ -271,6 +271,37 @@ func TestSecondFactor(t *testing.T) {
 	})
 }
 
+// A wrong code may be the right one half a minute later, so it counts as another
+// guess then: nobody can wait with it until its time comes.
+func TestRepeatedCodes(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		ann := h.create("ann@example.com", first)
+		e, err := h.NewEnrolment(ann)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, err := totp.GenerateCode(e.Secret, h.clock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Enrol(ctx, ann, e.Secret, code); err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := h.signIn("ann@example.com", good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			h.forward(30 * time.Second)
+			is(t, h.Confirm(ctx, s, "no code"), fault.Invalid)
+		}
+		if wait, err := h.Guesses.Check("bob@example.com", home); wait == 0 || err != nil {
+			t.Errorf("the network waits %v, %v", wait, err)
+		}
+	})
+}
+
 func TestLinks(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		ctx := t.Context()
