@@ -130,6 +130,28 @@ func TestListAndGet(t *testing.T) {
 }
 
 // An event of a transaction that is given up was never there.
+// What got its position before something earlier is not passed over by who asks
+// for all since a time.
+func TestListSinceLate(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		account, began := d.NewID(), time.Now()
+		late, err := l.Prepare(event.New{Account: account, Kind: event.Bounce, Data: data{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		record(t, l, event.New{Account: account, Kind: event.Bounce, Data: data{2}})
+		numberAll(t, l)
+		dbtest.Exec(t, d, late)
+		numberAll(t, l)
+		got, err := listed(t, l, account, event.Filter{Since: began.Add(-time.Second)})
+		if ns := numbers(t, got); err != nil || !slices.Equal(ns, []int{2, 1}) {
+			t.Errorf("%v, %v", ns, err)
+		}
+	})
+}
+
 func TestRecordRollsBack(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)

@@ -61,7 +61,11 @@ var (
 	ofKindBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
 		WHERE account = $1 AND kind = $4 AND position IS NOT NULL AND position < $2 ORDER BY position DESC LIMIT $3`)
 	firstFrom = db.SQL(`SELECT COALESCE(position, 0) FROM event WHERE id >= $1 ORDER BY id LIMIT 1`)
-	newest    = db.SQL(`SELECT position FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`)
+	// What follows a time may have got its position before what was first: the
+	// lowest of the first ones' is where to begin.
+	lowestFrom = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
+		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
+	newest = db.SQL(`SELECT position FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`)
 )
 
 // List returns an account's numbered events: in order after a position, or
@@ -149,15 +153,15 @@ func (f *Filter) over(e *Event) bool {
 // begin returns the position from which to look: the times that are asked for
 // bound it, as ids are in the order of time.
 func (l *Log) begin(ctx context.Context, f *Filter) (int64, error) {
-	at, from := f.Since.Add(-lateness), f.After
+	first, at, from := lowestFrom, f.Since.Add(-lateness), f.After
 	if f.Before > 0 {
-		at, from = f.Until.Add(lateness), f.Before
+		first, at, from = firstFrom, f.Until.Add(lateness), f.Before
 	}
 	if f.Before > 0 && f.Until.IsZero() || f.Before == 0 && f.Since.IsZero() {
 		return from, nil
 	}
 	var position int64
-	err := l.DB.One(ctx, firstFrom.With(db.FirstID(at)), &position)
+	err := l.DB.One(ctx, first.With(db.FirstID(at)), &position)
 	if errors.Is(err, db.ErrNoRow) {
 		position, err = 0, nil // nothing is as late
 	}
