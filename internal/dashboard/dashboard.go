@@ -32,6 +32,7 @@ import (
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
+	"github.com/mailstead/mailstead/internal/throttle"
 	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -70,6 +71,7 @@ type Dashboard struct {
 	Log          *slog.Logger
 	Now          func() time.Time
 
+	tries  throttle.Conns // passwords and codes that are looked at
 	looks  *looks
 	manual *manual
 	list   []Route
@@ -93,6 +95,7 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 	if d.manual, err = newManual(d.Reference, d.Base, d.Dev); err != nil {
 		return nil, err
 	}
+	d.tries.PerNetwork, d.tries.Friend = maxTries, d.Users.Guesses.Friend
 	r := &router{d: d, mux: http.NewServeMux()}
 	d.routes(r)
 	d.list = r.list

@@ -4,3 +4,6 @@ package dashboard
 
 // Routes lists all routes, once there is a Handler.
 func (d *Dashboard) Routes() []Route { return d.list }
+
+// Unfriend makes nobody a friend.
+func (d *Dashboard) Unfriend() { d.Users.Guesses.Friend, d.tries.Friend = nil, nil }

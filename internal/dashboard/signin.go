@@ -18,6 +18,22 @@ type Send func(ctx context.Context, accounts []db.ID, to, subject, text string) 
 
 const sessionCookie = 30 * 24 * time.Hour
 
+// maxTries is how many passwords and codes of one network are looked at at the
+// same time: those under way are judged alike (throttle.Guesses).
+const maxTries = 10
+
+// trying is an act that looks at a password or a code.
+func (d *Dashboard) trying(f act) act {
+	return func(v *visit) (done, error) {
+		release, ok := d.tries.Acquire(client(v.r))
+		if !ok {
+			return done{}, fault.New(fault.Limited, "too_many_tries", "Too many tries at the same time. Try again in a moment.")
+		}
+		defer release()
+		return f(v)
+	}
+}
+
 func (d *Dashboard) signInForm(v *visit) (page, error) {
 	to := v.r.FormValue("to")
 	if !ours(to) {
