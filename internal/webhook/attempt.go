@@ -67,7 +67,16 @@ func (l *lane) land(a landing) {
 		l.fail(l.h.carry, "preparing a delivery", a.untried)
 		return
 	}
-	o := outcome{landing: a, tenure: l.tenure, revision: l.revision, n: a.item.attempts + 1, tries: a.item.tries + 1}
+	o := l.judged(a)
+	l.h.writing.Go(func() {
+		o.err = l.h.settle(l.id, o)
+		l.written <- *o
+	})
+}
+
+// judged says what an attempt means for its delivery and for the webhook.
+func (l *lane) judged(a landing) *outcome {
+	o := &outcome{landing: a, tenure: l.tenure, revision: l.revision, n: a.item.attempts + 1, tries: a.item.tries + 1}
 	before := l.circuit
 	switch {
 	case a.answer.taken():
@@ -88,10 +97,10 @@ func (l *lane) land(a landing) {
 	}
 	o.circuit = l.circuit
 	o.turned = before.since.IsZero() != o.circuit.since.IsZero() || before.level != o.circuit.level || !before.rest.Equal(o.circuit.rest)
-	l.h.writing.Go(func() {
-		o.err = l.h.settle(l.id, &o)
-		l.written <- o
-	})
+	latest := l.circuit
+	l.latest.Store(&latest)
+	o.latest = &l.latest
+	return o
 }
 
 // verdict says for which reason a failure disables the webhook, "" for none.

@@ -55,13 +55,14 @@ type settings struct {
 	secrets  secrets
 }
 
-// lane is a node's work for one webhook. All but changed belongs to the
-// goroutine of run.
+// lane is a node's work for one webhook. All but changed and latest belongs to
+// the goroutine of run.
 type lane struct {
 	h       *Hooks
 	id      db.ID
 	tenure  db.ID
 	changed atomic.Bool // the row was changed here
+	latest  atomic.Pointer[circuit]
 
 	settings
 	circuit

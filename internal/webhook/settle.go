@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -20,9 +21,10 @@ type outcome struct {
 	state    string
 	next     time.Time // while it is pending
 	circuit  circuit
-	turned   bool   // the circuit is not as its row says
-	disable  string // the reason to disable the webhook; "" for none
-	err      error  // of writing it
+	turned   bool                     // the circuit is not as its row says
+	latest   *atomic.Pointer[circuit] // of the lane
+	disable  string                   // the reason to disable the webhook; "" for none
+	err      error                    // of writing it
 }
 
 var (
@@ -54,8 +56,9 @@ func (h *Hooks) settle(hook db.ID, o *outcome) (err error) {
 			},
 			Apply: func(b *db.Batch) {
 				b.Queue(insertAttempt.With(o.attempt(hook)...))
-				if o.turned {
-					b.Queue(turnLane.With(hook, o.tenure, o.life, db.Micros(o.circuit.since), o.circuit.level, db.Micros(o.circuit.rest)))
+				if o.turned { // of outcomes that are written out of their order the last one holds
+					c := o.latest.Load()
+					b.Queue(turnLane.With(hook, o.tenure, o.life, db.Micros(c.since), c.level, db.Micros(c.rest)))
 				}
 				if disabled = 0; o.disable != "" {
 					b.Queue(disableHook.With(hook, o.revision, o.disable, db.Micros(o.answer.ended))).Each(func(r db.Row) error { return r.Scan(&disabled) })

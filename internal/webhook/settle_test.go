@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/egress"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+var (
+	anAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'a@demo.test', 'x', 'active', 0)`)
+	aDelivery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+		VALUES ($1, $2, 'bounce', 'pending', 0, 0, 1, 0, '', '', 1, 1)`)
+)
+
+// A success that is written before the failure that it followed ends the
+// failing nevertheless.
+func TestSettledOutOfOrder(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		key, err := secret.Parse("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, account := t.Context(), d.NewID()
+		h := New(Options{
+			DB: d, Node: node, Hub: &signal.Hub{}, Key: key, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Dialer: &egress.Dialer{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		})
+		dbtest.Exec(t, d, anAccount.With(account))
+		w, _, err := h.Create(ctx, account, NewHook{URL: "http://127.0.0.1:9999", Kinds: []string{event.Bounce}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, d, aDelivery.With(w.ID, 1), aDelivery.With(w.ID, 2), nudge.With(w.ID, db.Micros(time.Now())))
+		tenure, _ := node.Tenure()
+		lanes, err := h.take(ctx, tenure, time.Now(), 1)
+		if err != nil || len(lanes) != 1 || !lanes[0].look(ctx) {
+			t.Fatal(lanes, err)
+		}
+		l, now := lanes[0], time.Now()
+		land := func(id db.ID, code int) *outcome {
+			a := answer{began: now, ended: now, headers: "{}", code: code}
+			a.trouble, a.words = judge(code)
+			return l.judged(landing{item: item{id: id, kind: event.Bounce}, life: l.life, answer: a})
+		}
+		failure, success := land(1, 500), land(2, 200)
+		for _, o := range []*outcome{success, failure} {
+			if err := h.settle(w.ID, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w, err = h.Get(ctx, account, w.ID); err != nil || !w.FailingSince.IsZero() {
+			t.Errorf("failing since %v, %v", w.FailingSince, err)
+		}
+	})
+}
