@@ -234,13 +234,17 @@ func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *update
 		return webhookAnswer{}, err
 	}
 	if b.Domains != nil {
-		c.Domains, w.Domains = &domains, domains
+		c.Domains = &domains
 	}
 	if b.Mailboxes != nil {
-		c.Mailboxes, w.Mailboxes = &mailboxes, mailboxes
+		c.Mailboxes = &mailboxes
 	}
-	if p.Domain != "" && len(w.Domains)+len(w.Mailboxes) == 0 {
-		return webhookAnswer{}, errOneDomain
+	c.May = func(ctx context.Context, domains, mailboxes []db.ID) error {
+		ok, err := a.seesFilter(ctx, p, domains, mailboxes)
+		if err == nil && !ok {
+			err = errOneDomain
+		}
+		return err
 	}
 	w, err = a.Webhooks.Update(ctx, p.Account, w.ID, c)
 	return showWebhook(w), err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -174,4 +175,28 @@ func TestWebhookRules(t *testing.T) {
 		status(t, "making", s.API("POST", "/webhooks", object{"url": url, "events": []string{"all"}}), 201)
 	}
 	refused(t, "one too many", s.API("POST", "/webhooks", object{"url": url, "events": []string{"all"}}), 409, "too_many_webhooks")
+}
+
+// Of two changes at once each leaves the webhook a filter, and both together none:
+// then it would get what its key may not see.
+func TestWebhookKeepsItsDomain(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		demo, alice := s.Dev.Domain.ID.String(), s.Dev.Mailboxes[0].ID.String()
+		_, key := newKey(t, s, object{"scopes": []string{"webhooks.read", "webhooks.write"}, "domain": "demo.test"})
+		for range 20 {
+			a := s.As(key, "POST", "/webhooks", object{"url": sink(t), "events": []string{"all"}, "domains": []string{demo}, "mailboxes": []string{alice}})
+			status(t, "making a webhook", a, 201)
+			path := "/webhooks/" + into(t, a)["id"].(string)
+			var both sync.WaitGroup
+			for _, field := range []string{"domains", "mailboxes"} {
+				both.Go(func() { s.As(key, "PATCH", path, object{field: []string{}}) })
+			}
+			both.Wait()
+			w := into(t, s.API("GET", path, nil))
+			if len(w["domains"].([]any))+len(w["mailboxes"].([]any)) == 0 {
+				t.Fatal("the webhook gets the events of the whole account")
+			}
+			status(t, "deleting a webhook", s.API("DELETE", path, nil), 204)
+		}
+	})
 }

@@ -65,6 +65,10 @@ type Change struct {
 	// what waits goes on. While it is disabled, events make no deliveries for
 	// it: Replay makes them afterwards.
 	Status *string
+	// May, if it is set, refuses a change with its error. It is asked about the
+	// filter that the webhook has and the one that it gets: of two changes at once
+	// each might do no harm by itself.
+	May func(ctx context.Context, domains, mailboxes []db.ID) error
 }
 
 var (
@@ -206,6 +210,15 @@ func (h *Hooks) update(ctx context.Context, was Webhook, c Change) error {
 		return err
 	}
 	n, is, now := c.onto(was), was, h.o.Now()
+	if c.May != nil {
+		err := c.May(ctx, was.Domains, was.Mailboxes)
+		if err == nil {
+			err = c.May(ctx, n.Domains, n.Mailboxes)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	set(&is.Status, c.Status)
 	if is.Status != was.Status {
 		is.StatusAt, is.Reason = now, ""
