@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
@@ -197,5 +198,51 @@ func TestShelves(t *testing.T) {
 	check()
 	if levels, err = int64s(t.Context(), x.reader, `SELECT level FROM search_shelf ORDER BY level`); err != nil || fmt.Sprint(levels) != "[1 2]" {
 		t.Errorf("shelves of levels %v are left, %v", levels, err)
+	}
+}
+
+// TestBlockIDs: a shelf that is raised while one of its blocks is dissolved takes
+// no block of another mailbox along.
+func TestBlockIDs(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	const mine, other = db.ID(1), db.ID(2)
+	next := db.ID(0)
+	block := func(mailbox db.ID, rows int) {
+		t.Helper()
+		docs := make([]doc, blockDocs)
+		for i := range docs {
+			next++
+			docs[i] = doc{next, mailbox, new(signature)}
+			docs[i].sig.add(1, []byte("subject"))
+		}
+		h.must(h.index.write(h.ctx(), func(tx *sql.Tx) error {
+			if err := addBlock(h.ctx(), tx, mailbox, docs, rows); err != nil {
+				return err
+			}
+			return makeShelves(h.ctx(), tx, mailbox)
+		}))
+	}
+	const fields = fieldBuckets / rowBuckets
+	for range shelfFan - 1 {
+		block(mine, fields)
+	}
+	block(mine, rowsPerBlock)
+	h.must(h.index.write(h.ctx(), func(tx *sql.Tx) error {
+		return dissolve(h.ctx(), tx, shelfFan, mine, make([]db.ID, blockDocs), nil) // all its messages are deleted
+	}))
+	block(other, fields)
+	for range shelfFan * (shelfFan - 1) {
+		block(mine, fields)
+	}
+	for mailbox, want := range map[db.ID]int{mine: (shelfFan*shelfFan - 1) * blockDocs, other: blockDocs} {
+		_, err := h.index.writer.ExecContext(h.ctx(), cover, mailbox, mailbox, 1)
+		h.must(err)
+		found, err := h.index.Find(h.ctx(), mailbox, folder.Seek{
+			Folder: mailbox, Last: 1, Limit: 1 << 20, Clause: seek("subject", 1),
+		})
+		h.must(err)
+		if len(found.Messages) != want {
+			t.Errorf("mailbox %d: %d messages found, want %d", mailbox, len(found.Messages), want)
+		}
 	}
 }

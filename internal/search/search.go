@@ -33,7 +33,7 @@ import (
 // version is that of the file; one of another version is made anew. It changes
 // with the tables, with how texts are folded, decoded and stripped of markup,
 // and with bucketOf.
-const version = 2
+const version = 3
 
 // schema is what the file holds. Messages wait in search_tail and search_text
 // until there are enough of a mailbox for a block.
@@ -62,8 +62,9 @@ CREATE TABLE search_text (
   message INTEGER PRIMARY KEY,
   sig     BLOB NOT NULL               -- the other buckets
 );
+-- The ids of blocks are not given again: shelves name those that are dissolved.
 CREATE TABLE search_block (
-  id      INTEGER PRIMARY KEY,
+  id      INTEGER PRIMARY KEY AUTOINCREMENT,
   mailbox INTEGER NOT NULL,
   shelf   INTEGER NOT NULL,           -- that it stands in; 0 for none
   lo      INTEGER NOT NULL,           -- the lowest and highest id in it
