@@ -63,13 +63,15 @@ func (l *line) screen(chunk []byte) error {
 		l.text -= n
 		chunk = chunk[n:]
 	}
+	looked := len(l.part) // a line that comes byte by byte must not be looked through each time
 	l.part = append(l.part, chunk...)
 	for l.text == 0 {
-		end := bytes.IndexByte(l.part, '\n') + 1
-		if end == 0 {
+		end := looked + bytes.IndexByte(l.part[looked:], '\n') + 1
+		if end == looked {
 			return nil
 		}
 		line := l.part[:end]
+		looked = 0
 		l.part = l.part[end:]
 		if endless.Match(line) {
 			return errTooMuch
@@ -134,6 +136,17 @@ func (l *line) allow(n int64) {
 
 // Read reads what comes.
 func (l *line) Read(p []byte) (int, error) {
+	for { // a source may send any number of pieces before there is a line to pass on
+		n, more, err := l.read(p)
+		if !more {
+			return n, err
+		}
+	}
+}
+
+// read is Read, but for what it takes in without passing on: then there is more
+// to read.
+func (l *line) read(p []byte) (n int, more bool, err error) {
 	l.mu.Lock()
 	if len(l.first) > 0 {
 		n := copy(p, l.first)
@@ -141,11 +154,11 @@ func (l *line) Read(p []byte) (int, error) {
 			l.first = nil
 		}
 		l.mu.Unlock()
-		return n, nil
+		return n, false, nil
 	}
 	if l.budget <= 0 {
 		l.mu.Unlock()
-		return 0, l.broken(errTooMuch)
+		return 0, false, l.broken(errTooMuch)
 	}
 	if int64(len(p)) > l.budget {
 		p = p[:l.budget]
@@ -154,16 +167,16 @@ func (l *line) Read(p []byte) (int, error) {
 		_ = l.Conn.SetReadDeadline(time.Now().Add(l.patience))
 	}
 	l.mu.Unlock()
-	n, err := l.Conn.Read(p)
+	n, err = l.Conn.Read(p)
 	l.mu.Lock()
 	l.budget -= int64(n)
 	if n > 0 {
 		err := l.screen(p[:n])
 		l.mu.Unlock()
 		if err != nil {
-			return 0, l.broken(err)
+			return 0, false, l.broken(err)
 		}
-		return l.Read(p)
+		return 0, true, nil
 	}
 	l.mu.Unlock()
 	if err != nil {
@@ -171,9 +184,9 @@ func (l *line) Read(p []byte) (int, error) {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return n, l.broken(err)
+		return n, false, l.broken(err)
 	}
-	return n, nil
+	return n, false, nil
 }
 
 // Write writes a command.
