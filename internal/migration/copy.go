@@ -185,7 +185,7 @@ type letter struct {
 	flags  []imap.Flag
 	date   time.Time
 	size   int64
-	id     string // Message-ID, as far as it is known
+	id     string // its identity, as far as it is known
 	digest int64
 }
 

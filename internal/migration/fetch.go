@@ -21,7 +21,7 @@ const (
 	// perMessage is what the answer about one message may have, in bytes,
 	// beside its text.
 	perMessage = 16 << 10
-	// maxHead is how much of a head is read for its Message-ID.
+	// maxHead is how much of a head is read for its identity.
 	maxHead = 64 << 10
 )
 
@@ -86,7 +86,7 @@ func (s *source) weigh() (sum int64, err error) {
 	return sum, s.did(cmd.Close())
 }
 
-// describe asks about messages of the open folder, with their Message-IDs if
+// describe asks about messages of the open folder, with their identities if
 // these are wanted. What the source says nothing of is not there any more. The
 // letters are in the order of their UIDs.
 func (s *source) describe(uids []uint32, ids bool) ([]letter, error) {
@@ -115,7 +115,7 @@ func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
 	defer s.line.rest()
 	options := &imap.FetchOptions{UID: true, Flags: true, InternalDate: true, RFC822Size: true}
 	if ids {
-		options.BodySection = []*imap.FetchItemBodySection{{Specifier: imap.PartSpecifierHeader, HeaderFields: []string{"Message-ID"}, Peek: true}}
+		options.BodySection = []*imap.FetchItemBodySection{{Specifier: imap.PartSpecifierHeader, HeaderFields: []string{"Message-ID", "Date", "From", "Subject"}, Peek: true}}
 	}
 	s.line.ask(small + int64(len(uids))*perMessage)
 	set := setOf(uids)
@@ -136,7 +136,7 @@ func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
 			case imapclient.FetchItemDataBodySection:
 				if item.Literal != nil {
 					text := &counted{LiteralReader: item.Literal, line: s.line}
-					l.id = messageID(text)
+					l.id = identityOf(text)
 					s.left(text)
 				}
 			}
@@ -152,13 +152,22 @@ func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
 	return slices.CompactFunc(letters, func(a, b letter) bool { return a.uid == b.uid }), nil
 }
 
-// messageID reads the Message-ID of a head.
-func messageID(r io.Reader) string {
+// identityOf reads the identity of the message that a head belongs to.
+func identityOf(r io.Reader) string {
 	_, head, err := message.ScanReader(io.LimitReader(r, maxHead))
 	if err != nil {
 		return ""
 	}
-	return head.MessageID()
+	return identity(head)
+}
+
+// identity is the Message-ID. Messages without one may well have the same size
+// and date: of those it is what tells them apart for people.
+func identity(head message.Header) string {
+	if id := head.MessageID(); id != "" {
+		return id
+	}
+	return strings.Join([]string{"", head.Text("Date"), head.Text("From"), head.Text("Subject")}, "\x00")
 }
 
 func setOf(uids []uint32) (set imap.UIDSet) {

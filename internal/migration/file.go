@@ -205,7 +205,7 @@ func (f *copying) keep(ctx context.Context, l letter, text imap.LiteralReader) (
 		return k, ours{err}
 	}
 	k.letter = l
-	k.id = scan.Header().MessageID()
+	k.id = identity(scan.Header())
 	k.digest = digest(k.id, &l)
 	k.Upload = folder.Upload{Blob: b, Description: described, Date: l.date}
 	k.Flags, k.Keywords = flagsOf(l.flags)

@@ -101,3 +101,51 @@ func TestOwnServer(t *testing.T) {
 		}
 	})
 }
+
+// Of a folder that was made anew, what has no Message-ID is copied unless it is
+// here, also if it is as large and as old as what is.
+func TestRenumberedWithoutIDs(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		from, api := login(t, s, 0), clientOf(t, s)
+		create := func(subjects ...string) {
+			t.Helper()
+			if err := from.Create("Old", nil).Wait(); err != nil {
+				t.Fatal(err)
+			}
+			for _, subject := range subjects {
+				text := "From: cron@example.org\r\nSubject: " + subject + "\r\n\r\nHello.\r\n"
+				cmd := from.Append("Old", int64(len(text)), &imap.AppendOptions{Time: time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)})
+				if _, err := cmd.Write([]byte(text)); err != nil {
+					t.Fatal(err)
+				}
+				if err := cmd.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := cmd.Wait(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		host, port, _ := net.SplitHostPort(s.Addr("imaps"))
+		n, _ := strconv.Atoi(port)
+		source := client.NewMigrationSource{Host: host, Port: n, Username: s.Dev.Mailboxes[0].Address, Password: s.Dev.Mailboxes[0].Password, InsecureSkipVerify: true}
+		run := func(copied, skipped int64) {
+			t.Helper()
+			m, err := api.CreateMigration(t.Context(), client.NewMigration{MailboxID: s.Dev.Mailboxes[1].ID.String(), Source: source})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := finished(t, api, m.ID); d.Status != "completed" || d.Progress.Copied != copied || d.Progress.Skipped != skipped {
+				t.Fatalf("%+v", d)
+			}
+		}
+		create("disk 1 is full")
+		run(1, 0)
+		if err := from.Delete("Old").Wait(); err != nil {
+			t.Fatal(err)
+		}
+		create("disk 1 is full", "disk 2 is full")
+		run(1, 1)
+		run(0, 2)
+	})
+}
