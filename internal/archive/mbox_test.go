@@ -198,3 +198,13 @@ func TestHostileMbox(t *testing.T) {
 		}
 	}
 }
+
+// Fields that programs keep for themselves are bounded as any header is, although
+// they are left out: what they tell is kept in memory.
+func TestEndlessKeywords(t *testing.T) {
+	line := "X-Keywords: " + strings.Repeat("a ", 500) + "\n"
+	g := gather(t, from1+strings.Repeat(line, 3*maxHead/len(line))+"Subject: x\n\nx\n", Options{})
+	if n := len(g.messages[0].Keywords); n > maxHead/2 {
+		t.Errorf("%d keywords are kept", n)
+	}
+}

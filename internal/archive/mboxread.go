@@ -158,7 +158,7 @@ type mboxBody struct {
 func (b *mboxBody) head(msg *Message) (internal bool) {
 	w := b.m.w
 	begun, told, drop := false, false, false
-	for len(b.buf) < maxHead {
+	for w.off-b.start < maxHead { // what is dropped counts, too: keywords are kept
 		line := w.line(0)
 		name := fieldName(line)
 		folded := begun && len(line) > 0 && (line[0] == ' ' || line[0] == '\t')
