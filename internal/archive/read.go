@@ -176,6 +176,8 @@ func (x *reading) tar(r io.Reader) error {
 		}
 		name := clean(h.Name)
 		switch {
+		case len(name) > maxName:
+			err = x.to.Failed(place(name), "Its name is too long.")
 		case h.Typeflag == tar.TypeDir:
 			err = x.directory(name)
 		case h.Typeflag == tar.TypeXGlobalHeader:

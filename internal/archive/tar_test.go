@@ -159,6 +159,21 @@ func TestBrokenStreams(t *testing.T) {
 	}
 }
 
+// No folder has a name that no system has: thousands of them are remembered.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("x", 1<<19) + "/"
+	g := gather(t, gzipOf(t, tarOf(t, entry{long + keywordsFile, "0 a\n", 0}, entry{long + foldersFile, `[{"path": "y"}]`, 0}, entry{long + "x.eml", "Subject: x\n\n", 0},
+		entry{long + "cur/", "", 0}, entry{"y.eml", "Subject: y\n\n", 0})), Options{})
+	for _, f := range g.folders {
+		if len(f.Name) > maxName {
+			t.Errorf("a folder has a name of %d bytes", len(f.Name))
+		}
+	}
+	if len(g.messages) != 1 || len(g.failed) != 4 {
+		t.Errorf("%d messages, failed: %q", len(g.messages), g.failed)
+	}
+}
+
 // sparseTar claims to hold a file that takes no room, as GNU tar writes it.
 func sparseTar() string {
 	var b bytes.Buffer

@@ -98,13 +98,14 @@ func (x *importing) target(f archive.Folder) (*target, error) {
 		}
 		x.names.here[name] = to
 	}
-	if len(x.names.there) < maxNames {
+	if len(x.names.there) < maxNames && len(f.Name)+len(f.Special) <= folder.MaxName {
 		x.names.there[key] = to
 	}
 	return to, nil
 }
 
-// maxNames bounds how many names of an archive are remembered.
+// maxNames bounds how many names of an archive are remembered. Long ones never
+// are: they may have any length.
 const maxNames = 10_000
 
 // resolve returns the name of a folder of the archive here, and the special use
