@@ -233,10 +233,8 @@ func (x *reading) link(name string) error {
 func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
 	dir, base := dirOf(path.Dir(name)), path.Base(name)
 	r = &packed{r, x.src}
-	switch parent := path.Base(dir); {
-	case parent == "tmp" || skipped(base):
-		return nil
-	case parent == "cur" || parent == "new":
+	parent := path.Base(dir)
+	if parent == "cur" || parent == "new" {
 		if base == "" || base[0] == '.' {
 			return nil
 		}
@@ -247,8 +245,11 @@ func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
 		}
 		return x.to.Message(m)
 	}
-	if known, err := x.dirs.side(dir, base, r, x.to); known {
-		return err
+	aside := parent == "tmp" || skipped(base)
+	if !aside {
+		if known, err := x.dirs.side(dir, base, r, x.to); known {
+			return err
+		}
 	}
 	in := bufio.NewReaderSize(r, 64<<10)
 	begin, err := in.Peek(head)
@@ -256,6 +257,8 @@ func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
 		return err
 	}
 	switch kind := detect(begin); {
+	case aside && kind != Mbox && !(kind == EML && strings.EqualFold(path.Ext(base), emlEnding)):
+		return nil
 	case kind == Mbox, len(begin) == 0 && strings.HasSuffix(base, mboxEnding):
 		folder := mboxFolder(name)
 		if err := x.to.Folder(Folder{Name: folder, Subscribed: true}); err != nil {
@@ -268,7 +271,7 @@ func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
 	return x.to.Failed(place(name), "It is no mail.")
 }
 
-const mboxEnding = ".mbox"
+const mboxEnding, emlEnding = ".mbox", ".eml"
 
 // mboxFolder is the folder that an mbox holds, by its name. Apple Mail keeps
 // each in a folder of its own, Thunderbird what is below one in another.
@@ -286,8 +289,8 @@ func mboxFolder(name string) string {
 	return strings.Join(levels, "/")
 }
 
-// skipped reports whether a file is one that mail programs and systems keep
-// beside the mail.
+// skipped reports whether a file has a name as mail programs and systems give to
+// what they keep beside the mail. A folder may be called so, too.
 func skipped(base string) bool {
 	switch base {
 	case "subscriptions", "maildirfolder", "maildirsize", ".DS_Store", "Thumbs.db", ".uidvalidity", ".mh_sequences", "msgFilterRules.dat", ".mbsyncstate":

@@ -84,6 +84,10 @@ func TestTars(t *testing.T) {
 			{"cur/1", "", tar.TypeSymlink}, {"cur/2", "", tar.TypeLink}, {"etc", "", tar.TypeSymlink}, {"dev", "", tar.TypeChar}, {"fifo", "", tar.TypeFifo}, {"cur/3", eml, 0},
 		}, []string{": 0 "}, 4},
 		{"names that lead elsewhere", []entry{{"../../etc/cur/1:2,S", eml, 0}, {"/root/cur/2", eml, 0}, {"a/../../b/../c/x.eml", eml, 0}, {"\xff\xfe/new/3", eml, 0}}, []string{"etc: 1 ", "root: 0 ", "c: 0 ", "_: 0 "}, 0},
+		{"mail that is called as what is no mail", []entry{
+			{"lists/dovecot", from1 + eml, 0}, {"subscriptions", from1 + eml, 0}, {"courier, please call.eml", eml, 0}, {"tmp/old.mbox", from1 + eml, 0},
+			{"tmp/1000000003.M1P2.host", eml, 0}, {".mh_sequences", "cur: 1\n", 0}, {"courierimapuiddb", "1 2 3\n", 0},
+		}, []string{"lists/dovecot: 0 ", "subscriptions: 0 ", ": 0 ", "tmp/old: 0 "}, 0},
 		{"a bad list of folders", []entry{{foldersFile, "[{", 0}, {"cur/1", eml, 0}}, []string{": 0 "}, 1},
 	} {
 		for _, packed := range []bool{false, true} {
