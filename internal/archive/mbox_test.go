@@ -95,6 +95,7 @@ func TestMboxVariants(t *testing.T) {
 		{"Content-Length of nonsense", from1 + "A: 1\nContent-Length: -9223372036854775809\n\none\n\n", "", []string{"A: 1\n\none\n"}},
 		{"dates that nobody knows", "From a le 21 novembre\nA: 1\n\none\n\nFrom b le 22 novembre\nA: 2\n\ntwo\n\nFrom here on\nit is text\n\n", "", []string{"A: 1\n\none\n", "A: 2\n\ntwo\n\nFrom here on\nit is text\n"}},
 		{"notes of a program", from1 + "Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\nX-IMAP: 1 2\n\nThis text is part of the internal format.\n\n" + from2 + "A: 2\n\ntwo\n\n", "", []string{"A: 2\n\ntwo\n"}},
+		{"a letter about notes of a program", from1 + "Subject: Re: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\n\nWhat is that?\n\n", "", []string{"Subject: Re: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\n\nWhat is that?\n"}},
 		{"fields of programs", from1 + "Status: RO\nA: 1\nX-Keywords: a\n  b\nX-UID: 3\nB: 2\n folded\nContent-Length: 4\n\none\nStatus: kept\n\n", "", []string{"A: 1\nB: 2\n folded\n\none\nStatus: kept\n"}},
 		{"a long line", from1 + "A: 1\n\n" + strings.Repeat("x", 200_000) + "\ny\n\n" + from2 + "A: 2\n\n" + strings.Repeat("y", fragment) + "\n\n", "", []string{"A: 1\n\n" + strings.Repeat("x", 200_000) + "\ny\n", "A: 2\n\n" + strings.Repeat("y", fragment) + "\n"}},
 		{"ours, changed by another program", "From MAILSTEAD Sat Nov 21 17:00:00 2026\nSubject: x\nStatus: RO\n\none\n\n", "", []string{"Subject: x\n\none\n"}},

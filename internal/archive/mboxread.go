@@ -157,7 +157,7 @@ type mboxBody struct {
 // whether this is no message, but a place for a program's own notes.
 func (b *mboxBody) head(msg *Message) (internal bool) {
 	w := b.m.w
-	begun, told, drop := false, false, false
+	begun, told, drop, titled, noted := false, false, false, false, false
 	for w.off-b.start < maxHead { // what is dropped counts, too: keywords are kept
 		line := w.line(0)
 		name := fieldName(line)
@@ -170,15 +170,16 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 			b.buf = append(b.buf, "\r\n"...)
 			w.take(len(line))
 			b.start, b.out = w.off, b.buf
-			return internal
+			return titled && noted
 		case len(line) == 0 || line[len(line)-1] != '\n' || !folded && (name == "" || b.m.begins(0, false)):
 			b.start, b.out = w.off, b.buf
-			return internal
+			return titled && noted
 		case !folded:
 			if drop = own(name); drop || name == "x-gmail-labels" {
 				told = b.note(msg, name, line[bytes.IndexByte(line, ':')+1:], told)
 			}
-			internal = internal || name == "subject" && bytes.Contains(line, []byte("FOLDER INTERNAL DATA")) && bytes.Contains(line, []byte("DELETE THIS MESSAGE"))
+			noted = noted || name == "x-imap" // people write about such messages, too
+			titled = titled || name == "subject" && bytes.Contains(line, []byte("FOLDER INTERNAL DATA")) && bytes.Contains(line, []byte("DELETE THIS MESSAGE"))
 		}
 		line = w.line(0) // reading ahead has moved it
 		if begun = true; !drop {
@@ -187,7 +188,7 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 		w.take(len(line))
 	}
 	b.out, b.start = b.buf, w.off
-	return internal
+	return titled && noted
 }
 
 // note takes what a field tells. A long one of labels goes on in further lines.
