@@ -216,8 +216,11 @@ func (s *Store) newFiling(mailbox db.ID, u Upload) (*filing, error) {
 		return nil, err
 	}
 	f := &filing{Upload: u, blob: u.Blob, mailbox: mailbox, keywords: keywords, now: db.Micros(s.Now())}
-	if f.date = db.Micros(u.Date); f.date == 0 {
+	switch f.date = db.Micros(u.Date); {
+	case u.Date.IsZero():
 		f.date = f.now
+	case f.date == 0: // the start of 1970, which stored would be no date
+		f.date = 1
 	}
 	f.Message = s.DB.NewID()
 	return f, nil

@@ -4,6 +4,7 @@ package folder
 
 import (
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 )
@@ -52,5 +53,21 @@ func TestDeliverWhileFolderGoes(t *testing.T) {
 			t.Errorf("filed in %s, not in INBOX", got.Folder)
 		}
 		h.checkCounts()
+	})
+}
+
+// The start of 1970 is a date like any other.
+func TestDateZero(t *testing.T) {
+	each(t, func(h *house) {
+		u := h.upload(mail("old", "Hello."), 0)
+		u.Date = time.Unix(0, 0)
+		_, uids, err := h.Append(h.ctx(), h.box, Inbox, u)
+		h.must(err)
+		h.must(h.view(Inbox).Fetch(h.ctx(), uids, WantDates, func(r *Row) error {
+			if r.Date.Unix() != 0 {
+				t.Errorf("the internal date is %v", r.Date)
+			}
+			return nil
+		}))
 	})
 }
