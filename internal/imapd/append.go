@@ -59,6 +59,7 @@ func (in *intake) all(m *wire.NewMessage, most int) (err error) {
 			in.discard(nil)
 		}
 	}()
+	began := in.Now()
 	for m != nil {
 		if len(in.uploads) == most {
 			return no(wire.CodeLimit, "The command holds too many messages.")
@@ -69,6 +70,9 @@ func (in *intake) all(m *wire.NewMessage, most int) (err error) {
 		if m, err = in.r.NextMessage(); err != nil {
 			return lost(err)
 		}
+	}
+	if in.Now().Sub(began) > blob.SweepAge { // files that no row names yet may be swept by now
+		return no(wire.CodeLimit, "The command has taken too long.")
 	}
 	return nil
 }

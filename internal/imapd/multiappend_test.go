@@ -5,8 +5,12 @@ package imapd_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -73,5 +77,40 @@ func TestMultiAppendOverQuota(t *testing.T) {
 		c.got("* STATUS INBOX (MESSAGES 0)")
 		c.ok(`GETQUOTA ""`)
 		c.got(`* QUOTA "" (STORAGE 0 1024)`)
+	})
+}
+
+// A series that is dragged out until the file of its first message may have
+// been swept is not said to be stored.
+func TestMultiAppendForDays(t *testing.T) {
+	var ahead atomic.Int64
+	clock := func(o *imapd.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		o.Blobs.Now = o.Now
+	}
+	eachWith(t, clock, func(h *house) {
+		c := h.login()
+		one, two := note("one")+strings.Repeat("0123456789abcdef\r\n", 5_000), note("two")
+		tag := c.begin(fmt.Sprintf("APPEND INBOX {%d}", len(one)))
+		c.continued("+ ")
+		c.send(one + fmt.Sprintf(" {%d}\r\n", len(two)))
+		c.continued("+ ")
+		swept := 0
+		for _, later := range []time.Duration{blob.SweepAge + time.Minute, blob.SweepRest} {
+			ahead.Add(int64(later))
+			n, err := h.blobs.Sweep(h.Context())
+			h.must(err)
+			swept += n
+		}
+		if swept != 1 {
+			t.Fatalf("%d files were swept", swept)
+		}
+		c.send(two + "\r\n")
+		c.finish(tag)
+		if !matches("NO [LIMIT] …", c.tagged) {
+			t.Errorf("got %q", c.tagged)
+		}
+		c.ok("STATUS INBOX (MESSAGES)")
+		c.got("* STATUS INBOX (MESSAGES 0)")
 	})
 }
