@@ -102,8 +102,8 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 		for _, e := range v.snap.pick(few) {
 			v.sift(&ready, &m, e, &hits, &open)
 		}
-	} else {
-		v.lookThrough(&ready, &hits, &open)
+	} else if err := v.lookThrough(ctx, &ready, &hits, &open); err != nil {
+		return nil, err
 	}
 	if len(open) == 0 {
 		return hits, nil
@@ -153,10 +153,13 @@ func (v *View) sift(c *criterion, m *candidate, e entry, hits, open *[]uint32) {
 	}
 }
 
-// lookThrough sifts all messages.
-func (v *View) lookThrough(c *criterion, hits, open *[]uint32) {
+// lookThrough sifts all messages, unless ctx ends.
+func (v *View) lookThrough(ctx context.Context, c *criterion, hits, open *[]uint32) error {
 	var m candidate
 	for _, slot := range v.snap.slots {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		switch c.judgeChunk(slot) {
 		case yes:
 			for i := range slot.len() {
@@ -176,6 +179,7 @@ func (v *View) lookThrough(c *criterion, hits, open *[]uint32) {
 			}
 		}
 	}
+	return nil
 }
 
 func (v *View) prepare(c *Criterion) criterion {

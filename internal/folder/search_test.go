@@ -3,10 +3,15 @@
 package folder
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
 )
 
 func TestSearch(t *testing.T) {
@@ -104,5 +109,49 @@ func FuzzEnvelopeText(f *testing.F) {
 		}
 		envelopeText(envelope, place)
 		sentDay(envelope)
+	})
+}
+
+// stopped are files that end a context when they are first read.
+type stopped struct {
+	blob.Files
+	blob.FileReader
+	stop  func()
+	reads *int
+}
+
+func (s stopped) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
+	r, err := s.Files.Open(ctx, name)
+	s.FileReader = r
+	return s, err
+}
+
+func (s stopped) ReadAt(p []byte, off int64) (int, error) {
+	s.stop()
+	*s.reads++
+	return s.FileReader.ReadAt(p, off)
+}
+
+func (s stopped) Close() error { return s.FileReader.Close() }
+
+// A search for many texts in one large message ends with its context.
+func TestSearchEnds(t *testing.T) {
+	each(t, func(h *house) {
+		_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("big", strings.Repeat("Hello.\r\n", 50_000)), 0))
+		h.must(err)
+		v := h.view(Inbox)
+		ctx, cancel := context.WithCancel(h.ctx())
+		reads := 0
+		h.Blobs.Files = stopped{Files: h.Blobs.Files, stop: cancel, reads: &reads}
+		c := Criterion{Test: Or}
+		for i := range 50 {
+			c.Of = append(c.Of, Criterion{Test: InBody, Text: fmt.Sprint("x", i)})
+		}
+		if _, err := v.Search(ctx, c); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if reads > 1 {
+			t.Errorf("%d readings after the end", reads-1)
+		}
 	})
 }

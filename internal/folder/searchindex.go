@@ -107,6 +107,9 @@ func (v *View) narrow(ctx context.Context, c *criterion, open []uint32, hits *[]
 	}
 	left := open[:0]
 	for i, uid := range open {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
 		e, _ := v.snap.find(uid)
 		switch c.judge(&candidate{entry: e, recent: v.isRecent(uid), index: index, at: index.find(ids[i])}) {
 		case yes:
@@ -249,7 +252,7 @@ func (s *Store) Texts(ctx context.Context, m Indexable, limit int, f func(kind T
 		return false, err
 	}
 	defer r.Close() //nolint:errcheck // nothing was written
-	t, err := newTexts(r, m.structure, make([]byte, min(textBuffer, max(b.Size, 1<<10))))
+	t, err := newTexts(ctx, r, m.structure, make([]byte, min(textBuffer, max(b.Size, 1<<10))))
 	if err != nil {
 		return false, fmt.Errorf("scanning message %s: %w", m.ID, err)
 	}

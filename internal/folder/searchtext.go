@@ -112,6 +112,7 @@ func wholeRunes(b []byte) int {
 
 // texts is a message whose bytes are looked through.
 type texts struct {
+	ctx context.Context
 	r   io.ReaderAt
 	ix  *message.Index
 	buf []byte
@@ -135,7 +136,7 @@ func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf [
 		return no, err
 	}
 	defer r.Close() //nolint:errcheck // nothing was written
-	if m.bytes, err = newTexts(r, m.row.Structure, buf); err != nil {
+	if m.bytes, err = newTexts(ctx, r, m.row.Structure, buf); err != nil {
 		return no, fmt.Errorf("scanning message %s: %w", m.row.Message, err)
 	}
 	found := c.judge(m)
@@ -144,15 +145,32 @@ func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf [
 
 // newTexts prepares to look through a message. A structure that can't be read
 // is made anew.
-func newTexts(r *blob.Reader, structure, buf []byte) (t *texts, err error) {
-	t = &texts{r: r, buf: buf, ix: &message.Index{}}
+func newTexts(ctx context.Context, r *blob.Reader, structure, buf []byte) (t *texts, err error) {
+	t = &texts{ctx: ctx, r: r, buf: buf, ix: &message.Index{}}
 	if t.ix.UnmarshalBinary(structure) != nil {
 		t.ix, _, err = message.ScanReader(r.All())
 	}
 	return t, err
 }
 
-func (t *texts) section(s message.Span) io.Reader { return io.NewSectionReader(t.r, s.Start, s.Len) }
+// section reads until ctx ends: many criteria may read a large message again
+// and again.
+func (t *texts) section(s message.Span) io.Reader {
+	return until{t.ctx, io.NewSectionReader(t.r, s.Start, s.Len)}
+}
+
+// until fails when ctx has ended.
+type until struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}
 
 func (t *texts) has(c *criterion) bool {
 	switch c.Test {

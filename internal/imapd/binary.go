@@ -4,6 +4,7 @@ package imapd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 // binary is what a BINARY[…] item answers: part of a section with its transfer
 // encoding undone (RFC 3516).
 type binary struct {
+	ctx  context.Context
 	part *message.Part // nil for what has no encoding
 	span message.Span
 	none bool  // there is no such section
@@ -42,7 +44,7 @@ func (f *fetcher) decode(m *body) error {
 		if !isBinary(sec) {
 			continue
 		}
-		b.span.Len = m.size
+		b.ctx, b.span.Len = f.ctx(), m.size
 		if err := b.find(m, sec); err != nil {
 			return err
 		}
@@ -96,7 +98,7 @@ func (b *binary) measure(m *body, sec *wire.Section, chunk []byte) error {
 
 // open reads the decoded bytes that the section asks for.
 func (b *binary) open(m *body, sec *wire.Section) (io.Reader, error) {
-	r := m.at(b.span)
+	var r io.Reader = until{b.ctx, m.at(b.span)}
 	if b.part != nil {
 		r = b.part.Decode(r)
 	}
@@ -107,6 +109,20 @@ func (b *binary) open(m *body, sec *wire.Section) (io.Reader, error) {
 		return nil, err
 	}
 	return io.LimitReader(r, int64(sec.Count)), nil
+}
+
+// until fails when ctx has ended: many sections may decode a large part again
+// and again.
+type until struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
 }
 
 // write writes the item.

@@ -3,10 +3,15 @@
 package imapd_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
 )
 
 // RFC 3516: sections with their transfer encoding undone.
@@ -85,5 +90,57 @@ func TestAppendBinary(t *testing.T) {
 		}
 		c.ok("SEARCH ALL")
 		c.got("* SEARCH 1 2")
+	})
+}
+
+// gated are files whose reading waits for a gate.
+type gated struct {
+	blob.Files
+	blob.FileReader
+	reading chan<- struct{}
+	gate    <-chan struct{}
+	reads   *atomic.Int64
+}
+
+func (g gated) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
+	r, err := g.Files.Open(ctx, name)
+	g.FileReader = r
+	return g, err
+}
+
+func (g gated) ReadAt(p []byte, off int64) (int, error) {
+	if g.reads.Add(1) == 1 {
+		close(g.reading)
+	}
+	<-g.gate
+	return g.FileReader.ReadAt(p, off)
+}
+
+func (g gated) Close() error { return g.FileReader.Close() }
+
+// A FETCH that decodes many sections of a large message ends when the server
+// has waited for long enough.
+func TestFetchBinaryEnds(t *testing.T) {
+	each(t, func(h *house) {
+		h.login().append("INBOX", "", note("big")+strings.Repeat("0123456789abcdef\r\n", 50_000))
+		c := h.selected("INBOX")
+		reading, gate := make(chan struct{}), make(chan struct{})
+		var reads atomic.Int64
+		h.blobs.Files = gated{Files: h.blobs.Files, reading: reading, gate: gate, reads: &reads}
+		c.begin("FETCH 1 (" + strings.TrimSpace(strings.Repeat("BINARY.SIZE[1] ", 64)) + ")")
+		<-reading
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		ended := make(chan error)
+		go func() { ended <- h.server.Shutdown(ctx) }()
+		c.closed()
+		close(gate)
+		<-ended
+		if n := reads.Load(); n > 1 {
+			t.Errorf("%d readings after the end", n-1)
+		}
+		if errs := h.log.all(); len(errs) > 0 {
+			t.Errorf("logged: %q", errs)
+		}
 	})
 }

@@ -172,6 +172,9 @@ func (f *fetcher) tellSeen(uids []uint32) {
 
 // row answers for one message. An error ends the command.
 func (f *fetcher) row(r *folder.Row) error {
+	if err := f.ctx().Err(); err != nil { // no message is to blame
+		return err
+	}
 	f.left--
 	var b *body
 	if f.needsBody(r) {
@@ -184,6 +187,9 @@ func (f *fetcher) row(r *folder.Row) error {
 		err = f.decode(b)
 		if err == nil {
 			err = f.preview(b)
+		}
+		if err := f.ctx().Err(); err != nil {
+			return err
 		}
 		if err != nil {
 			f.failed(r.UID, err)
