@@ -148,7 +148,8 @@ func (l *listing) chooses(name string) bool {
 }
 
 func (l *listing) matches(name string) bool {
-	return slices.ContainsFunc(l.patterns, func(p pattern) bool { return p.matches(name) })
+	s := newSubject(name)
+	return slices.ContainsFunc(l.patterns, func(p pattern) bool { return p.in(s) })
 }
 
 // attributes of a name without a folder begin with \NonExistent, which those

@@ -3,6 +3,7 @@
 package imapd
 
 import (
+	"math/bits"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/folder"
@@ -28,35 +29,102 @@ func newPattern(reference, p string) pattern {
 
 // matches takes time proportional to the product of the lengths at most,
 // whatever a client has thought up.
-func (p pattern) matches(name string) bool {
-	if len(p)-strings.Count(string(p), "*")-strings.Count(string(p), "%") > len(name) {
+func (p pattern) matches(name string) bool { return p.in(newSubject(name)) }
+
+// subject is a name made ready to be matched. In its sets of places, one of
+// which is a bit for each of 0 to len(name), place i is the one before name[i].
+type subject struct {
+	name  string
+	sets  []uint64    // level, and the places after each byte that is there
+	which [256]uint16 // of the sets; 0 for a byte that is not there
+	level []uint64    // the places that % reaches from the one before
+}
+
+func newSubject(name string) *subject {
+	n := len(name)/64 + 1
+	s := &subject{name: name, sets: make([]uint64, n, 16*n)}
+	for i := range len(name) {
+		c, at := name[i], i+1
+		if s.which[c] == 0 {
+			s.which[c] = uint16(len(s.sets) / n)
+			s.sets = append(s.sets, make([]uint64, n)...)
+		}
+		s.sets[int(s.which[c])*n+at/64] |= 1 << (at % 64)
+		if c != separator {
+			s.sets[at/64] |= 1 << (at % 64)
+		}
+	}
+	s.level = s.sets[:n]
+	return s
+}
+
+// after returns the places after a byte, nil for none.
+func (s *subject) after(c byte) []uint64 {
+	n := len(s.level)
+	if at := int(s.which[c]) * n; at > 0 {
+		return s.sets[at : at+n]
+	}
+	return nil
+}
+
+// in goes through the pattern with the set of the places that it reaches.
+func (p pattern) in(s *subject) bool {
+	if len(p)-strings.Count(string(p), "*")-strings.Count(string(p), "%") > len(s.name) {
 		return false
 	}
-	at := make([]bool, len(name)+1) // the pattern so far matches name[:i]
-	at[0] = true
+	at := make([]uint64, len(s.level))
+	at[0] = 1
 	last := byte(0)
 	for i := range len(p) {
 		c := p[i]
-		wild := c == '*' || c == '%'
 		switch {
-		case wild && (last == '*' || last == c):
+		case (c == '*' || c == '%') && (last == '*' || last == c):
 			continue
-		case wild:
-			reached := false
-			for j := range at {
-				if c == '%' && j > 0 && name[j-1] == separator {
-					reached = false
-				}
-				reached = reached || at[j]
-				at[j] = reached
-			}
-		default:
-			for j := len(name); j > 0; j-- {
-				at[j] = at[j-1] && name[j-1] == c
-			}
-			at[0] = false
+		case c == '*':
+			fill(at)
+		case c == '%':
+			flood(at, s.level)
+		case !step(at, s.after(c)):
+			return false
 		}
 		last = c
 	}
-	return at[len(name)]
+	return at[len(s.name)/64]>>(len(s.name)%64)&1 != 0
+}
+
+// fill adds all places after the first.
+func fill(at []uint64) {
+	found := uint64(0)
+	for i, x := range at {
+		at[i] = found | x | -x // what is above the lowest bit, with it
+		if x != 0 {
+			found = ^uint64(0)
+		}
+	}
+}
+
+// flood adds the places that are reached from at, one after the other, within
+// level: a sum carries through each run of it.
+func flood(at, level []uint64) {
+	var before, carry uint64
+	for i, x := range at {
+		from := (x<<1 | before>>63) & level[i]
+		before = x
+		var sum uint64
+		sum, carry = bits.Add64(from, level[i], carry)
+		at[i] |= (sum ^ level[i] | from) & level[i]
+	}
+}
+
+// step goes on by one place, to those of after, and reports whether any is
+// left.
+func step(at, after []uint64) bool {
+	var before, left uint64
+	for i := range after {
+		x := at[i]
+		at[i] = (x<<1 | before>>63) & after[i]
+		before = x
+		left |= at[i]
+	}
+	return left != 0
 }

@@ -3,6 +3,7 @@
 package imapd
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -46,5 +47,44 @@ func TestPatternBomb(t *testing.T) {
 		if newPattern("", p).matches(name) {
 			t.Error("matches")
 		}
+	}
+}
+
+// TestPatternSlowly compares with what goes from place to place.
+func TestPatternSlowly(t *testing.T) {
+	var slowly func(p, name string) bool
+	slowly = func(p, name string) bool {
+		switch {
+		case p == "":
+			return name == ""
+		case p[0] != '*' && p[0] != '%':
+			return name != "" && name[0] == p[0] && slowly(p[1:], name[1:])
+		case slowly(p[1:], name):
+			return true
+		}
+		return name != "" && (p[0] == '*' || name[0] != separator) && slowly(p, name[1:])
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	some := func(of string, n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = of[r.IntN(len(of))]
+		}
+		return string(b)
+	}
+	matched := 0
+	for range 3_000 {
+		name := strings.Repeat("a", r.IntN(2)*(55+r.IntN(75))) + some("ab/", r.IntN(12))
+		p := strings.Repeat("a", r.IntN(60)) + some("ab/*%*%", r.IntN(5))
+		want := slowly(p, name)
+		if want {
+			matched++
+		}
+		if got := pattern(p).matches(name); got != want {
+			t.Fatalf("%q on %q: %v", p, name, got)
+		}
+	}
+	if matched < 50 {
+		t.Errorf("only %d match", matched)
 	}
 }
