@@ -71,6 +71,23 @@ func normal(ranges []Range) []Range {
 	return joined
 }
 
+// coarse joins those of the ranges, which are normal, that lie closest together
+// until there are at most so many.
+func coarse(ranges []Range, most int) []Range {
+	for gap := uint64(4); len(ranges) > most; gap *= 2 {
+		joined := []Range{ranges[0]}
+		for _, r := range ranges[1:] {
+			if last := &joined[len(joined)-1]; uint64(r.Lo)-uint64(last.Hi) <= gap {
+				last.Hi = r.Hi
+			} else {
+				joined = append(joined, r)
+			}
+		}
+		ranges = joined
+	}
+	return ranges
+}
+
 // without returns what is in ranges but not in gone; both are normal.
 func without(ranges, gone []Range) (left []Range) {
 	for _, r := range ranges {

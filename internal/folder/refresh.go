@@ -33,6 +33,13 @@ const (
 	logMargin = 1 << 10
 )
 
+// One change takes at most logRanges ranges of the log, which no quota counts.
+// At most readRanges are read for all changes.
+const (
+	logRanges  = 1_000
+	readRanges = 10_000
+)
+
 // refresh brings the view up to date, if it may be behind: it was woken, is
 // told so by force, or nobody has looked for a while. It returns a
 // fault.NotFound when the folder is gone.
@@ -122,7 +129,7 @@ func (sh *shared) update(ctx context.Context, row Folder) error {
 		return err
 	}
 	changed = without(changed, gone)
-	put, err := sh.entries(ctx, changed)
+	put, err := sh.entries(ctx, coarse(changed, readRanges))
 	if err != nil {
 		return err
 	}
@@ -169,6 +176,7 @@ func (sh *shared) missing(gone, changed []Range, found []entry) (drop []uint32) 
 // mod-sequence up to which that is known.
 func (sh *shared) readLog(ctx context.Context, row Folder) (changed, gone []Range, upTo uint64, err error) {
 	upTo = sh.changed
+	most := 1 << 16 // ranges before they are made normal: the same may come again and again
 	for {
 		n := 0
 		err := sh.store.DB.Each(ctx, changesAfter.With(sh.id, int64(upTo), logPage), func(r db.Row) error {
@@ -184,6 +192,10 @@ func (sh *shared) readLog(ctx context.Context, row Folder) (changed, gone []Rang
 			}
 			var err error
 			*into, err = parseRanges(*into, uids)
+			if len(changed) > most {
+				changed = normal(changed)
+				most = max(most, 2*len(changed))
+			}
 			return err
 		})
 		if err != nil {

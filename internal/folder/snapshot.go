@@ -293,10 +293,12 @@ func (s *spans) add(index int, uid uint32) {
 	s.next = index + 1
 }
 
-func (s *spans) text() string {
+func (s *spans) text() string { return rangesText(s.ranges()) }
+
+func (s *spans) ranges() []Range {
 	ranges := make([]Range, len(s.list))
 	for i, r := range s.list {
 		ranges[i] = r.Range
 	}
-	return rangesText(ranges)
+	return ranges
 }

@@ -186,7 +186,8 @@ func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, with
 					}
 				}
 			}
-			sh.logChange(b, since, modseq, false, p.touched.text())
+			// Who reads the log reads the messages too: one more is no mistake.
+			sh.logChange(b, since, modseq, false, rangesText(coarse(p.touched.ranges(), logRanges)))
 		},
 		AfterCommit: func() { v.store.wakeFolder(sh.id) },
 	})

@@ -4,6 +4,8 @@ package folder
 
 import (
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -357,4 +359,52 @@ func TestWaitWakes(t *testing.T) {
 			t.Errorf("a deleted folder gives %v", err)
 		}
 	})
+}
+
+var lastChange = db.SQL(`SELECT uids FROM folder_change ORDER BY modseq DESC LIMIT 1`)
+
+// A change of messages here and there takes little room in the log, and other
+// nodes learn of it all the same.
+func TestScatteredChange(t *testing.T) {
+	each(t, func(h *house) {
+		uids := h.fill(Inbox, 2*logRanges+600)
+		v := h.view(Inbox)
+		other, err := h.newStore(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		defer other.Close()
+		var some []uint32
+		for i := 0; i < len(uids); i += 2 {
+			some = append(some, uids[i])
+		}
+		_, _, err = v.Store(h.ctx(), some, StoreFlags{Op: Add, Flags: Flagged})
+		h.must(err)
+		var text string
+		h.must(h.db.One(h.ctx(), lastChange.With(), &text))
+		if n := len(strings.Split(text, ",")); n > logRanges {
+			t.Errorf("the log has %d ranges", n)
+		}
+		_, _, err = v.Store(h.ctx(), uids[:5], StoreFlags{Op: Add, Flags: Deleted})
+		h.must(err)
+		_, err = v.Expunge(h.ctx(), nil)
+		h.must(err)
+		h.must(other.shared.refresh(h.ctx(), true))
+		h.must(func() error { _, err := other.Sync(h.ctx(), true); return err }())
+		h.sync(v, true)
+		h.expect("the other node's view", other.show(), v.show())
+	})
+}
+
+func TestCoarse(t *testing.T) {
+	ranges := []Range{{1, 2}, {4, 4}, {20, 30}, {33, 34}, {1 << 20, 1 << 21}, {math.MaxUint32, math.MaxUint32}}
+	for most, want := range []string{
+		1: "1:4294967295", 2: "1:2097152,4294967295", 3: "1:34,1048576:2097152,4294967295",
+		4: "1:4,20:34,1048576:2097152,4294967295", 6: "1:2,4,20:30,33:34,1048576:2097152,4294967295",
+	} {
+		if want == "" {
+			continue
+		}
+		if got := rangesText(coarse(ranges, most)); got != want {
+			t.Errorf("at most %d: %s, want %s", most, got, want)
+		}
+	}
 }
