@@ -20,6 +20,7 @@ type wordTable struct {
 	texts    []string          // as they are stored
 	bytes    int               // of texts
 	made     int               // bytes of those that change made
+	full     bool              // messages have sets that the table did not take
 	spelling map[string]string // by lower case
 }
 
@@ -27,18 +28,34 @@ type wordTable struct {
 // while a session stays, even if no message has them any more.
 const maxWords = 8 << 20
 
+// maxTable bounds, in bytes, all sets: no quota counts the keywords of messages
+// that clients append. Messages with the sets that are too many are shown
+// without keywords, which then nobody can change.
+const maxTable = 32 << 20
+
 func newWordTable() *wordTable {
 	return &wordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
 }
 
-// id returns the number of a set as it is stored.
+// id returns the number of a set as it is stored, 0 if the table is full.
 func (t *wordTable) id(text string) uint32 {
 	if text == "" {
 		return 0
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, known := t.ids[text]; !known && t.bytes+len(text) > maxTable {
+		t.full = true
+		return 0
+	}
 	return t.idLocked(text)
+}
+
+// isFull reports whether messages may be shown without their keywords.
+func (t *wordTable) isFull() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.full
 }
 
 func (t *wordTable) idLocked(text string) uint32 {
@@ -136,7 +153,7 @@ func (t *wordTable) change(from uint32, op Op, words []string) (uint32, error) {
 	if _, known := t.ids[text]; !known {
 		if t.made += len(text); t.made > maxWords {
 			t.made -= len(text)
-			return 0, fault.New(fault.Limited, "folder_full_of_keywords", "The messages of this folder have had too many different keywords.")
+			return 0, fullOfKeywords()
 		}
 	}
 	return t.idLocked(text), nil
@@ -147,6 +164,10 @@ func (t *wordTable) weight() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return 2 * t.bytes // its words are told apart as well
+}
+
+func fullOfKeywords() error {
+	return fault.New(fault.Limited, "folder_full_of_keywords", "The messages of this folder have had too many different keywords.")
 }
 
 func tooManyKeywords() error {

@@ -48,3 +48,38 @@ func TestKeywordsEnd(t *testing.T) {
 		}
 	})
 }
+
+// Messages with more different keywords than a node can hold keep them, and
+// take no more memory.
+func TestKeywordsUncounted(t *testing.T) {
+	each(t, func(h *house) {
+		v := h.view(Inbox)
+		table := v.shared.words
+		for n := range maxTable >> 16 {
+			table.id(fmt.Sprintf("%0*d", 1<<16, n))
+		}
+		_, uids, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("one", "Hello."), 0, "late"))
+		h.must(err)
+		h.must(v.shared.refresh(h.ctx(), true))
+		h.sync(v, true)
+		if table.bytes > maxTable {
+			t.Errorf("%d bytes of keywords", table.bytes)
+		}
+		for _, c := range []StoreFlags{{Op: Replace}, {Op: Add, Keywords: []string{"new"}}} {
+			if _, _, err := v.Store(h.ctx(), uids, c); !fault.Is(err, fault.Limited) {
+				t.Errorf("got %v", err)
+			}
+		}
+		_, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Seen})
+		h.must(err)
+		v.shared.mu.Lock()
+		if v.shared.storable() {
+			t.Error("the view may be stored without the keywords")
+		}
+		v.shared.mu.Unlock()
+		other, err := h.newStore(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, true)
+		h.must(err)
+		defer other.Close()
+		h.expect("with a table of its own", other.show(), "1:1S[late]")
+	})
+}

@@ -68,8 +68,11 @@ func (k *storedView) stale(snap *snapshot, changed uint64, next uint32) bool {
 func (sh *shared) unsaved() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.loaded && sh.kept.stale(sh.snap, sh.changed, sh.next)
+	return sh.storable() && sh.kept.stale(sh.snap, sh.changed, sh.next)
 }
+
+// storable reports whether the view is all that there is; sh.mu is held.
+func (sh *shared) storable() bool { return sh.loaded && !sh.words.isFull() }
 
 // loadStored begins with the stored view, if there is one that the log can
 // bring up to date.
@@ -158,7 +161,7 @@ func (sh *shared) storeView(ctx context.Context) (bool, error) {
 	defer sh.saving.Unlock()
 	sh.mu.Lock()
 	old, now := sh.kept, storedView{sh.kept.version + 1, sh.snap, sh.changed, sh.next}
-	mailbox, due := sh.row.Mailbox, sh.loaded && old.stale(sh.snap, sh.changed, sh.next)
+	mailbox, due := sh.row.Mailbox, sh.storable() && old.stale(sh.snap, sh.changed, sh.next)
 	sh.mu.Unlock()
 	if !due {
 		return false, nil
@@ -248,7 +251,7 @@ func (t *wordTable) give(snap *snapshot) string {
 func (t *wordTable) take(lines string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.sets) > 1 {
+	if len(t.sets) > 1 || len(lines) > maxTable+maxWords {
 		return false
 	}
 	for i, text := range strings.Split(lines, "\n") {
