@@ -85,7 +85,11 @@ func (h *head) digest(s *signature, c *content) []byte {
 	used := map[string]int{}
 	for _, name := range c.names {
 		all := h.fields[name]
-		if used[name]++; used[name] <= len(all) {
+		used[name]++
+		if at := len(all) - used[name]; at >= 0 && &all[at][0] == &s.raw[0] {
+			used[name]++ // h= never means the signature itself (RFC 6376 §3.5)
+		}
+		if used[name] <= len(all) {
 			hashField(sum, all[len(all)-used[name]], c.simpleHead)
 		}
 	}

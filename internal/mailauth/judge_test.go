@@ -283,6 +283,29 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// A signature that names DKIM-Signature means all others, wherever it stands
+// among them.
+func TestSignedSignatures(t *testing.T) {
+	c := newCourt(t)
+	s, published := signer(t)
+	for name, text := range published {
+		c.txt(name, text)
+	}
+	const other, msg = "DKIM-Signature: v=1; by=another\r\n", "From: a@client.test\r\nSubject: x\r\n\r\nx\r\n"
+	for _, h := range []string{"from", "from:dkim-signature", "from:dkim-signature:dkim-signature", "from:dkim-signature:dkim-signature:dkim-signature"} {
+		whole := signWith(t, s.Keys[1].Private, "v=1; a=ed25519-sha256; d=client.test; s=sel-ed25519; h="+h, other+msg)
+		own := strings.TrimSuffix(whole, other+msg)
+		for where, text := range map[string]string{"above": whole, "below": other + own + msg} {
+			if got := c.try(text, outside).results(); strings.Count(got, "pass") != 1 {
+				t.Errorf("h=%s, %s: %s", h, where, got)
+			}
+		}
+		if got := c.try(other+whole, outside).results(); strings.Contains(got, "pass") != (strings.Count(h, "dkim") < 2) {
+			t.Errorf("h=%s, with one more: %s", h, got)
+		}
+	}
+}
+
 // However many signatures there are, few are looked at.
 func TestManySignatures(t *testing.T) {
 	c := newCourt(t)
