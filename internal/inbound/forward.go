@@ -173,8 +173,7 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 	}
 	route, err := i.original(ctx, path)
 	if fault.Is(err, fault.NotFound) {
-		i.Log.Warn("nobody is there to be told what became of a message", "message", m.ID, "notices", len(all), "reason", err)
-		return i.Queue.Drop(ctx, all)
+		return i.untold(ctx, m.ID, all, err)
 	}
 	if err != nil {
 		return err
@@ -190,7 +189,12 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 	for _, n := range all {
 		e.also = append(e.also, filed.With(n.ID, noticeN, db.Micros(i.Now())))
 	}
-	if err := e.passOn(ctx, onward{Route: route, as: path.String(), back: true}); err != nil {
+	err = e.passOn(ctx, onward{Route: route, as: path.String(), back: true})
+	if fault.Is(err, fault.Denied) { // as of a suspended account
+		s.blob.Discard(ctx)
+		return i.untold(ctx, m.ID, all, err)
+	}
+	if err != nil {
 		return err
 	}
 	_, err = e.commit(ctx)

@@ -114,8 +114,7 @@ func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) erro
 		to, err = i.senderOf(ctx, m)
 	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
-		i.Log.Warn("nobody is there to be told what became of a message", "message", id, "notices", len(all), "reason", err)
-		return i.Queue.Drop(ctx, all)
+		return i.untold(ctx, id, all, err)
 	}
 	if err != nil {
 		return err
@@ -137,6 +136,12 @@ func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) erro
 		i.Log.Info("a sender was told what became of a message", "message", id, "mailbox", to.Mailbox, "notices", len(all))
 	}
 	return err
+}
+
+// untold drops notices that nobody can be told.
+func (i *Inbound) untold(ctx context.Context, message db.ID, all []queue.Notice, reason error) error {
+	i.Log.Warn("nobody is there to be told what became of a message", "message", message, "notices", len(all), "reason", reason)
+	return i.Queue.Drop(ctx, all)
 }
 
 // senderOf finds the mailbox of a message's sender. Should mail to its address

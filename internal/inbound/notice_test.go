@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -361,4 +362,21 @@ func databaseOf(url, dir string) string {
 		return url
 	}
 	return "sqlite:" + dir + "/mailstead.db"
+}
+
+// A report about what a suspended account forwarded goes nowhere, and is not
+// tried for ever.
+func TestNoticesOfSuspended(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+		back, _ := s.Inbound.Key.SRS("demo.test", "ann", "elsewhere.example", time.Now())
+		dbtest.Exec(t, alice.DB, sentAs.With(id, back+"@demo.test"))
+		if err := s.Accounts.SetStatus(t.Context(), alice.box.Account, account.Suspended); err != nil {
+			t.Fatal(err)
+		}
+		alice.notice(id)
+		alice.tell()
+		alice.wantNotices(0)
+	})
 }
