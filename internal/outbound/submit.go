@@ -149,7 +149,11 @@ func (o *Outbox) submit(ctx context.Context, who limit.Who, s Submission, body i
 	if errors.Is(err, idempotency.ErrTaken) {
 		pc.blob.Discard(ctx)
 		taken.GiveBack()
-		return once.stored(ctx)
+		id, err := once.stored(ctx)
+		if err == nil && id == 0 { // its time was over in this moment
+			err = keyFault(fault.New(fault.Limited, "idempotency_in_flight", "What was accepted under it is no longer known. Repeat this one in a moment."))
+		}
+		return id, err
 	}
 	return r.id, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -269,6 +270,29 @@ func TestSubmitOnce(t *testing.T) {
 		}
 		if _, err := p.byBox("From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: k2\r\n\r\nHi\r\n", "bob@far.example"); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// What was handed in while the answer to its key ran out is not accepted: nobody
+// has it.
+func TestSubmitOnceInTheLastMoment(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := programOf(t, s)
+		const text = "From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: k1\r\n\r\nHi\r\n"
+		must(t)(p.byBox(text, "bob@far.example"))
+		now, asked := time.Now(), 0
+		s.Outbox.Keys = idempotency.New(s.DB, func() time.Time {
+			if asked++; asked == 2 { // when it is to be committed
+				return now
+			}
+			return now.Add(idempotency.Life + time.Hour)
+		})
+		if id, err := p.byBox(text, "bob@far.example"); !fault.Is(err, fault.Limited) {
+			t.Errorf("accepted as %s, %v", id, err)
+		}
+		if n := len(messages(t, s, p.key.Account)); n != 1 {
+			t.Errorf("%d are stored", n)
 		}
 	})
 }
