@@ -170,8 +170,13 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	index := scan.Finish()
-	return raw, index, scan.Header(), nil
+	index, header := scan.Finish(), scan.Header()
+	if len(header) > 0 && (header[0] == ' ' || header[0] == '\t') {
+		// It would go on with the last of the fields that we put on top.
+		raw.Discard(ctx)
+		return nil, nil, nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")
+	}
+	return raw, index, header, nil
 }
 
 // mend writes the message as it will be sent: 7-bit, and with its header put

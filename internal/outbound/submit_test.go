@@ -56,6 +56,8 @@ func TestSubmitAuthors(t *testing.T) {
 			"two From, one in other": {"alice@demo.test", "From: alice@demo.test\r\nfrom : bob@demo.test", fault.Invalid, false},
 			"an empty From":          {"alice@demo.test", "From: ", fault.Invalid, false},
 			"a From without address": {"alice@demo.test", "From: Alice", fault.Denied, false},
+			"going on with ours":     {"alice@demo.test", " of another\r\nFrom: alice@demo.test", fault.Invalid, false},
+			"going on after nothing": {"alice@demo.test", "\t\nFrom: alice@demo.test", fault.Invalid, false},
 		} {
 			sub := outbound.Submission{To: []outbound.Rcpt{{Address: addr(t, "bob@demo.test")}}, Received: message.Received{By: "localhost", With: "ESMTPSA"}}
 			if c.envelope != "" {
