@@ -62,7 +62,7 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 	received.Name = j.IPRev.Name
 	s.trace = j.AppendResults(received.Append(nil), i.Host)
 	s.verdicts = digest.Verdicts{SPF: string(j.SPF.Result), DKIM: string(j.Signed()), DMARC: string(j.DMARC.Result)}
-	s.unwanted = j.DMARC.Retry || j.DMARC.Policy == mailauth.PolicyQuarantine || j.DMARC.Policy == mailauth.PolicyReject
+	s.unwanted = j.DMARC.Retry && !i.Forgiving || j.DMARC.Policy == mailauth.PolicyQuarantine || j.DMARC.Policy == mailauth.PolicyReject
 	if junk, err = l.obey(ctx, j); err != nil {
 		s.blob.Discard(ctx)
 		return nil, nil, err

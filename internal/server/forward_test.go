@@ -79,3 +79,18 @@ func TestForwardIsSealed(t *testing.T) {
 		t.Errorf("what stays here is sealed:\n%.1000s", raw)
 	}
 }
+
+// Where nobody is refused for want of a network, mail that only goes on is not
+// either.
+func TestForwardOffline(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		s.Inbound.Forgiving = true
+		if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
+			t.Fatal(err)
+		}
+		if err := mx(t, s, "ann@good.com", "From: a@dead.com\r\nSubject: Hi\r\n\r\nHi\r\n", "out@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		wentOut(t, s, away, 1)
+	})
+}
