@@ -181,7 +181,7 @@ func TestForwarding(t *testing.T) {
 		if err := s.Limits.Change(t.Context(), acc.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		if said := arriving(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, pass); said != "450 4.7.1" {
+		if said := arriving(t, s, "ann@elsewhere.example.net", "out@demo.test", forwarded, pass); said != "RCPT 450 4.7.1" {
 			t.Errorf("over the limit: %s", said)
 		}
 	})

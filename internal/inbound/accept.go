@@ -31,6 +31,7 @@ type Letter struct {
 	reports []report
 	loop    bool // a recipient is for feedback loops
 	onward  []onward
+	going   []going        // what of it goes on elsewhere, as far as that is known at RCPT
 	filed   []folder.Filed // by Message, in the order of rcpts; zero for what only went on
 }
 

@@ -19,7 +19,9 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -88,6 +90,7 @@ func newHouse(t testing.TB, url string) *house {
 		Choose:   func(context.Context, string) (queue.Courier, error) { return h.Inbound, nil },
 	})
 	h.Inbound = inbound.New(inbound.Options{
+		Outbox:  &outbound.Outbox{Limits: &limit.Limits{DB: d, Events: events, Hub: h.hub, Defaults: limit.Defaults(), Now: time.Now}},
 		Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}},
 		Domains: domain.New(domain.Options{DB: d, Hub: h.hub, Now: time.Now}),
 		Host:    "mail.host.test", Base: "https://mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,

@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -49,13 +51,18 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 	if len(l.rcpts)+len(fresh.Mailboxes) > l.in.copies {
 		return fault.New(fault.Limited, "too_many_recipients", "Too many mailboxes for one transaction; send it to this recipient in another.")
 	}
-	fresh, err := l.in.withRoom(ctx, fresh, l.size)
+	going, err := l.mayGoOn(ctx, route, fresh.Mailboxes)
+	if err != nil {
+		return err
+	}
+	fresh, err = l.in.withRoom(ctx, fresh, l.size)
 	if err != nil && (!noRoom(err) || len(reached)+len(route.Elsewhere) == 0) {
 		return err
 	}
 	if len(route.Elsewhere) > 0 {
 		l.onward = append(l.onward, onward{Route: route, as: as, sender: l.from})
 	}
+	l.going = going
 	for _, at := range reached {
 		l.rcpts[at].as = append(l.rcpts[at].as, as)
 		l.rcpts[at].open = l.rcpts[at].open || open
@@ -64,6 +71,55 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 		l.rcpts = append(l.rcpts, rcpt{Recipient: to, as: []string{as}, open: open})
 	}
 	return nil
+}
+
+// going is a message that is to go on for an account, to so many addresses.
+type going struct {
+	account db.ID
+	to      int
+}
+
+// mayGoOn asks whether the limits of accounts allow what is to go on for one more
+// recipient, beside what goes on for those before it: at DATA it would be refused
+// with all others. It returns all that is to go on then. What a mailbox keeps if it
+// must not be sent is no matter.
+func (l *Letter) mayGoOn(ctx context.Context, route mailbox.Route, boxes []mailbox.Recipient) ([]going, error) {
+	all := slices.Clone(l.going)
+	ask := func(g going) error {
+		check := func(messages, to int) error {
+			return l.in.Outbox.Limits.Check(ctx, limit.Who{Account: g.account}, messages, to)
+		}
+		messages, to := 1, g.to
+		for _, before := range all {
+			if before.account == g.account {
+				messages, to = messages+1, to+before.to
+			}
+		}
+		err := check(1, g.to)
+		if err == nil && messages > 1 {
+			if err = check(messages, to); fault.Is(err, fault.Denied) {
+				err = fault.New(fault.Limited, "too_many_recipients", "Too much would go on for one transaction; send it to this recipient in another.")
+			}
+		}
+		if err == nil {
+			all = append(all, g)
+		}
+		return err
+	}
+	if len(route.Elsewhere) > 0 {
+		if err := ask(going{route.Account, len(route.Elsewhere)}); err != nil {
+			return nil, err
+		}
+	}
+	for _, to := range boxes {
+		if keeps(to) {
+			continue
+		}
+		if err := ask(going{to.Account, len(to.ForwardTo)}); err != nil && !fault.Is(err, fault.Denied) {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // withRoom returns the mailboxes of a route that have room for a message of

@@ -3,13 +3,17 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
+	"net/smtp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -92,5 +96,60 @@ func TestForwardOffline(t *testing.T) {
 			t.Fatal(err)
 		}
 		wentOut(t, s, away, 1)
+	})
+}
+
+// Who may send no more keeps nobody else from getting the message: what would go
+// on for him is refused at RCPT, alone.
+func TestForwardOverTheLimit(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		c := clientOf(t, s)
+		for n, targets := range [][]string{{away}, {away}, {away, "b@away.example.net", "c@away.example.net"}} {
+			if _, err := c.CreateAlias(t.Context(), fmt.Sprintf("out%d@demo.test", n), targets...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		forwards(t, c, s, 1, false, away)
+		demo, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Limits.Change(t.Context(), demo.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 2, RecipientsPerDay: 2}}); err != nil {
+			t.Fatal(err)
+		}
+		both := func(to string) (refused error) {
+			t.Helper()
+			mc, err := smtp.Dial(s.Addr("smtp"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mc.Close() //nolint:errcheck // only a client
+			if err := errors.Join(mc.Mail("ann@good.com"), mc.Rcpt("alice@demo.test")); err != nil {
+				t.Fatal(err)
+			}
+			for one := range strings.SplitSeq(to, " ") {
+				refused = errors.Join(refused, mc.Rcpt(one))
+			}
+			w, err := mc.Data()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(w, question) // an error shows at the end
+			if err := w.Close(); err != nil {
+				t.Errorf("with %s: %v", to, err)
+			}
+			return refused
+		}
+		n := uint32(0)
+		for _, tt := range []struct{ to, want string }{
+			{"out2@demo.test", "550"}, {"out0@demo.test out1@demo.test bob@demo.test", "450"}, {"out0@demo.test", "450"}, {"bob@demo.test", "450"},
+		} {
+			if err := both(tt.to); err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v", tt.to, err)
+			}
+			n++
+			arrived(t, s, 0, n)
+		}
+		wentOut(t, s, away, 2)
 	})
 }

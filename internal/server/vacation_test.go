@@ -104,12 +104,19 @@ func simulated(t *testing.T, s *servertest.Server, from, to, msg string, verdict
 	a := s.API("POST", "/sandbox/inbound", map[string]any{
 		"raw": base64.StdEncoding.EncodeToString([]byte(msg)), "mail_from": from, "rcpt_to": []string{to}, "verdicts": verdicts,
 	})
-	var said struct {
+	type reply struct {
 		SMTPCode int `json:"smtp_code"`
+	}
+	var said struct {
+		reply
+		Recipients []reply
 	}
 	a.Into(t, &said)
 	if a.Status != 200 {
 		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	if at := said.Recipients[0].SMTPCode; at != 250 {
+		return at
 	}
 	return said.SMTPCode
 }
