@@ -246,6 +246,9 @@ func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *update
 		}
 		return err
 	}
+	if c.Only, _, err = a.onlyDomain(ctx, p); err != nil {
+		return webhookAnswer{}, err
+	}
 	w, err = a.Webhooks.Update(ctx, p.Account, w.ID, c)
 	return showWebhook(w), err
 }

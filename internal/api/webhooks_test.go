@@ -200,3 +200,33 @@ func TestWebhookKeepsItsDomain(t *testing.T) {
 		}
 	})
 }
+
+// What waits for a webhook from before it was for one domain is about others: a key
+// of that domain does not have it sent elsewhere.
+func TestWebhookKeepsWhatWaits(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		fails := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }))
+		t.Cleanup(fails.Close)
+		other := into(t, s.API("POST", "/domains", object{"name": "other.test"}))["id"].(string)
+		_, key := newKey(t, s, object{"scopes": []string{"webhooks.write"}, "domain": "other.test"})
+		path := "/webhooks/" + into(t, s.API("POST", "/webhooks", object{"url": fails.URL, "events": []string{"mailbox_created"}}))["id"].(string)
+		status(t, "a new mailbox", s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": "more"}), 201)
+		servertest.Eventually(t, func() string {
+			if l := into(t, s.API("GET", path+"/deliveries?status=pending", nil))["data"].([]any); len(l) == 0 {
+				return "nothing waits yet"
+			}
+			return ""
+		})
+		status(t, "narrowing", s.API("PATCH", path, object{"domains": []string{other}}), 200)
+		refused(t, "what waits, elsewhere", s.As(key, "PATCH", path, object{"url": sink(t)}), 409, "deliveries_wait")
+		status(t, "the same place", s.As(key, "PATCH", path, object{"url": fails.URL, "description": "mine"}), 200)
+		status(t, "a key for all domains", s.API("PATCH", path, object{"url": sink(t)}), 200)
+		servertest.Eventually(t, func() string {
+			if l := into(t, s.API("GET", path+"/deliveries?status=pending", nil))["data"].([]any); len(l) > 0 {
+				return "it still waits"
+			}
+			return ""
+		})
+		status(t, "once nothing waits", s.As(key, "PATCH", path, object{"url": fails.URL}), 200)
+	})
+}

@@ -38,6 +38,8 @@ var (
 		WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled') {for_update}`)
 	rotateHook = db.SQL(`UPDATE webhook SET secrets = $3, old_until = $4, revision = revision + 1, updated_at = $5
 		WHERE id = $2 AND account = $1 AND revision = $6 AND status IN ('enabled', 'disabled')`)
+	waitsOfOthers = db.SQL(`SELECT EXISTS (SELECT 1 FROM webhook_delivery AS d JOIN event AS e ON e.id = d.id
+		WHERE d.webhook = $1 AND d.state = 'pending' AND e.domain <> $2)`)
 	// What failed before says nothing about another URL, or after a mending.
 	renewLane = db.SQL(`UPDATE webhook_lane SET life = life + 1, failing_since = 0, level = 0, rest_until = 0,
 			arrivals = arrivals + 1, due_at = $2
@@ -69,11 +71,16 @@ type Change struct {
 	// filter that the webhook has and the one that it gets: of two changes at once
 	// each might do no harm by itself.
 	May func(ctx context.Context, domains, mailboxes []db.ID) error
+	// Only, unless 0, is the domain that the caller may read events of. Then
+	// another URL is refused while events of others wait, from before the filter:
+	// they would go there.
+	Only db.ID
 }
 
 var (
 	errNone    = fault.New(fault.NotFound, "not_found", "There is no webhook with this id.")
 	errTooMany = fault.New(fault.Conflict, "too_many_webhooks", "An account has at most %d webhooks. Delete one that you no longer need.", MaxPerAccount)
+	errWaits   = fault.New(fault.Conflict, "deliveries_wait", "Events of other domains still wait for this webhook. A key that is not for one domain may change its URL.")
 	errRaced   = fault.New(fault.Conflict, "webhook_changed", "The webhook was changed by another request at the same time. Look at it and try again.")
 )
 
@@ -217,6 +224,15 @@ func (h *Hooks) update(ctx context.Context, was Webhook, c Change) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	if c.Only != 0 && n.URL != was.URL {
+		var waits bool
+		if err := h.o.DB.One(ctx, waitsOfOthers.With(was.ID, c.Only), &waits); err != nil {
+			return err
+		}
+		if waits {
+			return errWaits
 		}
 	}
 	set(&is.Status, c.Status)
