@@ -28,10 +28,12 @@ var (
 		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $1, 0, '', '', $1, $1
 		FROM e CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + wants + `
 		ON CONFLICT (webhook, id) DO NOTHING`)
-	// A webhook that rests is not disturbed.
+	// A webhook that rests is not disturbed. On PostgreSQL a webhook may be changed
+	// between the two statements: what counts is the deliveries that were made.
 	nudgeAll = db.SQL(fresh + `UPDATE webhook_lane SET arrivals = arrivals + 1,
 			due_at = CASE WHEN due_at IS NULL OR due_at > $1 THEN CASE WHEN rest_until > $1 THEN rest_until ELSE $1 END ELSE due_at END
-		WHERE webhook IN (SELECT w.id FROM e CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + wants + `)
+		WHERE webhook IN (SELECT w.id FROM e CROSS JOIN webhook AS w CROSS JOIN webhook_delivery AS d
+			WHERE w.account = e.account AND w.status = 'enabled' AND d.webhook = w.id AND d.id = e.id)
 		RETURNING webhook`)
 	moveMark = db.SQL(`UPDATE webhook_mark SET position = COALESCE((SELECT MAX(position) FROM (SELECT position FROM event
 			WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_mark WHERE id = 1)

@@ -5,6 +5,7 @@ package webhook_test
 import (
 	"bytes"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -171,5 +172,36 @@ func TestFollowOnce(t *testing.T) {
 				t.Errorf("%d deliveries of %d events", n, writers*each)
 			}
 		}
+	})
+}
+
+// On PostgreSQL each statement sees what others have committed before it. A webhook
+// that is changed while its deliveries are made gets those that it has got.
+func TestChangedWhileFollowed(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		h := build(t, url)
+		r := listen(t, nil)
+		w, _ := h.create(r.URL, event.Bounce)
+		// It comes right after the statement that makes deliveries.
+		change := "UPDATE webhook SET kinds = ' complaint ', revision = revision + 1;"
+		if h.db.Engine() == db.SQLite {
+			dbtest.Exec(t, h.db, db.SQL("CREATE TRIGGER change AFTER INSERT ON webhook_delivery BEGIN "+change+" END").With())
+		} else {
+			dbtest.Exec(t, h.db, db.SQL("CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN "+
+				strings.ReplaceAll(change, "'", "''")+" RETURN NULL; END'").With(),
+				db.SQL("CREATE TRIGGER change AFTER INSERT ON webhook_delivery FOR EACH STATEMENT EXECUTE FUNCTION change()").With())
+		}
+		h.record(event.Bounce, 1)
+		h.newest()
+		if is := h.hook(w.ID); is.Kinds[0] != event.Complaint {
+			t.Fatalf("it was not changed: %v", is.Kinds)
+		}
+		due := 0
+		if err := h.db.One(t.Context(), db.SQL("SELECT COUNT(*) FROM webhook_lane WHERE due_at > 0").With(), &due); err != nil || due != 1 {
+			t.Fatalf("nobody comes for what waits: %d, %v", due, err)
+		}
+		h.run()
+		r.next()
+		h.outcome()
 	})
 }
