@@ -215,6 +215,7 @@ func TestPrune(t *testing.T) {
 		if err := h.hooks.Delete(t.Context(), h.account, w.ID); err != nil {
 			t.Fatal(err)
 		}
+		h.forward(2 * time.Hour)
 		if err := h.hooks.Purge(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -170,6 +170,36 @@ func TestManage(t *testing.T) {
 	})
 }
 
+// A webhook that is deleted while a test is under way leaves nothing behind.
+func TestDeletedDuringTest(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		h := build(t, url)
+		var w webhook.Webhook
+		r := listen(t, func(http.ResponseWriter, request) {
+			if err := h.hooks.Delete(t.Context(), h.account, w.ID); err != nil {
+				t.Error(err)
+			}
+			if err := h.hooks.Purge(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		w, _ = h.create(r.URL)
+		if _, _, err := h.hooks.Test(t.Context(), h.account, w.ID, ""); !fault.Is(err, fault.NotFound) {
+			t.Error(err)
+		}
+		h.forward(2 * time.Hour)
+		if err := h.hooks.Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var left int
+		for _, table := range []string{"webhook", "webhook_lane", "webhook_delivery", "webhook_attempt"} {
+			if err := h.db.One(t.Context(), db.SQL("SELECT COUNT(*) FROM "+table).With(), &left); err != nil || left > 0 {
+				t.Errorf("%d left in %s, %v", left, table, err)
+			}
+		}
+	})
+}
+
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
