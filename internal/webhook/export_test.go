@@ -22,6 +22,9 @@ var (
 	Clean      = clean
 )
 
+// TestsOfOne is how many tests an account makes at the same time.
+const TestsOfOne = testsOfOne
+
 // FailingFor is how long a webhook must fail to be disabled.
 const FailingFor time.Duration = failingFor
 

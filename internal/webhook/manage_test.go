@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,6 +197,41 @@ func TestDeletedDuringTest(t *testing.T) {
 			if err := h.db.One(t.Context(), db.SQL("SELECT COUNT(*) FROM "+table).With(), &left); err != nil || left > 0 {
 				t.Errorf("%d left in %s, %v", left, table, err)
 			}
+		}
+	})
+}
+
+// Slow receivers of one account leave tests to the others.
+func TestTestsOfOneAccount(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		h := build(t, url)
+		arrived, release := make(chan bool, 100), make(chan bool)
+		slow := listen(t, func(http.ResponseWriter, request) { arrived <- true; <-release })
+		w, _ := h.create(slow.URL)
+		var all sync.WaitGroup
+		for range webhook.TestsOfOne {
+			all.Go(func() {
+				if _, _, err := h.hooks.Test(t.Context(), h.account, w.ID, ""); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range webhook.TestsOfOne {
+			<-arrived
+		}
+		if _, _, err := h.hooks.Test(t.Context(), h.account, w.ID, ""); !fault.Is(err, fault.Limited) {
+			t.Errorf("one more: %v", err)
+		}
+		mine := h.account
+		h.account = h.newAccount()
+		quick, _ := h.create(listen(t, nil).URL)
+		if _, _, err := h.hooks.Test(t.Context(), h.account, quick.ID, ""); err != nil {
+			t.Errorf("another account: %v", err)
+		}
+		close(release)
+		all.Wait()
+		if _, _, err := h.hooks.Test(t.Context(), mine, w.ID, ""); err != nil {
+			t.Errorf("once they are over: %v", err)
 		}
 	})
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// maxTests is how many tests a node makes at the same time.
-const maxTests = 32
+// maxTests is how many tests a node makes at the same time, and testsOfOne how many
+// of them for one account.
+const maxTests, testsOfOne = 32, 4
 
 var (
 	hookSettings = db.SQL(`SELECT url, secrets FROM webhook WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled')`)
@@ -45,12 +46,10 @@ func (h *Hooks) Test(ctx context.Context, account, hook db.ID, kind string) (Del
 		f.Add("event", "unknown_event", "Choose one kind of event.")
 		return Delivery{}, Attempt{}, f.Err()
 	}
-	select {
-	case h.tests <- struct{}{}:
-		defer func() { <-h.tests }()
-	default:
+	if !h.beginTest(account) {
 		return Delivery{}, Attempt{}, errManyTests
 	}
+	defer h.endTest(account)
 	var url string
 	var sealed []byte
 	if err := h.o.DB.One(ctx, hookSettings.With(account, hook), &url, &sealed); err != nil {
@@ -79,6 +78,27 @@ func (h *Hooks) Test(ctx context.Context, account, hook db.ID, kind string) (Del
 		return Delivery{}, Attempt{}, err
 	}
 	return d, attempts[0], nil
+}
+
+// beginTest takes a place for a test, if the account may have one.
+func (h *Hooks) beginTest(account db.ID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.testing >= maxTests || h.tests[account] >= testsOfOne {
+		return false
+	}
+	h.testing++
+	h.tests[account]++
+	return true
+}
+
+func (h *Hooks) endTest(account db.ID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.testing--
+	if h.tests[account]--; h.tests[account] == 0 {
+		delete(h.tests, account)
+	}
 }
 
 func (h *Hooks) keepTest(ctx context.Context, hook, id db.ID, kind string, body []byte, a *answer) error {

@@ -113,7 +113,6 @@ type Options struct {
 // use.
 type Hooks struct {
 	o      Options
-	tests  chan struct{} // one for each test that is being made
 	slots  chan struct{} // one for each attempt under way of a webhook that works
 	probes chan struct{} // the same of those that fail
 	carry  context.Context
@@ -130,6 +129,8 @@ type Hooks struct {
 
 	mu         sync.Mutex
 	lanes      map[db.ID]*lane // in hand
+	testing    int             // tests that are being made
+	tests      map[db.ID]int   // of these, by account
 	complained time.Time
 	arrived    []db.ID // webhooks that got deliveries in the batch that is being numbered
 }
@@ -151,8 +152,8 @@ func New(o Options) *Hooks {
 		o.Drain = 30 * time.Second
 	}
 	h := &Hooks{
-		o: o, tests: make(chan struct{}, maxTests), slots: make(chan struct{}, o.Flights), probes: make(chan struct{}, o.Probes),
-		lanes: map[db.ID]*lane{},
+		o: o, slots: make(chan struct{}, o.Flights), probes: make(chan struct{}, o.Probes),
+		lanes: map[db.ID]*lane{}, tests: map[db.ID]int{},
 	}
 	h.carry, h.stop = context.WithCancel(context.Background())
 	h.last, h.quit = context.WithCancel(context.Background())
