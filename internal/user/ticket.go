@@ -5,6 +5,7 @@ package user
 import (
 	"context"
 	"encoding/base32"
+	"errors"
 	"strings"
 	"time"
 
@@ -53,6 +54,7 @@ var (
 	spendTicket    = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1`)
 	withdraw       = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1 AND account = $2 AND kind = 'invite'`)
 	ticketsExpired = db.SQL(`DELETE FROM dashboard_ticket WHERE id IN (SELECT id FROM dashboard_ticket WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
+	otherUser      = db.SQL(`SELECT id FROM dashboard_user WHERE id > 0 AND id <> $1 ORDER BY id LIMIT 1`)
 	spendSetups    = db.SQL(`DELETE FROM dashboard_ticket WHERE account = 0 AND kind = 'setup'`)
 	endResets      = db.SQL(`DELETE FROM dashboard_ticket WHERE account = 0 AND kind = 'reset' AND person = $1`)
 	setPassword    = db.SQL(`UPDATE dashboard_user SET password = $2 WHERE id = $1`)
@@ -146,7 +148,7 @@ func (u *Users) Redeem(ctx context.Context, token string, n New, more ...db.ID) 
 			if err := u.join(ctx, tx, t.Account, made.ID, t.Role); err != nil {
 				return err
 			}
-		} else if _, err := tx.Exec(ctx, spendSetups.With()); err != nil { // each start without a user made one
+		} else if err := u.first(ctx, tx, made); err != nil {
 			return err
 		}
 		for _, a := range more {
@@ -156,6 +158,19 @@ func (u *Users) Redeem(ctx context.Context, token string, n New, more ...db.ID) 
 		}
 		return nil
 	})
+}
+
+// first ends all setup links: each start without a user made one. A node that
+// started just then may have made another, which lets in nobody after the first.
+func (u *Users) first(ctx context.Context, tx *db.Tx, made User) error {
+	err := tx.One(ctx, otherUser.With(made.ID), new(db.ID))
+	if err == nil {
+		return fault.New(fault.NotFound, "link_over", "The service has been set up already. Ask for an invitation.")
+	}
+	if errors.Is(err, db.ErrNoRow) {
+		_, err = tx.Exec(ctx, spendSetups.With())
+	}
+	return err
 }
 
 // Accept makes a user who is here already a member of the account of an

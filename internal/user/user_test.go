@@ -461,3 +461,20 @@ func TestDeeds(t *testing.T) {
 		}
 	})
 }
+
+// A node that starts while the first user is made may offer another link, which is
+// worth nothing.
+func TestSetupIsOver(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.create("ann@example.com", first)
+		late, err := h.NewSetup(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Redeem(t.Context(), late, user.New{Email: "eve@example.com", Name: "Eve", Password: good}, first)
+		is(t, err, fault.NotFound)
+		if _, err := h.ByEmail(t.Context(), "eve@example.com"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("she is in: %v", err)
+		}
+	})
+}
