@@ -107,6 +107,9 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 // MayAsk reports, as fault.Limited, whether somebody asks for mails to addresses
 // too often. Each call counts.
 func (u *Users) MayAsk(email string, from netip.Addr) error {
+	if key, err := parseEmail(email); err == nil { // however it is written
+		email = key
+	}
 	key := "reset " + email
 	if _, err := u.Guesses.Check(key, from); err != nil {
 		return err

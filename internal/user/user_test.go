@@ -478,3 +478,19 @@ func TestSetupIsOver(t *testing.T) {
 		}
 	})
 }
+
+// An address is asked about too often however it is written, and from wherever.
+func TestMayAsk(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		var err error
+		for i := range 40 {
+			email := []byte("ann@example.com")
+			email[i%3] ^= byte(i/3%2) << 5
+			email[4+i%7] ^= 0x20
+			if err = h.MayAsk(string(email), netip.AddrFrom4([4]byte{198, 51, byte(i), 1})); err != nil {
+				break
+			}
+		}
+		is(t, err, fault.Limited)
+	})
+}
