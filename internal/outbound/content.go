@@ -40,7 +40,7 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 		return in, err
 	}
 	h, err := message.ReadHeader(bufio.NewReader(in.All()))
-	if err == nil && strings.HasPrefix(h.Text("Feedback-ID"), ClassService+":") {
+	if err == nil && isService(h) {
 		err = fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone.")
 	}
 	if err != nil && !fault.Is(err, fault.TooLarge) {
@@ -48,6 +48,11 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 		return nil, err
 	}
 	return in, nil
+}
+
+// isService reports whether a header says that it is of ClassService.
+func isService(h message.Header) bool {
+	return strings.HasPrefix(h.Text("Feedback-ID"), ClassService+":")
 }
 
 // OpenParts is Open with the index of the message's parts.

@@ -44,6 +44,9 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 			r.only = sender.Domain
 		}
 		r.ret, r.envid = "", "" // it has events
+		if isService(h) {       // the account's people could not read it
+			return nil, fault.New(fault.Invalid, "invalid_header", "The header Feedback-ID is not valid: the service alone writes this class.")
+		}
 		if h.Count("Feedback-ID") == 0 {
 			f := o.feedbackID(p.Account, &letter{from: from, class: "smtp"})
 			r.adds = append(r.adds, f.Name+": "+f.Value+"\r\n"...)

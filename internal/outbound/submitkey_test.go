@@ -159,6 +159,7 @@ func TestSubmitByKeyAuthors(t *testing.T) {
 			"a foreign author as sender": {"x@demo.test", "From: y@demo.test\r\nSender: y@far.example", fault.Denied},
 			"null, and foreign":          {"", "From: y@far.example", fault.Denied},
 			"no author":                  {"x@demo.test", "Subject: x", fault.Invalid},
+			"the class of the service":   {"x@demo.test", "From: y@demo.test\r\nFeedback-ID: service:demo.test:0:mailstead", fault.Invalid},
 			"two authors in brackets":    {"x@demo.test", "From: <y@demo.test> <y@far.example>", fault.Invalid},
 		} {
 			_, err := p.byKey(c.envelope, c.header+"\r\n\r\nHi\r\n", "bob@far.example")
