@@ -141,9 +141,10 @@ func (d *Dashboard) suspendAccount(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	status, told := account.Suspended, "Suspended "+acc.Email+"."
-	if acc.Status == account.Suspended {
-		status, told = account.Active, "Ended the suspension of "+acc.Email+"."
+	// The form says what is wanted: who presses twice, or on an old page, wants no turn.
+	status, told := v.text("status"), "Suspended "+acc.Email+"."
+	if status == account.Active {
+		told = "Ended the suspension of " + acc.Email + "."
 	}
 	return done{To: "/operator/accounts/" + acc.ID.String(), Told: told}, d.Accounts.SetStatus(v.ctx, acc.ID, status)
 }

@@ -4,11 +4,13 @@ package dashboard_test
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/user"
 )
 
 // An operator makes an account, limits it, suspends it, and looks at the queue.
@@ -50,6 +52,37 @@ func TestOperatorPages(t *testing.T) {
 	b.open("/operator/queue")
 	b.reads("Nothing waits")
 	b.looks("queue")
+}
+
+// Who presses the button twice suspends the account all the same.
+func TestSuspendTwice(t *testing.T) {
+	s := servertest.Start(t)
+	made, err := s.Accounts.Create(t.Context(), "customer@else.example", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Accounts.HaveOperators(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Users.Create(t.Context(), user.New{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.Operators); err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, s)
+	v.signIn("ops@else.example", colleague)
+	path := "/operator/accounts/" + made.ID.String()
+	_, _, page := v.ask("GET", path, nil)
+	form := url.Values{}
+	if found := regexp.MustCompile(`/suspend"><input type="hidden" name="(\w+)" value="(\w+)">`).FindStringSubmatch(page); found != nil {
+		form.Set(found[1], found[2])
+	}
+	for range 2 {
+		if status, to, text := v.ask("POST", path+"/suspend", form); status != 303 || to != path {
+			t.Fatalf("%d %s\n%s", status, to, text)
+		}
+		if acc, err := s.Accounts.Get(t.Context(), made.ID); err != nil || acc.Status != account.Suspended {
+			t.Fatalf("%+v %v", acc, err)
+		}
+	}
 }
 
 // A suspended account shows nothing to its people.
