@@ -184,15 +184,16 @@ func (t *tokenizer) links(s string) {
 
 // visible reads HTML without its tags; each leaves a space, but within a word.
 type visible struct {
-	s string
+	s    string
+	flat bool // nothing closes a tag any more
 }
 
 // Read is that of io.Reader.
 func (v *visible) Read(p []byte) (n int, err error) {
 	for n < len(p) && v.s != "" {
-		if v.s[0] != '<' {
+		if v.s[0] != '<' || v.flat {
 			end := strings.IndexByte(v.s, '<')
-			if end < 0 {
+			if end < 0 || v.flat {
 				end = len(v.s)
 			}
 			c := copy(p[n:], v.s[:end])
@@ -200,9 +201,8 @@ func (v *visible) Read(p []byte) (n int, err error) {
 			continue
 		}
 		tag, rest, ok := strings.Cut(v.s[1:], ">")
-		if !ok { // a bracket that opens nothing
-			p[n] = ' '
-			n, v.s = n+1, v.s[1:]
+		if !ok { // a bracket that opens nothing, as all that follow: to look again for each would take long
+			v.flat = true
 			continue
 		}
 		v.s = rest

@@ -42,6 +42,16 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// Brackets that open nothing hide nothing.
+func TestTokensBetweenBrackets(t *testing.T) {
+	got := read(t, "Content-Type: text/html\r\n\r\n<p>cheap</p> <<pills <b here<now")
+	for _, want := range []string{"cheap", "pills", "here", "now"} {
+		if !slices.Contains(got, fnv(want)) {
+			t.Errorf("%q is none of its words", want)
+		}
+	}
+}
+
 // What a stranger sends is read within bounds.
 func TestTokensOfMuch(t *testing.T) {
 	var words, parts strings.Builder
