@@ -135,6 +135,10 @@ func TestStatus(t *testing.T) {
 		{"X-Gmail-Labels: Trash,\n Inbox,\n Work\n", Seen, "", "Trash", false},
 		{"X-Gmail-Labels: Archived,Opened\n", Seen, "", "Archive", false},
 		{"X-Gmail-Labels: Drafts\n", Seen | Draft, "", "Drafts", false},
+		// As Thunderbird leaves Google's export behind.
+		{"X-Mozilla-Status: 0000\nX-Mozilla-Keys: work\nX-GM-THRID: 1\nX-Gmail-Labels: Sent\n", Seen, "work", "Sent", false},
+		{"Content-Length: 9\nX-Gmail-Labels: Sent\nX-Gmail-Labels: Trash\n", Seen, "", "Sent", false},
+		{"Received: from x\nX-Gmail-Labels: Trash\n", 0, "", "", false}, // whoever wrote the message wishes that
 	} {
 		g := gather(t, from1+c.head+"Subject: x\n\nStatus: RO\n\n", Options{})
 		m := g.messages[0]

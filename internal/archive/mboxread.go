@@ -175,9 +175,11 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 			b.start, b.out = w.off, b.buf
 			return titled && noted
 		case !folded:
-			if drop = own(name); drop || name == "x-gmail-labels" {
-				told = b.note(msg, name, line[bytes.IndexByte(line, ':')+1:], told)
+			if drop = own(name); drop || name == "x-gmail-labels" && !told {
+				b.note(msg, name, line[bytes.IndexByte(line, ':')+1:])
 			}
+			// Google's export puts the labels before the message: others are whoever's wrote it.
+			told = told || !drop && name != "x-gm-thrid"
 			noted = noted || name == "x-imap" // people write about such messages, too
 			titled = titled || name == "subject" && bytes.Contains(line, []byte("FOLDER INTERNAL DATA")) && bytes.Contains(line, []byte("DELETE THIS MESSAGE"))
 		}
@@ -192,16 +194,13 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 }
 
 // note takes what a field tells. A long one of labels goes on in further lines.
-func (b *mboxBody) note(msg *Message, name string, value []byte, told bool) bool {
+func (b *mboxBody) note(msg *Message, name string, value []byte) {
 	switch name {
 	case "content-length":
 		if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil && n >= 0 {
 			b.length = n
 		}
 	case "x-gmail-labels":
-		if told {
-			return true
-		}
 		text := string(value)
 		for from := len(b.m.w.line(0)); len(text) < fragment; {
 			more := b.m.w.line(from)
@@ -215,7 +214,6 @@ func (b *mboxBody) note(msg *Message, name string, value []byte, told bool) bool
 	default:
 		msg.mark(name, string(value))
 	}
-	return true
 }
 
 // appendLine appends a line with CRLF at its end.
