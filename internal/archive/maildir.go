@@ -33,14 +33,14 @@ type folderNote struct {
 
 // maildirs is what is known of the Maildirs of an archive.
 type maildirs struct {
-	letters map[string][]string            // keywords of a Maildir, by letter
-	more    map[string]map[string][]string // further ones, by Maildir and message
-	notes   map[string]folderNote          // by Maildir
-	bytes   int                            // read of the files that tell all this
+	letters map[string][]string          // keywords of a Maildir, by letter
+	more    map[string]map[string]string // further ones, with spaces between, by Maildir and message
+	notes   map[string]folderNote        // by Maildir
+	bytes   int                          // read of the files that tell all this
 }
 
 func newMaildirs() *maildirs {
-	return &maildirs{letters: map[string][]string{}, more: map[string]map[string][]string{}, notes: map[string]folderNote{}}
+	return &maildirs{letters: map[string][]string{}, more: map[string]map[string]string{}, notes: map[string]folderNote{}}
 }
 
 // side reads a file that tells of a Maildir, in dir. known is false if it is
@@ -91,11 +91,14 @@ func readLetters(text []byte) []string {
 }
 
 // readMore reads lines such as "U17V1700000000 $Forwarded".
-func readMore(text []byte) map[string][]string {
-	more := map[string][]string{}
-	for line := range bytes.Lines(text) {
-		if words := strings.Fields(string(line)); len(words) > 1 {
-			more[words[0]] = append(more[words[0]], words[1:]...)
+// They are taken apart when their message comes: all at once would take
+// many times the memory of the file.
+func readMore(text []byte) map[string]string {
+	more := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, words, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if number, rest, ok := strings.Cut(key, "V"); ok && rest != "" && len(number) > 1 && key[0] == 'U' && words != "" {
+			more[key] = words
 		}
 	}
 	return more
@@ -136,7 +139,7 @@ func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *
 	parts := strings.Split(name, ".")
 	if len(parts) > 1 {
 		if at := strings.IndexByte(parts[1], 'U'); at >= 0 {
-			m.Keywords = append(m.Keywords, d.more[dir][parts[1][at:]]...)
+			m.Keywords = append(m.Keywords, strings.Fields(d.more[dir][parts[1][at:]])...)
 		}
 	}
 	if !sane(m.Date) {
