@@ -114,12 +114,10 @@ type copying struct {
 }
 
 // all copies all messages above the last that is done. Of a folder whose UIDs
-// are far apart it does not ask for each.
+// are far apart it does not ask for each. next may be wrong: some sources tell too
+// low a UIDNEXT, and what is above it would be lost.
 func (f *copying) all(ctx context.Context, next uint32) error {
 	for span := uint64(firstSpan); ; {
-		if next != 0 && f.last >= next-1 {
-			return nil
-		}
 		low, high := f.last+1, uint32(0) // 0 is *
 		if uint64(f.last)+span < uint64(next) {
 			high = f.last + uint32(span)

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// fetched are the answers to a FETCH of messages 1 to n about all of them, or
+// their texts, of which answer gives one.
+func fetched(command string, n int, answer func(number int, text string) string) (said string) {
+	of := strings.Fields(strings.TrimPrefix(command, "UID "))[1]
+	for i := 1; i <= n; i++ {
+		if !strings.Contains(of, ":") && !strings.Contains(","+of+",", fmt.Sprintf(",%d,", i)) {
+			continue
+		}
+		text := fmt.Sprintf("Subject: %d\r\n\r\n", i)
+		if strings.Contains(command, "BODY.PEEK[]") {
+			said += answer(i, text)
+		} else {
+			said += fmt.Sprintf("* %d FETCH (UID %d FLAGS () INTERNALDATE \" 1-Jan-2001 00:00:00 +0000\" RFC822.SIZE %d)\r\n", i, i, len(text))
+		}
+	}
+	return said
+}
+
+// A source that tells too low a UIDNEXT is read to its end, also after the line
+// broke.
+func TestUIDNextTooLow(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	var broke atomic.Bool
+	const messages = 600 // more than are asked for at once
+	addr := serve(t, func(c net.Conn) {
+		answers(c, "* OK [CAPABILITY IMAP4rev1] hello", func(tag, command string) string {
+			said := ""
+			switch {
+			case command == "CAPABILITY":
+				said = "* CAPABILITY IMAP4rev1\r\n"
+			case strings.HasPrefix(command, "LIST"):
+				said = "* LIST () \"/\" INBOX\r\n"
+			case strings.HasPrefix(command, "STATUS"):
+				said = fmt.Sprintf("* STATUS INBOX (MESSAGES %d)\r\n", messages)
+			case strings.HasPrefix(command, "EXAMINE"):
+				said = fmt.Sprintf("* %d EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n* OK [UIDNEXT 4] x\r\n", messages)
+			case strings.HasPrefix(command, "UID SEARCH"):
+				said = "* SEARCH"
+				for i := 1; i <= messages; i++ {
+					said += fmt.Sprintf(" %d", i)
+				}
+				said += "\r\n"
+			case strings.Contains(command, "FETCH 501:") && !broke.Swap(true):
+				_ = c.Close()
+			case strings.Contains(command, "FETCH"):
+				var low, high int
+				of := strings.Fields(strings.TrimPrefix(command, "UID "))[1]
+				if n, _ := fmt.Sscanf(of, "%d:%d", &low, &high); n == 0 {
+					low, high = 1, messages
+				}
+				for i := low; i <= high; i++ {
+					said += fetched(strings.Replace(command, of, fmt.Sprint(i), 1), messages, func(number int, text string) string {
+						return fmt.Sprintf("* %d FETCH (UID %d BODY[] {%d}\r\n%s)\r\n", number, number, len(text), text)
+					})
+				}
+			}
+			return said + tag + " OK done\r\n"
+		})
+	})
+	m.ends(m.box("ann", 0), source(addr, "ann", "none"), "completed", "", messages, 0, 0)
+}
