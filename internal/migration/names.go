@@ -24,6 +24,9 @@ func (l *listed) has(attrs ...imap.MailboxAttr) bool {
 	return slices.ContainsFunc(attrs, func(a imap.MailboxAttr) bool { return slices.Contains(l.attrs, a) })
 }
 
+// closed reports whether there is no mail in it, but only below.
+func (l *listed) closed() bool { return l.has(imap.MailboxAttrNoSelect, imap.MailboxAttrNonExistent) }
+
 // namespaces are where the source keeps whose folders.
 type namespaces struct {
 	personal []string // prefixes; the first of them is taken away
@@ -53,7 +56,7 @@ func newChart(all []listed, spaces namespaces, special map[string]string) *chart
 	c := &chart{spaces: spaces, taken: map[string]bool{folder.Inbox: true}, given: map[string]string{}}
 	give := func(l *listed, use string) {
 		to := special[use]
-		if to == "" || c.taken[to] || strings.EqualFold(l.name, folder.Inbox) || l.has(imap.MailboxAttrNoSelect, imap.MailboxAttrNonExistent) {
+		if to == "" || c.taken[to] || strings.EqualFold(l.name, folder.Inbox) || l.closed() {
 			return
 		}
 		c.taken[to], c.given[l.name] = true, to
@@ -138,7 +141,7 @@ func (c *chart) free(name string) string {
 // wanted reports whether a folder is to be copied: if some were chosen, those;
 // else all that have mail of their own.
 func (c *chart) wanted(l *listed, chosen []string) bool {
-	if l.has(imap.MailboxAttrNoSelect, imap.MailboxAttrNonExistent) {
+	if l.closed() {
 		return false
 	}
 	if len(chosen) > 0 {
@@ -151,7 +154,8 @@ func (c *chart) wanted(l *listed, chosen []string) bool {
 	return !slices.ContainsFunc(c.spaces.others, func(prefix string) bool { return prefix != "" && strings.HasPrefix(l.name, prefix) })
 }
 
-// arrange sorts folders so that each comes after the one above it.
+// arrange sorts folders so that each comes after the one above it, and of those
+// with the same name first those that have mail.
 func arrange(all []listed) {
 	slices.SortFunc(all, func(a, b listed) int {
 		if inbox := strings.EqualFold(a.name, folder.Inbox); inbox != strings.EqualFold(b.name, folder.Inbox) {
@@ -160,6 +164,12 @@ func arrange(all []listed) {
 			}
 			return 1
 		}
-		return strings.Compare(a.name, b.name)
+		if c := strings.Compare(a.name, b.name); c != 0 || a.closed() == b.closed() {
+			return c
+		}
+		if b.closed() {
+			return -1
+		}
+		return 1
 	})
 }

@@ -75,3 +75,30 @@ func TestUIDNextTooLow(t *testing.T) {
 	})
 	m.ends(m.box("ann", 0), source(addr, "ann", "none"), "completed", "", messages, 0, 0)
 }
+
+// Two folders whose names are the same, once they are decoded, can't both be
+// asked for: that is told.
+func TestFoldersOfOneName(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	addr := serve(t, func(c net.Conn) {
+		answers(c, "* OK [CAPABILITY IMAP4rev1] hello", func(tag, command string) string {
+			said := ""
+			switch {
+			case command == "CAPABILITY":
+				said = "* CAPABILITY IMAP4rev1\r\n"
+			case strings.HasPrefix(command, "LIST"):
+				said = "* LIST () \"/\" INBOX\r\n* LIST () \"/\" inbox\r\n" +
+					"* LIST () \"/\" \"Z&APw-rich\"\r\n* LIST () \"/\" \"Zürich\"\r\n" +
+					"* LIST (\\Noselect) \"/\" Work\r\n* LIST () \"/\" Work\r\n"
+			case strings.HasPrefix(command, "EXAMINE"):
+				said = "* 0 EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n* OK [UIDNEXT 1] x\r\n"
+			}
+			return said + tag + " OK done\r\n"
+		})
+	})
+	d := m.ends(m.box("ann", 0), source(addr, "ann", "none"), "completed", "", 0, 0, 0)
+	if len(d.Folders) != 3 || len(d.Failures) != 1 || d.Failures[0].Folder != "Zürich" || d.Failures[0].UID != 0 {
+		t.Errorf("%+v %+v", d.Folders, d.Failures)
+	}
+}

@@ -69,10 +69,18 @@ func (j *job) plan(ctx context.Context, src *source) error {
 		}
 	}
 	arrange(all)
-	all = slices.CompactFunc(all, func(a, b listed) bool { return a.name == b.name })
+	// The client library decodes different names to the same, and asks for one.
+	twice := map[string]bool{}
+	all = slices.CompactFunc(all, func(a, b listed) bool {
+		if a.name == b.name && !a.closed() && !b.closed() && !strings.EqualFold(a.name, folder.Inbox) {
+			twice[a.name] = true
+		}
+		return a.name == b.name
+	})
 	c := newChart(all, spaces, special)
 	var tasks []*task
 	missing := slices.Clone(j.Source.Folders)
+	var lost []Failure
 	for i := range all {
 		l := &all[i]
 		target := c.target(l)
@@ -82,6 +90,12 @@ func (j *job) plan(ctx context.Context, src *source) error {
 		levels := strings.Join(c.levels(l), string(folder.Separator))
 		missing = slices.DeleteFunc(missing, func(name string) bool { return name == l.name || name == levels })
 		tasks = append(tasks, &task{n: int64(len(tasks) + 1), name: l.name, target: target, subscribed: l.subscribed, bytes: -1})
+		if twice[l.name] {
+			lost = append(lost, Failure{l.name, 0, "The source lists this name more than once. If these are several folders, only one of them is copied."})
+		}
+	}
+	for _, name := range missing {
+		lost = append(lost, Failure{name, 0, "There is no such folder at the source."})
 	}
 	if len(tasks) > folder.MaxFolders {
 		return final{fmt.Sprintf("The source has %d folders; a mailbox can have %d. Choose which to copy.", len(tasks), folder.MaxFolders)}
@@ -89,10 +103,10 @@ func (j *job) plan(ctx context.Context, src *source) error {
 	if err := src.measure(tasks); err != nil {
 		return err
 	}
-	return j.writePlan(ctx, tasks, missing)
+	return j.writePlan(ctx, tasks, lost)
 }
 
-func (j *job) writePlan(ctx context.Context, tasks []*task, missing []string) error {
+func (j *job) writePlan(ctx context.Context, tasks []*task, lost []Failure) error {
 	var messages, bytes int64
 	for _, t := range tasks {
 		messages += t.messages
@@ -115,8 +129,8 @@ func (j *job) writePlan(ctx context.Context, tasks []*task, missing []string) er
 				return err
 			}
 		}
-		for _, name := range missing {
-			if _, err := tx.Exec(ctx, insertFailure.With(j.ID, name, 0, "There is no such folder at the source.")); err != nil {
+		for _, x := range lost {
+			if _, err := tx.Exec(ctx, insertFailure.With(j.ID, x.Folder, x.UID, x.Why)); err != nil {
 				return err
 			}
 		}
