@@ -180,6 +180,7 @@ func (t *task) give(uid uint32, why string) { t.broken[uid], t.narrower = why, t
 // letter is a message of the source.
 type letter struct {
 	uid    uint32
+	place  uint32 // its sequence number
 	flags  []imap.Flag
 	date   time.Time
 	size   int64
@@ -211,6 +212,13 @@ func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
 		default:
 			left = append(left, uid)
 		}
+	}
+	if len(left) > 0 {
+		f.at = left[0]
+		if err := f.src.order(f.at); err != nil {
+			return err
+		}
+		f.at = 0
 	}
 	letters, err := f.src.describe(left, f.renumbered)
 	if err != nil {

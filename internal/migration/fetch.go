@@ -117,12 +117,20 @@ func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
 	if ids {
 		options.BodySection = []*imap.FetchItemBodySection{{Specifier: imap.PartSpecifierHeader, HeaderFields: []string{"Message-ID", "Date", "From", "Subject"}, Peek: true}}
 	}
+	var set imap.NumSet = setOf(uids)
+	expected := 0
+	if ids && s.late {
+		plain, err := s.ask(uids, false)
+		if err != nil || len(plain) == 0 {
+			return nil, err
+		}
+		set, expected = placesOf(plain), len(plain)
+	}
 	s.line.ask(small + int64(len(uids))*perMessage)
-	set := setOf(uids)
 	cmd := s.Fetch(set, options)
 	var letters []letter
 	for m := cmd.Next(); m != nil; m = cmd.Next() {
-		var l letter
+		l := letter{place: m.SeqNum}
 		for item := m.Next(); item != nil; item = m.Next() {
 			switch item := item.(type) {
 			case imapclient.FetchItemDataUID:
@@ -141,12 +149,15 @@ func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
 				}
 			}
 		}
-		if l.uid != 0 {
+		if _, asked := slices.BinarySearch(uids, l.uid); asked {
 			letters = append(letters, l)
 		}
 	}
 	if err := s.did(cmd.Close()); err != nil {
 		return nil, err
+	}
+	if len(letters) < expected { // another was deleted, and the places moved
+		return nil, garbled{errors.New("places that moved")}
 	}
 	slices.SortFunc(letters, func(a, b letter) int { return cmp.Compare(a.uid, b.uid) })
 	return slices.CompactFunc(letters, func(a, b letter) bool { return a.uid == b.uid }), nil
@@ -170,6 +181,28 @@ func identity(head message.Header) string {
 	return strings.Join([]string{"", head.Text("Date"), head.Text("From"), head.Text("Subject")}, "\x00")
 }
 
+// order finds out, by a message of the open folder, whether the source says only
+// after a text whose it is. The client library takes that for no answer to a
+// UID FETCH: then messages are asked for by their places.
+func (s *source) order(uid uint32) error {
+	if s.ordered {
+		return nil
+	}
+	got, err := s.ask([]uint32{uid}, true)
+	if _, no := refused(err); err != nil && !no {
+		return err
+	}
+	s.ordered, s.late = true, err == nil && (len(got) == 0 || got[0].date.IsZero())
+	return nil
+}
+
+func placesOf(letters []letter) (set imap.SeqSet) {
+	for _, l := range letters {
+		set.AddNum(l.place)
+	}
+	return set
+}
+
 func setOf(uids []uint32) (set imap.UIDSet) {
 	for _, uid := range uids {
 		set.AddNum(imap.UID(uid))
@@ -181,31 +214,46 @@ func setOf(uids []uint32) (set imap.UIDSet) {
 var errOver = errors.New("the message is too large")
 
 // texts fetches the texts of messages of the open folder. keep is called with
-// each, in the order in which they come, and must read it whole, or fail; its
-// error ends the fetching and the connection. at is told which message is being
-// read. What keep was not called for, the source gave no text of.
-func (s *source) texts(uids []uint32, at func(uint32), keep func(uid uint32, text imap.LiteralReader) error) error {
+// each, in the order in which they come, and must read it whole, or fail; done
+// when its message has ended. Their errors end the fetching and the connection.
+// at is told which message is being read. What keep was not called for, the
+// source gave no text of. If the source is late, keep and at get 0 for a UID, and
+// done gets that of any message.
+func (s *source) texts(uids []uint32, at func(uint32), keep func(uid uint32, text imap.LiteralReader) error, done func(uid uint32) error) error {
 	defer s.line.rest()
+	var set imap.NumSet = setOf(uids)
+	if s.late {
+		letters, err := s.ask(uids, false) // places move
+		if err != nil || len(letters) == 0 {
+			return err
+		}
+		set = placesOf(letters)
+	}
 	s.line.ask(small + int64(len(uids))*perMessage)
-	set := setOf(uids)
 	cmd := s.Fetch(set, &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{{Peek: true}}})
 	var failed error
 	for m := cmd.Next(); m != nil; m = cmd.Next() {
 		var uid uint32
+		kept := false
 		for item := m.Next(); item != nil; item = m.Next() {
 			switch item := item.(type) {
 			case imapclient.FetchItemDataUID:
 				uid = uint32(item.UID)
 			case imapclient.FetchItemDataBodySection:
-				if failed != nil || item.Literal == nil || uid == 0 || !whole(item.Section) {
+				if failed != nil || item.Literal == nil || uid == 0 && !s.late || kept || !whole(item.Section) {
 					continue
 				}
 				at(uid)
 				text := &counted{LiteralReader: item.Literal, line: s.line}
-				if failed = keep(uid, text); failed != nil {
+				if kept, failed = true, keep(uid, text); failed != nil {
 					_ = s.line.Close() // what is left need not come
 					s.left(text)
 				}
+			}
+		}
+		if kept && failed == nil {
+			if failed = done(uid); failed != nil {
+				_ = s.line.Close()
 			}
 		}
 	}

@@ -143,30 +143,50 @@ func (f *copying) chunk(ctx context.Context, letters []letter) (lost []Failure, 
 // read reads the texts of messages, and takes those out of missing that came.
 func (b *batch) read(ctx context.Context, missing map[uint32]letter) error {
 	f := b.copying
-	return f.src.texts(slices.Sorted(maps.Keys(missing)), func(uid uint32) { f.at = uid }, func(uid uint32, text imap.LiteralReader) error {
-		l, ok := missing[uid]
-		if !ok {
+	var came *kept // whose message has not ended, and may not be known
+	over := false
+	keep := func(uid uint32, text imap.LiteralReader) error {
+		if _, ok := missing[uid]; !ok && uid != 0 {
 			return garbled{errors.New("a message that was not asked for")}
 		}
-		k, err := f.keep(ctx, l, text)
-		if errors.Is(err, errOver) && text.Size() <= 2*MaxMessage {
+		k, err := f.keep(ctx, text)
+		if over = errors.Is(err, errOver); over && text.Size() <= 2*MaxMessage {
 			_, err = io.Copy(io.Discard, text)
-			b.lost = append(b.lost, Failure{f.name, uid, tooLarge})
-			delete(missing, uid)
 			return err
 		}
-		if errors.Is(err, errOver) { // too much even to pass over
-			f.give(uid, tooLarge)
+		if over { // too much even to pass over
+			if uid != 0 {
+				f.give(uid, tooLarge)
+			}
 			return garbled{err}
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			came = &k
 		}
-		f.at = 0
-		delete(missing, uid)
-		delete(f.suspect, uid)
-		return b.add(ctx, k)
+		return err
+	}
+	err := f.src.texts(slices.Sorted(maps.Keys(missing)), func(uid uint32) { f.at = uid }, keep, func(uid uint32) error {
+		k := came
+		came, f.at = nil, 0
+		l, ok := missing[uid]
+		switch {
+		case !ok && k != nil: // places have moved
+			k.Blob.Discard(ctx)
+		case ok && over:
+			b.lost = append(b.lost, Failure{f.name, uid, tooLarge})
+			delete(missing, uid)
+		case ok:
+			delete(missing, uid)
+			delete(f.suspect, uid)
+			k.of(l)
+			return b.add(ctx, *k)
+		}
+		return nil
 	})
+	if came != nil {
+		came.Blob.Discard(ctx)
+	}
+	return err
 }
 
 // absent finds out what became of messages that the source gave no text of.
@@ -179,7 +199,7 @@ func (f *copying) absent(lost []Failure, missing map[uint32]letter) ([]Failure, 
 }
 
 // keep puts a message into the blob store while it comes.
-func (f *copying) keep(ctx context.Context, l letter, text imap.LiteralReader) (k kept, err error) {
+func (f *copying) keep(ctx context.Context, text imap.LiteralReader) (k kept, err error) {
 	if text.Size() > MaxMessage {
 		return k, errOver
 	}
@@ -204,12 +224,17 @@ func (f *copying) keep(ctx context.Context, l letter, text imap.LiteralReader) (
 	if err != nil {
 		return k, ours{err}
 	}
-	k.letter = l
 	k.id = identity(scan.Header())
-	k.digest = digest(k.id, &l)
-	k.Upload = folder.Upload{Blob: b, Description: described, Date: l.date}
-	k.Flags, k.Keywords = flagsOf(l.flags)
+	k.Upload = folder.Upload{Blob: b, Description: described}
 	return k, nil
+}
+
+// of says which message it is.
+func (k *kept) of(l letter) {
+	l.id = k.id
+	l.digest = digest(l.id, &l)
+	k.letter, k.Date = l, l.date
+	k.Flags, k.Keywords = flagsOf(l.flags)
 }
 
 // writing tells errors of the store from those of the source. A NUL, which no

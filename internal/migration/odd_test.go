@@ -102,3 +102,55 @@ func TestFoldersOfOneName(t *testing.T) {
 		t.Errorf("%+v %+v", d.Folders, d.Failures)
 	}
 }
+
+// A source may say which message a text is of only after the text: the order of
+// what it answers is its own affair.
+func TestUIDsAfterTexts(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	var validity atomic.Int32
+	validity.Store(1)
+	addr := serve(t, func(c net.Conn) {
+		answers(c, "* OK [CAPABILITY IMAP4rev1] hello", func(tag, command string) string {
+			said := ""
+			switch {
+			case command == "CAPABILITY":
+				said = "* CAPABILITY IMAP4rev1\r\n"
+			case strings.HasPrefix(command, "LIST"):
+				said = "* LIST () \"/\" INBOX\r\n"
+			case strings.HasPrefix(command, "STATUS"):
+				said = "* STATUS INBOX (MESSAGES 3)\r\n"
+			case strings.HasPrefix(command, "EXAMINE"):
+				said = fmt.Sprintf("* 3 EXISTS\r\n* OK [UIDVALIDITY %d] x\r\n* OK [UIDNEXT 14] x\r\n", validity.Load())
+			case strings.HasPrefix(command, "UID SEARCH"):
+				said = "* SEARCH 11 12 13\r\n"
+			case strings.Contains(command, "FETCH"):
+				first, by := 0, strings.Fields(strings.TrimPrefix(command, "UID "))[1]
+				if strings.HasPrefix(command, "UID") {
+					first = 10
+				}
+				for n := 1; n <= 3; n++ {
+					if by != fmt.Sprint(first+n) && by != fmt.Sprintf("%d:%d", first+1, first+3) {
+						continue
+					}
+					text := fmt.Sprintf("Subject: %d\r\n\r\n", n)
+					said += fmt.Sprintf("* %d FETCH (", n)
+					if strings.Contains(command, "FLAGS") {
+						said += fmt.Sprintf("FLAGS () INTERNALDATE \" 1-Jan-2001 00:00:00 +0000\" RFC822.SIZE %d ", len(text))
+					}
+					if strings.Contains(command, "HEADER") {
+						said += fmt.Sprintf("BODY[HEADER.FIELDS (\"Message-ID\" \"Date\" \"From\" \"Subject\")] {%d}\r\n%s ", len(text), text)
+					} else if strings.Contains(command, "BODY") {
+						said += fmt.Sprintf("BODY[] {%d}\r\n%s ", len(text), text)
+					}
+					said += fmt.Sprintf("UID %d)\r\n", 10+n)
+				}
+			}
+			return said + tag + " OK done\r\n"
+		})
+	})
+	box := m.box("ann", 0)
+	m.ends(box, source(addr, "ann", "none"), "completed", "", 3, 0, 0)
+	validity.Store(2)
+	m.ends(box, source(addr, "ann", "none"), "completed", "", 0, 3, 0)
+}

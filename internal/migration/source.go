@@ -60,6 +60,8 @@ type source struct {
 	caps imap.CapSet
 	rev2 bool // IMAP4rev2 is offered
 	stop func() bool
+
+	ordered, late bool // see order
 }
 
 // connect connects and signs in. ctx ends the connection, too.

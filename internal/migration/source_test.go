@@ -125,12 +125,13 @@ func FuzzSource(f *testing.F) {
 		if _, err := s.describe(uids, true); err != nil {
 			return
 		}
+		_ = s.order(uids[0])
 		_ = s.texts(uids, func(uint32) {}, func(_ uint32, text imap.LiteralReader) error {
 			n, err := io.Copy(io.Discard, text)
 			if err == nil && n != text.Size() && n > int64(len(said)) {
 				t.Fatalf("%d bytes of %d", n, text.Size())
 			}
 			return err
-		})
+		}, func(uint32) error { return nil })
 	})
 }
