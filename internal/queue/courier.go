@@ -221,8 +221,8 @@ func (q *Queue) conduct(d *destination) {
 		idle = q.putOff(d, q.o.Now())
 	}
 	until := d.until
+	q.startLine() // first: a backlog would have the place again, and again
 	q.start(d)
-	q.startLine()
 	q.tidy(d)
 	q.mu.Unlock()
 	q.release(idle, until, nil)
