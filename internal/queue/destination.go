@@ -143,7 +143,7 @@ func (q *Queue) start(d *destination) {
 	if _, ok := q.able(); !ok || !q.begun || q.o.Now().Before(d.until) || q.o.Now().Before(d.rest) {
 		return
 	}
-	for len(d.ready) > 0 && d.runs < d.wants() {
+	for q.offers(d) && d.runs < d.wants() {
 		if q.runs >= q.o.Runs {
 			if !d.inLine {
 				d.inLine = true
@@ -156,6 +156,11 @@ func (q *Queue) start(d *destination) {
 		q.work.Add(1)
 		go q.conduct(d)
 	}
+}
+
+// offers reports whether a run would find something to take.
+func (q *Queue) offers(d *destination) bool {
+	return slices.ContainsFunc(d.ready, func(x *Delivery) bool { return q.overruling[x.Message] == 0 })
 }
 
 // wants is how many runs a destination can use now.

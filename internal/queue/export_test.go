@@ -26,3 +26,10 @@ func (q *Queue) ClaimAs(tenure db.ID, destination string) {
 	q.mu.Unlock()
 	q.claim(f, now)
 }
+
+// Overruling is of how many messages the deliveries are being ended by a verb.
+func (q *Queue) Overruling() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.overruling)
+}

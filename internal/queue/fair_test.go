@@ -4,10 +4,14 @@ package queue_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -42,4 +46,63 @@ func TestBacklogGivesTurns(t *testing.T) {
 			t.Errorf("%d went to the long backlog before one to another destination", before)
 		}
 	}, func(o *queue.Options) { o.Runs, o.Window = 1, 2*backlog })
+}
+
+var touch = db.SQL(`UPDATE delivery SET due_at = due_at WHERE message = $1`)
+
+// While a verb waits for the database, what it is about begins no runs that
+// find nothing to take.
+func TestOverruledBeginsNoRuns(t *testing.T) {
+	began, finish := make(chan bool), make(chan bool)
+	c := &courier{parallel: 1, answer: func(context.Context, *queue.Consignment) []queue.Outcome {
+		began <- true
+		<-finish
+		return []queue.Outcome{delivered}
+	}}
+	var chosen atomic.Int64
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		chosen.Store(0)
+		h.run()
+		h.send("one@a.test")
+		<-began
+		two := h.send("two@a.test")
+		locked, let, over := make(chan bool), make(chan bool), make(chan error, 2)
+		go func() {
+			over <- h.db.Tx(context.Background(), func(tx *db.Tx) error {
+				_, err := tx.Exec(context.Background(), touch.With(two))
+				close(locked)
+				<-let
+				return err
+			})
+		}()
+		<-locked
+		go func() {
+			_, err := h.queue.Cancel(context.Background(), two)
+			over <- err
+		}()
+		for h.queue.Overruling() == 0 {
+			runtime.Gosched()
+		}
+		finish <- true
+		for h.queue.Stats().Runs > 0 && chosen.Load() < 100 {
+			runtime.Gosched()
+		}
+		if n := chosen.Load(); n != 1 {
+			t.Errorf("%d runs began", n)
+		}
+		close(let)
+		for range 2 {
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+		}
+		h.await(2)
+		h.wantStates(two, "cancelled")
+	}, func(o *queue.Options) {
+		choose := o.Choose
+		o.Choose = func(ctx context.Context, destination string) (queue.Courier, error) {
+			chosen.Add(1)
+			return choose(ctx, destination)
+		}
+	})
 }

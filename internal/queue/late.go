@@ -120,7 +120,6 @@ func (q *Queue) late(ctx context.Context, message db.ID, n int, update db.Statem
 // overruledLate makes what is in hand of a delivery look at its row.
 func (q *Queue) overruledLate(message db.ID, n int) {
 	q.mu.Lock()
-	q.overruling[message]++
-	q.mu.Unlock()
-	q.overruledNow(message, []int{n})
+	defer q.mu.Unlock()
+	q.overruledRows(message, []int{n})
 }

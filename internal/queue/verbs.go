@@ -162,10 +162,15 @@ func (q *Queue) overrule(ctx context.Context, message db.ID, each func(tx *db.Tx
 func (q *Queue) overruledNow(message db.ID, all []int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.overruled++
 	if q.overruling[message]--; q.overruling[message] == 0 {
 		delete(q.overruling, message)
 	}
+	q.overruledRows(message, all)
+}
+
+// overruledRows makes what is in hand look at its row. q.mu is held.
+func (q *Queue) overruledRows(message db.ID, all []int) {
+	q.overruled++
 	for _, n := range all {
 		if d := q.hand[place{message, n}]; d != nil && !d.carried {
 			d.seen = time.Time{}
