@@ -28,7 +28,7 @@ var (
 		RETURNING message, n, account, recipient, kind, state, due_at, expires_at, attempts, sequence,
 			code, enhanced, reply, remote, notify, orcpt, offers`)
 	promote = db.SQL(`UPDATE delivery SET state = 'queued', sequence = $4, updated_at = $5
-		WHERE message = $1 AND n = $2 AND tenure = $3 AND state = 'scheduled'`)
+		WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $6 AND state = 'scheduled'`)
 )
 
 // fill has rows that wait for a destination claimed, once half of its share is
@@ -190,16 +190,16 @@ func (q *Queue) promote(d *Delivery) {
 		q.releaseSome([]*Delivery{d}, q.o.Now().Add(jitter(troubleWait)), nil)
 		return
 	}
-	data := statusData{About: about, ID: d.Message, Recipient: d.Recipient, Status: Queued, Sequence: d.sequence}
-	now := db.Micros(q.o.Now())
-	update := promote.With(d.Message, d.N, d.tenure, d.sequence+1, now)
+	to := Queued
 	if why != "" {
-		data.Status, data.Reason, data.Reply = Suppressed, why.Told(), suppressedReply(why)
-		update = suppressDue.With(d.Message, d.N, d.tenure, d.sequence+1, now, data.Reply)
+		to = Suppressed
 	}
-	also, err := q.prepare(data.events(nil))
-	if err == nil {
-		err = q.write(d.Message, q.job(update, also, true))
+	for again := true; again; {
+		var job *db.Job
+		if job, err = q.promotion(d, about, why); err == nil {
+			err = q.write(d.Message, job)
+		}
+		again = errors.Is(err, errLost) && q.resequence(d)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -209,10 +209,22 @@ func (q *Queue) promote(d *Delivery) {
 		return
 	}
 	d.sequence++
-	if d.state = data.Status; d.state == Suppressed {
+	if d.state = to; d.state == Suppressed {
 		q.forget(d)
 		return
 	}
 	q.push(d)
 	q.start(d.dest)
+}
+
+func (q *Queue) promotion(d *Delivery, about About, why suppression.Reason) (*db.Job, error) {
+	data := statusData{About: about, ID: d.Message, Recipient: d.Recipient, Status: Queued, Sequence: d.sequence}
+	now := db.Micros(q.o.Now())
+	update := promote.With(d.Message, d.N, d.tenure, d.sequence+1, now, d.sequence)
+	if why != "" {
+		data.Status, data.Reason, data.Reply = Suppressed, why.Told(), suppressedReply(why)
+		update = suppressDue.With(d.Message, d.N, d.tenure, d.sequence+1, now, data.Reply, d.sequence)
+	}
+	also, err := q.prepare(data.events(nil))
+	return q.job(update, also, true), err
 }

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // A run that ends for the sake of those in line leaves its place to them.
@@ -104,5 +106,34 @@ func TestOverruledBeginsNoRuns(t *testing.T) {
 			chosen.Add(1)
 			return choose(ctx, destination)
 		}
+	})
+}
+
+// Who unsubscribes while a scheduled delivery becomes queued has an event with
+// a number of its own.
+func TestUnsubscribedWhilePromoted(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		var once atomic.Bool
+		var h *house
+		h = newHouse(t, d, n, script(), func(o *queue.Options) {
+			describe := o.Describe
+			o.Describe = func(ctx context.Context, id db.ID) (queue.About, error) {
+				if once.CompareAndSwap(false, true) {
+					link := suppression.Link{Account: h.account, Message: id, Address: "ok@a.test"}
+					if done, err := h.queue.Unsubscribed(ctx, link); !done || err != nil {
+						t.Error(done, err)
+					}
+				}
+				return describe(ctx, id)
+			}
+		})
+		h.run()
+		m := h.message()
+		m.DueAt = h.clock.Now().Add(time.Hour)
+		h.accept(m, to("ok@a.test"))
+		h.later(2 * time.Hour)
+		h.awaitDelivered(1)
+		h.wantEvents(m.ID, "delivery_status 1 scheduled, delivery_status 2 queued, delivery_status 3 delivered")
 	})
 }

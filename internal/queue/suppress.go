@@ -25,7 +25,7 @@ func (q *Queue) suppress(s *statusData, n int, why suppression.Reason, diagnosti
 // suppressDue ends a scheduled delivery whose recipient came on the list since
 // it was accepted.
 var suppressDue = db.SQL(`UPDATE delivery SET state = 'suppressed', tenure = NULL, hold = 0, sequence = $4, updated_at = $5, reply = $6
-	WHERE message = $1 AND n = $2 AND tenure = $3 AND state = 'scheduled'`)
+	WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $7 AND state = 'scheduled'`)
 
 // suppressed says why the recipient of a scheduled delivery, which is due, gets
 // nothing; "" if it goes out. Between a send and its time lie up to 30 days: who
