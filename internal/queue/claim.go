@@ -137,13 +137,20 @@ func scanDelivery(r db.Row, f *filling, now time.Time) (*Delivery, error) {
 	return d, err
 }
 
+// filled notes that a claim has ended. q.mu is held.
+func (q *Queue) filled(d *destination) {
+	d.filling = false
+	if q.fills--; q.fills == 0 && q.checking {
+		q.wakeAt(q.o.Now()) // reconcile waits for it
+	}
+}
+
 // claimed takes claimed deliveries in hand, and returns those that were
 // scheduled: they become queued first.
 func (q *Queue) claimed(f *filling, got []*Delivery, err error) (scheduled []*Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.fills--
-	f.d.filling = false
+	q.filled(f.d)
 	switch {
 	case err != nil:
 		q.doubts()

@@ -2,7 +2,11 @@
 
 package queue
 
-import "github.com/mailstead/mailstead/internal/db"
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
 
 // OnSettled tells f of each delivery that leaves the memory. Set it before use.
 func (q *Queue) OnSettled(f func(d *Delivery)) {
@@ -32,4 +36,31 @@ func (q *Queue) Overruling() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.overruling)
+}
+
+// Begin is what Run begins with; Look is what it does again and again.
+func (q *Queue) Begin() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.begun = true
+}
+
+// Look is one look of Run.
+func (q *Queue) Look(ctx context.Context) error { return q.look(ctx) }
+
+// Filling begins a claim that finds nothing, and returns what ends it.
+func (q *Queue) Filling() (end func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	d := q.dest("filling.test")
+	d.filling = true
+	q.fills++
+	return func() { q.claimed(&filling{d: d}, nil, nil) }
+}
+
+// Fills is how many claims are under way.
+func (q *Queue) Fills() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.fills
 }

@@ -137,3 +137,36 @@ func TestUnsubscribedWhilePromoted(t *testing.T) {
 		h.wantEvents(m.ID, "delivery_status 1 scheduled, delivery_status 2 queued, delivery_status 3 delivered")
 	})
 }
+
+// Claims that follow each other without a gap don't keep what a commit of
+// unknown outcome left from being found: none begins until it was looked for.
+func TestReconcileWhileClaiming(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		h.queue.Begin()
+		due := h.message()
+		due.DueAt = h.clock.Now().Add(time.Minute)
+		h.accept(due, to("ok@z.test"))
+		m := h.message()
+		p := h.queue.Plan(m, to("ok@a.test"))
+		if err := h.db.Write(t.Context(), m.Account, &db.Job{Apply: p.Queue}); err != nil {
+			t.Fatal(err)
+		}
+		p.Abandon() // as if Write had said that it failed
+		h.await(1)
+		end := h.queue.Filling()
+		h.clock.add(2 * time.Minute)
+		if err := h.queue.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.queue.Fills(); n != 1 {
+			t.Errorf("%d claims are under way", n)
+		}
+		end()
+		if err := h.queue.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.awaitDelivered(2)
+		h.wantStates(due.ID, "delivered")
+		h.wantStates(m.ID, "delivered")
+	})
+}

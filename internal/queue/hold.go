@@ -239,8 +239,7 @@ func (q *Queue) parkRows(d *destination, hold db.ID) {
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.fills--
-		d.filling = false
+		q.filled(d)
 		if err == nil && n < chunk && d.arrived == arrived {
 			q.served(d)
 		}

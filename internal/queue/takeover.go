@@ -94,11 +94,12 @@ func (q *Queue) doubts() {
 // know of, after a commit whose outcome was unknown.
 func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	q.mu.Lock()
-	due := !q.doubt.IsZero() && now.Sub(q.doubt) >= doubtFor && q.fills == 0
-	q.checking = due
+	due := !q.doubt.IsZero() && now.Sub(q.doubt) >= doubtFor
+	q.checking = due // so that the claims under way, which are waited for, are the last
+	claiming := q.fills > 0
 	tenure, ok := q.able()
 	q.mu.Unlock()
-	if !due {
+	if !due || claiming {
 		return nil
 	}
 	defer func() {
