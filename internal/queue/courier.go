@@ -111,9 +111,9 @@ func (r *Run) Ours(c *Consignment) bool {
 }
 
 // Trouble reports that the destination as a whole can't be reached: c is
-// deferred with o, the rest of what is in hand for the destination is put off,
+// deferred, with one outcome per recipient or a single one for all, the rest of what is in hand for the destination is put off,
 // and after a while one run tries again. End the run after it.
-func (r *Run) Trouble(c *Consignment, o Outcome) {
+func (r *Run) Trouble(c *Consignment, outcomes ...Outcome) {
 	if !r.close(c) {
 		return
 	}
@@ -123,12 +123,13 @@ func (r *Run) Trouble(c *Consignment, o Outcome) {
 	ready := q.putOff(r.d, now)
 	until := r.d.until
 	q.mu.Unlock()
-	o.State = Deferred
-	o.Retry = max(o.Retry, until.Sub(now))
-	for _, d := range c.To {
+	for i, d := range c.To {
+		o := outcomes[min(i, len(outcomes)-1)]
+		o.State = Deferred
+		o.Retry = max(o.Retry, until.Sub(now))
 		r.q.report(c, d, o)
 	}
-	q.release(ready, until, &o)
+	q.release(ready, until, &outcomes[0])
 }
 
 // Aside says that the run begins to wait for something that may take long: its

@@ -169,3 +169,30 @@ func TestConnectionsAreReused(t *testing.T) {
 		t.Errorf("%d messages over %d connections", len(s.mail()), s.connections())
 	}
 }
+
+// After too many broken conversations each recipient reads what was said of
+// it, and not what was said of the first.
+func TestBrokenTellsEachItsOwn(t *testing.T) {
+	s := listen(t, &sink{answer: func(_ int, line string) string {
+		switch {
+		case strings.HasPrefix(line, "RCPT TO:<alice@"):
+			return "451 4.2.0 alice moves house"
+		case line == "final":
+			return drop
+		}
+		return ""
+	}})
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	var ids []db.ID
+	for range 3 {
+		ids = append(ids, h.send("alice@d.test", "bob@d.test"))
+	}
+	h.run()
+	h.await(ids...)
+	for _, id := range ids {
+		all := h.deliveries(id)
+		if len(all) != 2 || all[0].Reply != "alice moves house" || all[1].Reply == all[0].Reply || all[1].Reply == "" {
+			t.Errorf("%+v", all)
+		}
+	}
+}

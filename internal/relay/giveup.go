@@ -104,8 +104,10 @@ func (s *shift) giveUp(o queue.Outcome) {
 			return
 		}
 	}
-	if first != s.fallen {
-		o.Transcript = first.trail.String()
+	if first == s.fallen {
+		s.run.Trouble(first.c, first.outcomes...)
+		return
 	}
+	o.Transcript = first.trail.String()
 	s.run.Trouble(first.c, o)
 }
