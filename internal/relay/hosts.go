@@ -48,6 +48,7 @@ type hosts struct {
 	live   map[netip.AddrPort]*live
 	paces  map[netip.AddrPort]*pace
 	forgot time.Time // when paces were last looked through for old ones
+	swept  time.Time // when failed was
 }
 
 // terms are an address, and on what terms a host there is talked to: one that
@@ -302,14 +303,15 @@ func (h *hosts) down(t terms, err *smtpclient.DialError) {
 		t.what = ""
 		h.pace(t.addr).complaint(now, false, err.Reply.String())
 	}
-	if len(h.failed) >= maxKnown {
+	if len(h.failed) >= maxKnown && now.Sub(h.swept) >= oneEvent { // not for each failure
+		h.swept = now
 		for k, f := range h.failed {
 			if now.Sub(f.at) >= shun {
 				delete(h.failed, k)
 			}
 		}
 	}
-	if len(h.failed) < maxKnown {
+	if _, known := h.failed[t]; known || len(h.failed) < maxKnown {
 		h.failed[t] = failure{now, err}
 	}
 }
