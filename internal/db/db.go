@@ -50,6 +50,8 @@ type Reader interface {
 type engine interface {
 	each(ctx context.Context, s Statement, f func(Row) error) error
 	tx(ctx context.Context, f func(session) error) error
+	// vital is tx for one at a time, which no crowd of others may keep waiting.
+	vital(ctx context.Context, f func(session) error) error
 	batch(jobs []*pending) // answers every job
 	lanes() int
 	conflict(error) bool

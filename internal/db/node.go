@@ -162,7 +162,7 @@ func (n *Node) renew(ctx context.Context) error {
 	defer cancel()
 	var asked time.Time
 	lost := false
-	err := n.db.Tx(ctx, func(tx *Tx) error {
+	err := txBy(ctx, n.db.vital, func(tx *Tx) error {
 		asked = n.db.now()
 		if err := tx.One(ctx, nodeSeen.With(n.Name), new(int64), new(int64)); err != nil {
 			return err

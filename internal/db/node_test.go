@@ -5,6 +5,7 @@ package db_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -331,4 +332,37 @@ func TestDuty(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A crowd of ordinary transactions does not keep the lease from being renewed.
+func TestRenewInACrowd(t *testing.T) {
+	d, _ := openWithClock(t, dbtest.Postgres(t))
+	n := join(t, d, "one", "here")
+	began, let, done := make(chan bool), make(chan bool), make(chan error)
+	crowd := max(16, runtime.NumCPU())
+	for range crowd {
+		go func() {
+			first := true
+			done <- d.Tx(context.Background(), func(*db.Tx) error {
+				if first {
+					first = false
+					began <- true
+				}
+				<-let
+				return nil
+			})
+		}()
+	}
+	for range crowd {
+		<-began
+	}
+	if err := n.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+	close(let)
+	for range crowd {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -97,7 +97,15 @@ func (s *pgSession) run(st Statement, f func(Row) error) (n int64, err error) {
 }
 
 func (e *postgresEngine) tx(ctx context.Context, f func(session) error) error {
-	return e.transaction(ctx, e.pool, func(s *pgSession) error {
+	return e.txOn(ctx, e.pool, f)
+}
+
+func (e *postgresEngine) vital(ctx context.Context, f func(session) error) error {
+	return e.txOn(ctx, e.lanePool, f)
+}
+
+func (e *postgresEngine) txOn(ctx context.Context, pool *pgxpool.Pool, f func(session) error) error {
+	return e.transaction(ctx, pool, func(s *pgSession) error {
 		if err := s.send(s.begin()); err != nil {
 			return err
 		}

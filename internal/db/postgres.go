@@ -20,8 +20,8 @@ import (
 // statements in one round trip.
 type postgresEngine struct {
 	pool *pgxpool.Pool
-	// lanePool is the lanes' own, so that no crowd of ordinary
-	// transactions keeps them waiting.
+	// lanePool is the lanes' own, and the lease's, so that no crowd of
+	// ordinary transactions keeps them waiting.
 	lanePool *pgxpool.Pool
 	log      *slog.Logger
 	// patience is how long the connection that listens may be quiet.
@@ -66,7 +66,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	}
 	lanes := cfg.Copy()
 	cfg.MaxConns = max(cfg.MaxConns, postgresConns)
-	lanes.MaxConns, lanes.MinConns, lanes.MinIdleConns = postgresLanes, 0, 0
+	lanes.MaxConns, lanes.MinConns, lanes.MinIdleConns = postgresLanes+1, 0, 0
 	e := &postgresEngine{log: o.Log, patience: o.Lease / 3}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)

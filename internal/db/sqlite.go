@@ -166,6 +166,9 @@ func (e *sqliteEngine) tx(ctx context.Context, f func(session) error) error {
 	return e.transaction(f)
 }
 
+// vital has one writer to wait for, as all have.
+func (e *sqliteEngine) vital(ctx context.Context, f func(session) error) error { return e.tx(ctx, f) }
+
 func (e *sqliteEngine) takeTurn(ctx context.Context) error {
 	select {
 	case <-e.turn:

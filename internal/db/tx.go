@@ -18,11 +18,15 @@ type Tx struct {
 // longer interrupts it. Once a statement of it failed, all that follow fail
 // too, and so does the commit.
 func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
+	return txBy(ctx, d.tx, f)
+}
+
+func txBy(ctx context.Context, carry func(context.Context, func(session) error) error, f func(tx *Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	var after []func()
-	err := d.tx(ctx, func(s session) error {
+	err := carry(ctx, func(s session) error {
 		tx := &Tx{s: s}
 		if err := f(tx); err != nil {
 			return err
