@@ -52,6 +52,7 @@ type Run struct {
 	q     *Queue
 	ctx   context.Context
 	d     *destination
+	s     *sender
 	asked bool
 	taken int
 	open  []*Consignment // taken and not reported
@@ -144,12 +145,16 @@ func (r *Run) Aside() (back func(), ok bool) {
 	}
 	q.aside++
 	q.runs--
+	r.s.aside++
+	r.s.runs--
 	q.startLine()
 	return func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.aside--
 		q.runs++
+		r.s.aside--
+		r.s.runs++
 	}, true
 }
 
@@ -197,9 +202,9 @@ func (r *Run) close(c *Consignment) bool {
 }
 
 // conduct is one run from its beginning to its end.
-func (q *Queue) conduct(d *destination) {
+func (q *Queue) conduct(d *destination, s *sender) {
 	defer q.work.Done()
-	r := &Run{q: q, ctx: q.carry, d: d}
+	r := &Run{q: q, ctx: q.carry, d: d, s: s}
 	courier, err := q.o.Choose(q.carry, d.name)
 	if err == nil {
 		q.mu.Lock()
@@ -216,6 +221,7 @@ func (q *Queue) conduct(d *destination) {
 	q.mu.Lock()
 	d.runs--
 	q.runs--
+	s.runs--
 	var idle []*Delivery
 	if !r.asked {
 		// A courier that takes nothing would be called again at once, for ever.
@@ -225,6 +231,7 @@ func (q *Queue) conduct(d *destination) {
 	q.startLine() // first: a backlog would have the place again, and again
 	q.start(d)
 	q.tidy(d)
+	q.dismiss(s)
 	q.mu.Unlock()
 	q.release(idle, until, nil)
 }
@@ -265,7 +272,7 @@ func (q *Queue) take(r *Run) *Consignment {
 }
 
 // remove takes out the element at i, cheaply where it is the first.
-func remove(list []*Delivery, i int) []*Delivery {
+func remove[T any](list []*T, i int) []*T {
 	if i > 0 {
 		return slices.Delete(list, i, i+1)
 	}

@@ -16,8 +16,8 @@ type destination struct {
 	ready   []*Delivery // in hand, not with a courier, in order
 	held    int         // places taken: reserved, ready, carried, or being written
 	runs    int
-	courier Courier // of the last run
-	inLine  bool    // waits for a run
+	courier Courier          // of the last run
+	inLine  map[*sender]bool // in whose lines it waits for a run
 
 	waits   bool // rows wait that found no place
 	arrived int  // how often rows came to wait
@@ -50,7 +50,7 @@ func (q *Queue) dest(name string) *destination {
 
 // tidy forgets a destination of which there is nothing to know.
 func (q *Queue) tidy(d *destination) {
-	if d.held == 0 && d.runs == 0 && !d.waits && !d.behind && !d.filling && !d.inLine && d.failures == 0 && !d.slowed {
+	if d.held == 0 && d.runs == 0 && !d.waits && !d.behind && !d.filling && len(d.inLine) == 0 && d.failures == 0 && !d.slowed {
 		delete(q.dests, d.name)
 	}
 }
@@ -132,6 +132,9 @@ func (q *Queue) forget(d *Delivery) {
 		delete(q.hand, at)
 	}
 	q.mails.drop(d.Message)
+	s := q.sender(d.Account)
+	s.held--
+	q.dismiss(s)
 	q.vacate(d.dest, 1)
 	if q.settled != nil {
 		q.settled(d)
@@ -144,17 +147,16 @@ func (q *Queue) start(d *destination) {
 		return
 	}
 	for q.offers(d) && d.runs < d.wants() {
-		if q.runs >= q.o.Runs {
-			if !d.inLine {
-				d.inLine = true
-				q.line = append(q.line, d)
-			}
+		s := q.runner(d)
+		if s == nil {
+			q.enlist(d)
 			return
 		}
 		d.runs++
 		q.runs++
+		s.runs++
 		q.work.Add(1)
-		go q.conduct(d)
+		go q.conduct(d, s)
 	}
 }
 
@@ -181,17 +183,6 @@ func (q *Queue) answered(d *destination) {
 	d.proven, d.failures, d.slowed = true, 0, false
 	q.start(d)
 	q.fill(d)
-}
-
-// startLine gives freed runs to the destinations that wait for one.
-func (q *Queue) startLine() {
-	for len(q.line) > 0 && q.runs < q.o.Runs {
-		d := q.line[0]
-		q.line = slices.Delete(q.line, 0, 1)
-		d.inLine = false
-		q.start(d)
-		q.tidy(d)
-	}
 }
 
 // startAll begins again after a pause.

@@ -38,6 +38,13 @@ func (q *Queue) Overruling() int {
 	return len(q.overruling)
 }
 
+// Senders is of how many accounts the memory knows.
+func (q *Queue) Senders() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.senders)
+}
+
 // Begin is what Run begins with; Look is what it does again and again.
 func (q *Queue) Begin() {
 	q.mu.Lock()

@@ -4,6 +4,7 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -48,6 +49,79 @@ func TestBacklogGivesTurns(t *testing.T) {
 			t.Errorf("%d went to the long backlog before one to another destination", before)
 		}
 	}, func(o *queue.Options) { o.Runs, o.Window = 1, 2*backlog })
+}
+
+// Mail of one account to many destinations that take it slowly leaves runs and
+// places for the others'.
+func TestAccountsShare(t *testing.T) {
+	for name, one := range map[string]struct {
+		destinations, each int
+		set                func(*queue.Options)
+	}{
+		"runs":   {20, 1, func(o *queue.Options) { o.Runs = 8 }},
+		"places": {2, 50, func(o *queue.Options) { o.Places = 40 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var release chan bool
+			c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+				if c.To[0].Destination != "live.test" {
+					<-release
+				}
+				return []queue.Outcome{delivered}
+			}}
+			eachHouse(t, c, func(t *testing.T, h *house) {
+				release = make(chan bool)
+				h.run()
+				for i := range one.destinations * one.each {
+					h.send(fmt.Sprintf("ok@slow%d.test", i%one.destinations))
+				}
+				h.settledOf() // those that found no place
+				var others []db.ID
+				for range 3 {
+					m := h.message()
+					m.Account = h.db.NewID()
+					others = append(others, h.accept(m, to("ok@live.test")))
+				}
+				h.await(len(others))
+				for _, m := range others {
+					h.wantStates(m, "delivered")
+				}
+				close(release)
+				h.awaitDelivered(one.destinations * one.each)
+				h.end()
+				if n := h.queue.Senders(); n != 0 {
+					t.Errorf("%d accounts are remembered", n)
+				}
+			}, one.set)
+		})
+	}
+}
+
+// A destination whose turn an account has used up is tried for another's mail.
+func TestAccountsShareADestination(t *testing.T) {
+	release := make(chan bool)
+	c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		if c.To[0].Destination != "live.test" {
+			<-release
+		}
+		return []queue.Outcome{delivered}
+	}}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		release = make(chan bool)
+		h.run()
+		for i := range 20 {
+			h.send(fmt.Sprintf("ok@slow%d.test", i))
+		}
+		mine := h.send("ok@live.test") // behind the twenty
+		m := h.message()
+		m.Account = h.db.NewID()
+		theirs := h.accept(m, to("ok@live.test"))
+		h.await(2)
+		h.wantStates(mine, "delivered")
+		h.wantStates(theirs, "delivered")
+		close(release)
+		h.awaitDelivered(20)
+	}, func(o *queue.Options) { o.Runs = 8 })
 }
 
 var touch = db.SQL(`UPDATE delivery SET due_at = due_at WHERE message = $1`)

@@ -83,7 +83,7 @@ func (q *Queue) Plan(m Message, rcpts []Recipient) *Plan {
 		d := q.dest(r.Destination)
 		if now.Before(d.until) {
 			row.due = d.until
-		} else if able && q.admits(d) {
+		} else if able && q.admits(d) && q.roomFor(m.Account) {
 			row.hand = &Delivery{
 				Message: m.ID, N: n, Account: m.Account, Recipient: r.Address, Kind: r.Kind, Destination: r.Destination,
 				ExpiresAt: m.ExpiresAt, Notify: r.Notify, Original: r.Original, tells: p.tells(r),
@@ -109,6 +109,7 @@ func (q *Queue) admits(d *destination) bool {
 // admit gives a delivery a place.
 func (q *Queue) admit(d *Delivery) {
 	q.hold(d.dest, 1)
+	q.sender(d.Account).held++
 	q.hand[d.place()] = d
 	q.mails.hold(d.Message)
 }

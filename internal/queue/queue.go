@@ -91,7 +91,8 @@ type Queue struct {
 	mu         sync.Mutex
 	dests      map[string]*destination
 	hand       map[place]*Delivery
-	line       []*destination // that wait for a run
+	senders    map[db.ID]*sender
+	line       []*sender      // that wait for runs
 	behind     []*destination // whose rows wait to be claimed
 	waiting    int            // destinations with rows that wait and may be claimed, as far as is known
 	full       bool           // no place was left for what waits
@@ -146,6 +147,7 @@ func New(o Options) *Queue {
 		ended:      map[db.ID]time.Time{},
 		dests:      map[string]*destination{},
 		hand:       map[place]*Delivery{},
+		senders:    map[db.ID]*sender{},
 		overruling: map[db.ID]int{},
 	}
 	q.carry, q.stop = context.WithCancel(context.Background())
