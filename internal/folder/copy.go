@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -57,8 +58,9 @@ type transfer struct {
 }
 
 // Copy copies messages to another folder of the mailbox, all in one commit. No
-// such folder is a fault.NotFound, no room a fault.OverQuota. Messages that
-// were expunged meanwhile are left out.
+// such folder is a fault.NotFound, no room a fault.OverQuota, more messages than
+// Options.Carry a fault.Limited. Messages that were expunged meanwhile are left
+// out.
 func (v *View) Copy(ctx context.Context, uids []uint32, to string) (Copied, error) {
 	return v.transfer(ctx, uids, to, false, false)
 }
@@ -102,6 +104,9 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move, all
 		if len(t.uids) == 0 {
 			t.validity = dst.UIDValidity
 			return nil
+		}
+		if most := v.store.Carry; len(t.uids) > most {
+			return fault.New(fault.Limited, "too_many_messages", "At most %d messages can be copied or moved at once. Take them in parts.", most)
 		}
 		err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 			Guard: t.guard,

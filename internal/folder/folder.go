@@ -57,6 +57,9 @@ type Options struct {
 	// Keep is how many bytes the views of folders that no session has open may
 	// take together, at 3 to 8 for a message; 0 is 12 MB.
 	Keep int
+	// Carry is how many messages one COPY or MOVE may take, all in one commit,
+	// for which on SQLite all who write wait; 0 is 250,000.
+	Carry int
 	// Narrow asks the index which of some messages of a mailbox, in the order
 	// of their ids, may have which of the texts. It may leave messages out, and
 	// tell of others, but must never say of one that it lacks what it has.
@@ -92,6 +95,9 @@ func New(o Options) *Store {
 	}
 	if o.Keep == 0 {
 		o.Keep = 12_000_000
+	}
+	if o.Carry == 0 {
+		o.Carry = 250_000
 	}
 	return &Store{Options: o, open: map[db.ID]*shared{}}
 }
