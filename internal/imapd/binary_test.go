@@ -135,7 +135,7 @@ func TestFetchBinaryEnds(t *testing.T) {
 		go func() { ended <- h.server.Shutdown(ctx) }()
 		c.closed()
 		close(gate)
-		<-ended
+		t.Log("the end:", <-ended)
 		if n := reads.Load(); n > 1 {
 			t.Errorf("%d readings after the end", n-1)
 		}
