@@ -156,20 +156,7 @@ func newTexts(ctx context.Context, r *blob.Reader, structure, buf []byte) (t *te
 // section reads until ctx ends: many criteria may read a large message again
 // and again.
 func (t *texts) section(s message.Span) io.Reader {
-	return until{t.ctx, io.NewSectionReader(t.r, s.Start, s.Len)}
-}
-
-// until fails when ctx has ended.
-type until struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u until) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.Read(p)
+	return blob.Until(t.ctx, io.NewSectionReader(t.r, s.Start, s.Len))
 }
 
 func (t *texts) has(c *criterion) bool {

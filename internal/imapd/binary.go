@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/message"
 )
@@ -98,7 +99,7 @@ func (b *binary) measure(m *body, sec *wire.Section, chunk []byte) error {
 
 // open reads the decoded bytes that the section asks for.
 func (b *binary) open(m *body, sec *wire.Section) (io.Reader, error) {
-	var r io.Reader = until{b.ctx, m.at(b.span)}
+	r := blob.Until(b.ctx, m.at(b.span)) // many sections may decode a large part again and again
 	if b.part != nil {
 		r = b.part.Decode(r)
 	}
@@ -109,20 +110,6 @@ func (b *binary) open(m *body, sec *wire.Section) (io.Reader, error) {
 		return nil, err
 	}
 	return io.LimitReader(r, int64(sec.Count)), nil
-}
-
-// until fails when ctx has ended: many sections may decode a large part again
-// and again.
-type until struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u until) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.Read(p)
 }
 
 // write writes the item.
