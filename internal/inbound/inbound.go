@@ -110,7 +110,7 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if len(header) > 0 && (header[0] == ' ' || header[0] == '\t') {
+	if header.BeginsFolded() {
 		// It would go on with our last field, our own results, in its sender's words.
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")
 	}

@@ -45,8 +45,8 @@ func Deposit(mailbox db.ID, bytes, messages int64) db.Statement {
 }
 
 // Claim makes the statement that takes room for bytes and messages; it changes
-// no row when the quota, or MaxMessages, does not allow it (Full is what to decline with), and
-// returns one for ToTell else.
+// no row when the quota, or MaxMessages, does not allow it (Full is what to
+// decline with), and returns one for ToTell else.
 func Claim(mailbox db.ID, bytes, messages int64) db.Statement {
 	return claim.With(mailbox, bytes, messages, MaxMessages)
 }

@@ -82,6 +82,10 @@ func (h Header) Decoded(name string) string {
 	return f.Decoded()
 }
 
+// BeginsFolded reports whether the first line begins with white space: it would
+// go on with the last of the fields that are put before it (RFC 5322 §2.2.3).
+func (h Header) BeginsFolded() bool { return len(h) > 0 && (h[0] == ' ' || h[0] == '\t') }
+
 // Count returns how often the field called name occurs. Many Received fields
 // mean a loop (RFC 5321 §6.3).
 func (h Header) Count(name string) int {

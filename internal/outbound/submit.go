@@ -171,7 +171,7 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 		return nil, nil, nil, err
 	}
 	index, header := scan.Finish(), scan.Header()
-	if len(header) > 0 && (header[0] == ' ' || header[0] == '\t') {
+	if header.BeginsFolded() {
 		// It would go on with the last of the fields that we put on top.
 		raw.Discard(ctx)
 		return nil, nil, nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")

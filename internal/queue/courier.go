@@ -112,8 +112,9 @@ func (r *Run) Ours(c *Consignment) bool {
 }
 
 // Trouble reports that the destination as a whole can't be reached: c is
-// deferred, with one outcome per recipient or a single one for all, the rest of what is in hand for the destination is put off,
-// and after a while one run tries again. End the run after it.
+// deferred, with one outcome per recipient or a single one for all, the rest of
+// what is in hand for the destination is put off, and after a while one run
+// tries again. End the run after it.
 func (r *Run) Trouble(c *Consignment, outcomes ...Outcome) {
 	if !r.close(c) {
 		return
