@@ -183,6 +183,21 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// The text that is made of an html costs no more than to read it a few times: with
+// each ">" looked at together with all before it this would take days.
+func TestTextOfManyEnds(t *testing.T) {
+	many := strings.Repeat(">", maxDerived-100)
+	for html, want := range map[string]string{
+		"<p>a<i " + many + "b": "ab",
+		"<" + many + "c":       "c",
+		`<style>p > b {}</style><a href="https://x.example/">a > b</a> <i>1</i> > 2`: "a b <https://x.example/> 1 2",
+	} {
+		if got := strings.Join(strings.Fields(textOf(html)), " "); got != want {
+			t.Errorf("got %.100q, want %q", got, want)
+		}
+	}
+}
+
 func TestInlineCSS(t *testing.T) {
 	render := func(source string) string {
 		t.Helper()
