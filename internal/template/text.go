@@ -3,6 +3,7 @@
 package template
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/k3a/html2text"
@@ -20,7 +21,7 @@ func textOf(html string) string {
 	if len(html) > maxDerived {
 		html = strings.ToValidUTF8(html[:maxDerived], "")
 	}
-	html = fewEnds(html)
+	html = fewEnds(anchors.ReplaceAllStringFunc(html, plainLink))
 	text := html2text.HTML2TextWithOptions(html, html2text.WithUnixLineBreaks(), html2text.WithLinksInnerText(), html2text.WithListSupport())
 	return strings.TrimSpace(text)
 }
@@ -47,4 +48,21 @@ func fewEnds(html string) string {
 	}
 	b.WriteString(html[from:])
 	return b.String()
+}
+
+var (
+	anchors = regexp.MustCompile(`(?i)<a(?:\s(?:(?:"[^"<]*"|'[^'<]*'|[^<>"'])*|[^<>]*))?>`)
+	href    = regexp.MustCompile(`(?i)\shref\s*=\s*(?:'([^']*)'|"([^"]*)"|([^\s"'<>]+))`)
+	inHref  = strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", "\n", "", "\r", "")
+)
+
+// plainLink makes a start tag of a link such that html2text understands it: of
+// one that leads nowhere, or has its href on another line, it would hide all that
+// follows.
+func plainLink(tag string) string {
+	link := href.FindStringSubmatch(tag)
+	if link == nil {
+		return ""
+	}
+	return `<a href="` + inHref.Replace(link[1]+link[2]+link[3]) + `">`
 }
