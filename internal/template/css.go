@@ -3,7 +3,6 @@
 package template
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"regexp"
@@ -23,14 +22,24 @@ const (
 	maxStyled   = 1 << 20 // bytes
 	maxRules    = 2000
 	maxMatching = 5_000_000 // rules times elements
+	maxNodes    = 1_000_000 // that a parser may make of tags which go on in other elements
 )
 
 // rule is a style rule whose selector is plain enough for an attribute.
 type rule struct {
-	selector     cascadia.Sel
+	selector     selector
+	specificity  cascadia.Specificity
 	order        int
 	declarations []declaration
 }
+
+// effort is what may yet be spent on one html.
+type effort struct {
+	steps int
+	bytes int // of attributes
+}
+
+func (e *effort) spent() bool { return e.steps < 0 || e.bytes < 0 }
 
 type declaration struct {
 	property, value string
@@ -46,7 +55,7 @@ var comments = regexp.MustCompile(`(?s)<!--.*?-->`)
 // can't stand in an attribute (@media, :hover) stays where it is. An html that
 // can't be read, or that is very large, is returned as it is.
 func inlineCSS(source string) string {
-	if len(source) > maxStyled || !strings.Contains(strings.ToLower(source), "<style") {
+	if len(source) > maxStyled || !strings.Contains(strings.ToLower(source), "<style") || sprawls(source) {
 		return source
 	}
 	var kept []string
@@ -71,21 +80,73 @@ func inlineCSS(source string) string {
 	if len(rules) > maxRules || len(rules)*len(elements) > maxMatching {
 		return source
 	}
-	applyRules(rules, elements)
+	may := effort{steps: 2 * maxMatching, bytes: MaxOutput}
+	if applyRules(rules, elements, &may); may.spent() {
+		return source
+	}
 	for style, rest := range left {
 		setStyle(style, rest)
 	}
-	var out bytes.Buffer
+	var out bounded
 	if err := html.Render(&out, root); err != nil {
 		return source
 	}
-	return comments.ReplaceAllStringFunc(out.String(), func(s string) string {
+	return comments.ReplaceAllStringFunc(string(out.text), func(s string) string {
 		n := 0
 		if _, err := fmt.Sscanf(s, "<!--%d-->", &n); err != nil || n < 0 || n >= len(kept) {
 			return s
 		}
 		return kept[n]
 	})
+}
+
+// bounded keeps at most MaxOutput of what is written.
+type bounded struct{ text []byte }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if len(b.text)+len(p) > MaxOutput {
+		return 0, errOutput
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
+
+// The tags that a parser opens anew in each block behind which they are still
+// open (WHATWG HTML §13.2.4.3), and those of them whose attributes are plain to
+// see.
+var (
+	formatting = regexp.MustCompile(`(?i)<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^>]*)?>`)
+	plainTag   = regexp.MustCompile(`(?i)^<[a-z]+(?:\s+[a-z0-9:_-]+(?:="[^"]*"|='[^']*')?)*\s*>$`)
+	quotes     = regexp.MustCompile(`"[^"]*"|'[^']*'`)
+)
+
+// maxLinks is how many <a> may be open at once: each closes the one before, but for
+// what nine blocks within it keep, of which no more fit into the parser's depth.
+const maxLinks = 512 / 10
+
+// sprawls reports whether the parser could make far more of a source than there
+// is: each block that ends may cost it all formatting tags, of alike ones three.
+func sprawls(source string) bool {
+	cost, links, link := 1, 0, 0
+	seen := map[string]bool{}
+	for _, tag := range formatting.FindAllString(source, -1) {
+		plain := plainTag.MatchString(tag)
+		attributes := strings.Count(tag, "=") + strings.Count(tag, " ") + strings.Count(tag, "/")
+		if plain {
+			attributes = len(strings.Fields(quotes.ReplaceAllString(tag, "")))
+		}
+		one := 1 + attributes/3
+		switch {
+		case strings.ContainsRune(" \t\r\n\f/>", rune(tag[2])) && tag[1]|0x20 == 'a':
+			links, link = min(links+1, maxLinks), max(link, one)
+		case !plain:
+			cost += one
+		case !seen[tag]:
+			seen[tag] = true
+			cost += 3 * one
+		}
+	}
+	return (cost+links*link)*strings.Count(source, "<") > maxNodes
 }
 
 // readStyles takes the rules out of style elements, and returns what is left of
@@ -187,13 +248,13 @@ func (s *sheet) keep(end int) { s.rest.WriteString(strings.TrimSpace(s.source[s.
 // endRule adds a rule for each of its selectors, or keeps it as it is when one
 // can't stand in an attribute.
 func (s *sheet) endRule(end int) {
-	selectors, err := cascadia.ParseGroup(s.selectors)
-	if err != nil || strings.Contains(s.selectors, ":") {
+	selectors, ok := readSelectors(s.selectors)
+	if !ok {
 		s.keep(end)
 		return
 	}
-	for _, selector := range selectors {
-		s.rules = append(s.rules, rule{selector, s.order + len(s.rules), s.open})
+	for _, one := range selectors {
+		s.rules = append(s.rules, rule{one, one.specificity(), s.order + len(s.rules), s.open})
 	}
 }
 
@@ -215,10 +276,10 @@ func declared(property string, values []css.Token) declaration {
 }
 
 // applyRules puts the declarations of the rules into the elements that they
-// match.
-func applyRules(rules []rule, elements []*html.Node) {
+// match, as long as the effort lasts.
+func applyRules(rules []rule, elements []*html.Node, may *effort) {
 	slices.SortStableFunc(rules, func(a, b rule) int {
-		if x, y := a.selector.Specificity(), b.selector.Specificity(); x != y {
+		if x, y := a.specificity, b.specificity; x != y {
 			if x.Less(y) {
 				return -1
 			}
@@ -229,19 +290,26 @@ func applyRules(rules []rule, elements []*html.Node) {
 	for _, n := range elements {
 		var list []declaration
 		for _, r := range rules {
-			if r.selector.Match(n) {
+			if r.selector.matches(n, len(r.selector)-1, may) {
+				may.steps -= len(r.declarations)
+				if may.spent() {
+					return
+				}
 				list = append(list, r.declarations...)
 			}
 		}
 		if len(list) > 0 {
-			setAttribute(n, list)
+			setAttribute(n, list, may)
+		}
+		if may.spent() {
+			return
 		}
 	}
 }
 
 // setAttribute merges declarations, the weakest first, with the element's own
 // style, which is stronger than all but the important ones.
-func setAttribute(n *html.Node, list []declaration) {
+func setAttribute(n *html.Node, list []declaration, may *effort) {
 	own := -1
 	for i, a := range n.Attr {
 		if a.Key == "style" {
@@ -251,6 +319,9 @@ func setAttribute(n *html.Node, list []declaration) {
 	}
 	var merged []declaration
 	for _, d := range list {
+		if may.steps -= len(merged); may.spent() {
+			return
+		}
 		i := slices.IndexFunc(merged, func(m declaration) bool { return m.property == d.property })
 		switch {
 		case i < 0:
@@ -262,6 +333,9 @@ func setAttribute(n *html.Node, list []declaration) {
 	}
 	var b strings.Builder
 	for i, d := range merged {
+		if may.bytes -= len(d.property) + len(d.value); may.spent() {
+			return
+		}
 		if i > 0 {
 			b.WriteString("; ")
 		}

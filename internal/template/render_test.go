@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/andybalholm/cascadia"
+	"golang.org/x/net/html"
+
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -268,6 +271,84 @@ func TestInlineCSS(t *testing.T) {
 	large := "<style>" + strings.Repeat("p{color:red}", 1900) + "</style>" + strings.Repeat("<b>", 5000)
 	if got := render(large); got != large {
 		t.Error("a very large html was changed")
+	}
+}
+
+// What its styles would cost far more than its size leaves an html as it is: each of
+// these would take gigabytes, or years.
+func TestInlineCSSBounds(t *testing.T) {
+	declarations, tags := strings.Builder{}, strings.Builder{}
+	for i := range 5000 {
+		fmt.Fprintf(&declarations, "p%d:v;", i)
+		if i < 500 {
+			fmt.Fprintf(&tags, "<b x%d>", i)
+		}
+	}
+	var links strings.Builder
+	for i := range 45 {
+		fmt.Fprintf(&links, "<a h=%d>%s", i, strings.Repeat("<div>", 10))
+	}
+	for what, source := range map[string]string{
+		"links that go on":       "<style>p{a:b}</style>" + links.String() + strings.Repeat("</div>", 450) + strings.Repeat("<p>x</p>", 50_000),
+		"many declarations":      "<style>p{" + strings.Repeat(declarations.String(), 10) + "}</style><p>x",
+		"many long attributes":   "<style>p{" + declarations.String() + "}</style>" + strings.Repeat("<p>", 50_000),
+		"one long declaration":   "<style>p{a:" + strings.Repeat("b", 100_000) + "}</style>" + strings.Repeat("<p>", 5000),
+		"ancestors":              "<style>h1 div div div div div div p{a:b}</style>" + strings.Repeat("<div>", 400) + "<p>",
+		"siblings":               "<style>h1 ~ p ~ p{a:b}</style>" + strings.Repeat("<p>", 50_000),
+		"a long attribute":       "<style>" + strings.Repeat("[t~=z]{a:b}", 1900) + `</style><p t="` + strings.Repeat("x ", 300_000) + `">`,
+		"a long class":           "<style>" + strings.Repeat(".z{a:b}", 1900) + `</style><p class="` + strings.Repeat("x ", 300_000) + `">`,
+		"tags that go on":        "<style>p{a:b}</style><p>" + tags.String() + strings.Repeat("<p>x", 50_000),
+		"tags that go on quoted": "<style>p{a:b}</style><p>" + strings.ReplaceAll(tags.String(), "x", `y=">" x`) + strings.Repeat("<p>x", 50_000),
+	} {
+		if got := inlineCSS(source); got != source {
+			t.Errorf("%s: the html of %d bytes was changed, into %d", what, len(source), len(got))
+		}
+	}
+	// What a long newsletter has is no reason to leave it as it is.
+	letter := "<style>td{a:b}</style><table>" + strings.Repeat(`<tr><td><b>x</b> <font color="red" size='2'><i>y</i></font> <a href="https://x.example/a/b?c=d&amp;e=f" class="l" style="color: red; margin: 0" target="_blank">z</a></td></tr>`, 300) + "</table>"
+	if got := inlineCSS(letter); strings.Count(got, `<td style="a: b">`) != 300 {
+		t.Error("an ordinary html was left as it is")
+	}
+	if got := inlineCSS("<style>[t#=(a.*b)]{a:b}</style><p t=ab>x</p>"); !strings.Contains(got, "<p t=\"ab\">x") {
+		t.Errorf("an expression was tried: %s", got)
+	}
+}
+
+// Selectors mean what they do to cascadia, and weigh as much.
+func TestSelectors(t *testing.T) {
+	root, err := html.Parse(strings.NewReader(`<div id="a" class="x y"><p title="a, b > c ]">1</p>-<!-- --><p class="x">2</p><ul><li>3</li><li><b class="a.b">4</b></li></ul></div><p>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	matched := 0
+	for _, list := range []string{
+		"p", "div p", "div > p", "body>p", "p+p", "p ~ ul b", "li+li", "li ~ li, #a > .x", "div  b ,\tli", `[title="a, b > c ]"]`, `p[title='a, b > c ]'] + .x`,
+		"*", "ul *", ".x.y p.x", "div div p", "html body #a li b", "p[title^=a]~*", "body * + * > li b", "p ~ p ~ *", " p ", `b.a\.b`, `div .a\.b`, "p#a.x[title]",
+		"> p", "p >", "p > > p", "p,", ",p", "", " ", "p{", "[", `[title="a`, "p+~p", `p\`, "p,,p", "p p\\", "é > p", "p]", "p~", "p\"a b\"",
+	} {
+		want, err := cascadia.ParseGroup(list)
+		got, ok := readSelectors(list)
+		if ok != (err == nil) || len(got) != len(want) {
+			t.Errorf("%q is read as %v, %t; cascadia as %v, %v", list, got, ok, want, err)
+			continue
+		}
+		for i := range got {
+			if got[i].specificity() != want[i].Specificity() {
+				t.Errorf("%q weighs %v, not %v", list, got[i].specificity(), want[i].Specificity())
+			}
+			for n := range root.Descendants() {
+				m := n.Type == html.ElementNode && got[i].matches(n, len(got[i])-1, &effort{steps: 1000})
+				if m != want[i].Match(n) {
+					t.Errorf("%q matches %s: %t", list, n.Data, m)
+				}
+				if m {
+					matched++
+				}
+			}
+		}
+	}
+	if matched < 30 {
+		t.Errorf("only %d elements were matched", matched)
 	}
 }
 
