@@ -80,6 +80,10 @@ func (a Address) String() string {
 	return a.Local + "@" + a.Domain
 }
 
+// LocalText returns what the local part means: without the quotation marks and
+// backslashes that it may have on the wire.
+func (a Address) LocalText() string { return unquote(a.Local) }
+
 // Key returns what two addresses of the same mailbox have in common: the
 // local part case-folded and in NFC, the domain as A-labels. The plus-tag is
 // kept. It is for comparing and for unique indexes, not for sending.

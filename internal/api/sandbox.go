@@ -276,7 +276,7 @@ func (s *simulation) compose(host string, now time.Time) (io.ReadCloser, error) 
 			s.bad.Add(field, "invalid_address", "This must be an address such as you@example.com or Name <you@example.com>.")
 		}
 		to = append(to, n.Address)
-		return message.Address{Name: n.Name, Local: n.Address.Local, Domain: n.Address.Domain}
+		return message.Address{Name: n.Name, Local: n.Address.LocalText(), Domain: n.Address.Domain}
 	}
 	d.From = named("from", in.From)
 	from := to[0]

@@ -32,7 +32,7 @@ func (d *Dashboard) receive(v *visit) (done, error) {
 		return done{}, err
 	}
 	shown := func(n address.Named) message.Address {
-		return message.Address{Name: n.Name, Local: n.Address.Local, Domain: n.Address.Domain}
+		return message.Address{Name: n.Name, Local: n.Address.LocalText(), Domain: n.Address.Domain}
 	}
 	now := d.Now()
 	draft := &message.Draft{

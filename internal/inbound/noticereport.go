@@ -25,7 +25,7 @@ func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []
 	}
 	id := i.db.NewID()
 	r := &message.Report{
-		Host: i.Host, To: message.Address{Local: to.Local, Domain: to.Domain}, Date: i.Now(), MessageID: "<" + id.String() + "@" + i.Host + ">",
+		Host: i.Host, To: message.Address{Local: to.LocalText(), Domain: to.Domain}, Date: i.Now(), MessageID: "<" + id.String() + "@" + i.Host + ">",
 		EnvID: m.EnvID, Arrival: m.CreatedAt, Recipients: reported(all),
 		Original: message.Original{UTF8: m.UTF8, EightBit: m.EightBit},
 	}

@@ -80,8 +80,5 @@ func (o *Outbox) Answer(ctx context.Context, a Answer) (*Ready, error) {
 
 // named is an address of an envelope as a header has it.
 func named(name string, a address.Address) message.Address {
-	for _, read := range message.ParseAddresses([]byte(a.String())) {
-		return message.Address{Name: name, Local: read.Local, Domain: read.Domain}
-	}
-	return message.Address{Name: name, Local: a.Local, Domain: a.Domain}
+	return message.Address{Name: name, Local: a.LocalText(), Domain: a.Domain}
 }

@@ -178,7 +178,7 @@ func (l *letter) readFrom(s *Send, bad *fault.Fields) {
 	if l.from, err = address.Parse(s.FromEmail); err != nil {
 		bad.Add("from_email", "invalid_address", "This must be a bare address such as you@example.com.")
 	}
-	l.draft.From = message.Address{Name: s.FromName, Local: l.from.Local, Domain: l.from.Domain}
+	l.draft.From = named(s.FromName, l.from)
 	if len(s.FromName) > address.MaxName {
 		bad.Add("from_name", "too_long", "A name may have %d bytes.", address.MaxName)
 	}
@@ -190,11 +190,7 @@ func (l *letter) readFrom(s *Send, bad *fault.Fields) {
 		bad.Add("reply_to", "invalid_address", "This must be an address such as you@example.com or Name <you@example.com>.")
 		return
 	}
-	l.draft.ReplyTo = []message.Address{headerAddress(n)}
-}
-
-func headerAddress(n address.Named) message.Address {
-	return message.Address{Name: n.Name, Local: n.Address.Local, Domain: n.Address.Domain}
+	l.draft.ReplyTo = []message.Address{named(n.Name, n.Address)}
 }
 
 // readRecipients takes each address once, to before cc before bcc.
@@ -224,7 +220,7 @@ func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
 			seen[n.Address.Key()] = true
 			l.recipients = append(l.recipients, recipient{Address: n.Address, kind: list.kind})
 			if list.header != nil {
-				*list.header = append(*list.header, headerAddress(n))
+				*list.header = append(*list.header, named(n.Name, n.Address))
 			}
 		}
 	}

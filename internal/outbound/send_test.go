@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 var today = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -107,6 +108,27 @@ func TestSendRecipients(t *testing.T) {
 	}
 	if len(l.draft.To) != 1 || len(l.draft.Cc) != 1 {
 		t.Errorf("the header names %v and %v", l.draft.To, l.draft.Cc)
+	}
+}
+
+// A local part that needs quotation marks has one pair of them in the header, as in
+// the envelope.
+func TestSendQuotedAddresses(t *testing.T) {
+	s := Send{FromEmail: `"a b"@shop.example`, FromName: "Ann", ReplyTo: `R <"r\"r"@shop.example>`, To: []string{`"john doe"@a.example`, `"tom"@a.example`}, Subject: "x", Text: "x"}
+	l, bad := s.read(today)
+	if len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	var out strings.Builder
+	if _, err := message.Compose(&out, &l.draft); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"From: Ann <\"a b\"@shop.example>\r\n", "Reply-To: R <\"r\\\"r\"@shop.example>\r\n", "To: \"john doe\"@a.example, tom@a.example\r\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("lacks %s in\n%s", want, out.String())
+		}
 	}
 }
 
