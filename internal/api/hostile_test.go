@@ -32,6 +32,12 @@ func TestHostileText(t *testing.T) {
 			{"PATCH", "/mailboxes/" + box, object{}, []string{"display_name", "status"}},
 			{"POST", "/mailboxes/" + box + "/password", object{}, []string{"password"}},
 			{"POST", "/api-keys", object{"name": "x", "scopes": []string{"domains.read"}}, []string{"name", "domain", "expires_at"}},
+			{"PUT", "/mailboxes/" + box + "/vacation", object{"text": "x"}, []string{"text", "subject", "starts_at"}},
+			{"POST", "/mailboxes/" + box + "/app-passwords", object{"name": "x"}, []string{"name"}},
+			{"POST", "/aliases", object{"address": "y@demo.test", "targets": []string{box}}, []string{"address"}},
+			{"POST", "/suppressions", object{"address": "y@x.test"}, []string{"address", "reason"}},
+			{"POST", "/templates", object{"name": "x", "subject": "x", "html": "x"}, []string{"name", "alias", "subject", "html", "text"}},
+			{"POST", "/outbound/send-template", object{"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "variables": object{}}, []string{"template_id", "from_email", "thread_id"}},
 			{"POST", "/outbound/send", mail(object{"to": []string{"delivered@simulator.test"}}), []string{"from_email", "from_name", "reply_to", "subject", "text", "html", "thread_id", "in_reply_to"}},
 		}
 		try := func(what, method, path string, body any) {
@@ -61,6 +67,9 @@ func TestHostileText(t *testing.T) {
 			}
 			try("header: "+name, "POST", "/outbound/send", mail(object{"headers": object{"X-A": value}}))
 			try("metadata: "+name, "POST", "/outbound/send", mail(object{"metadata": object{value: value}}))
+			try("alias's target: "+name, "POST", "/aliases", object{"address": "z@demo.test", "targets": []string{value, value + "@x.test"}})
+			try("forwarding: "+name, "PATCH", "/mailboxes/"+box, object{"forward_to": []string{value, value + "@x.test"}})
+			try("variable: "+name, "POST", "/templates", object{"name": "x", "subject": "x", "html": "x", "variables": []object{{"key": "a", "fallback": value}, {"key": value}}})
 			for _, field := range []string{"scopes", "allowed_ips"} {
 				try(field+": "+name, "POST", "/api-keys", object{"name": "x", field: []string{value}})
 			}
@@ -72,6 +81,9 @@ func TestHostileText(t *testing.T) {
 		for _, id := range []string{"%00", "%ff", "'--", strings.Repeat("a", 4000), "ffffffff-ffff-ffff-ffff-ffffffffffff", "00000000-0000-0000-0000-000000000000"} {
 			for _, path := range []string{"/domains/", "/mailboxes/", "/outbound/messages/"} {
 				refused(t, path+id, s.API("GET", path+id, nil), 404, "not_found")
+			}
+			for _, path := range []string{"/templates/", "/suppressions/", "/aliases/", "/threads/", "/mailboxes/?search="} {
+				try(path+id, "GET", path+id, nil)
 			}
 			refused(t, "deleting "+id, s.API("DELETE", "/api-keys/"+id, nil), 404, "not_found")
 		}

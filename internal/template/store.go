@@ -123,7 +123,7 @@ func checkNames(name, alias string, bad *fault.Fields) {
 }
 
 func isAlias(s string) bool {
-	return len(s) <= maxAlias && s[0] != '_' && s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
+	return s != "" && len(s) <= maxAlias && s[0] != '_' && s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-'
 	})
 }
@@ -185,6 +185,9 @@ func (t *Templates) Get(ctx context.Context, account, id db.ID) (Template, error
 
 // ByAlias is Get by the template's alias.
 func (t *Templates) ByAlias(ctx context.Context, account db.ID, alias string) (Template, error) {
+	if !isAlias(alias) {
+		return Template{}, notFound()
+	}
 	return t.load(ctx, byAlias.With(account, alias), 0)
 }
 

@@ -12,6 +12,7 @@ package template
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -90,6 +91,10 @@ func Compile(c Content) (*Compiled, error) {
 	}{{"subject", c.Subject, MaxSubject, &out.subject}, {"html", c.HTML, MaxSource, &out.html}, {"text", c.Text, MaxSource, &out.text}} {
 		if len(part.source) > part.limit {
 			bad.Add(part.field, "too_long", "This may have %d bytes.", part.limit)
+			continue
+		}
+		if strings.Contains(part.source, "\x00") { // PostgreSQL keeps none
+			bad.Add(part.field, "control_character", "NUL is not allowed here.")
 			continue
 		}
 		p, err := parse(part.source)
