@@ -163,7 +163,10 @@ func (m *Mailboxes) targets(ctx context.Context, bad *fault.Fields, account db.I
 	}
 	var all []Target
 	for _, t := range read {
-		if !slices.Contains(all, t) {
+		same := func(o Target) bool {
+			return o.Mailbox == t.Mailbox && address.KeyOf(o.Address) == address.KeyOf(t.Address)
+		}
+		if !slices.ContainsFunc(all, same) {
 			all = append(all, t)
 		}
 	}

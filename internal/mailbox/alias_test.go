@@ -4,6 +4,7 @@ package mailbox_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -143,6 +144,21 @@ func TestAliasRoutes(t *testing.T) {
 }
 
 // An address belongs to a mailbox or to an alias.
+// Whoever is a target twice gets one copy, in whatever spelling.
+func TestAliasTargetsOnce(t *testing.T) {
+	each(t, func(h *house) {
+		ann := h.create("ann", good)
+		a := h.alias("team@demo.test", "Bob@far.example", ann.ID.String(), "bob@FAR.example", "Ann@demo.test", "bob+x@far.example")
+		if got := strings.ReplaceAll(fmt.Sprint(a.Targets), ann.ID.String(), "ann"); got != "[Bob@far.example ann bob+x@far.example]" {
+			h.t.Errorf("it leads to %s", got)
+		}
+		a, err := h.UpdateAlias(h.t.Context(), h.account, a.ID, []string{"eve@far.example", "EVE@far.example"})
+		if err != nil || len(a.Targets) != 1 {
+			h.t.Errorf("it leads to %v, %v", a.Targets, err)
+		}
+	})
+}
+
 func TestAliasConflicts(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
