@@ -6,7 +6,6 @@ import (
 	"context"
 
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -49,20 +48,15 @@ func (a *API) onlyDomain(ctx context.Context, p account.Principal) (db.ID, bool,
 	return d.ID, ok, err
 }
 
-// mine reports whether a principal may see a sent message: for a restricted
-// key, one from its domain.
-func mine(p account.Principal, m outbound.Message) bool {
-	if p.Domain == "" {
-		return true
-	}
-	from, err := address.ParseNamed(m.From)
-	return err == nil && from.Address.Domain == p.Domain
-}
-
-// message finds a sent message that the principal may see.
+// message finds a sent message that the principal may see: for a restricted
+// key, one that its domain sent or sent on, whomever it names as its author.
 func (a *API) message(ctx context.Context, p account.Principal, id db.ID) (outbound.Message, error) {
 	m, err := a.Outbox.Get(ctx, p.Account, id)
-	if err == nil && !mine(p, m) {
+	if err != nil {
+		return m, err
+	}
+	only, ok, err := a.onlyDomain(ctx, p)
+	if err == nil && (!ok || only != 0 && only != m.Domain) {
 		err = errNotFound
 	}
 	return m, err

@@ -108,6 +108,7 @@ func scanMessage(r db.Row) (*row, error) {
 // Message is an outbound message as its account sees it.
 type Message struct {
 	ID         db.ID
+	Domain     db.ID // that it was sent from, or sent on
 	Mailbox    db.ID // that submitted it; 0 for the API
 	From       string
 	Subject    string
@@ -178,7 +179,7 @@ func (r *row) shown(deliveries []queue.Record) Message {
 	}
 	return Message{
 		Status: queue.Status(states), SendAt: at,
-		ID: r.id, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
+		ID: r.id, Domain: r.domain, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
 		Metadata: json.RawMessage(r.metadata), Size: r.size, Deliveries: deliveries, CreatedAt: r.created,
 		Template: r.template, TemplateVersion: r.templateVersion,
 	}
