@@ -230,3 +230,26 @@ func TestTooManyFolders(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A file that claims to be from beyond all calendars does not hide the mail
+// beside it.
+func TestFileOfNoTime(t *testing.T) {
+	each(t, func(h *house) {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i, at := range []time.Time{time.Unix(1e9, 0), time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(1<<62, 0), time.Unix(-1<<40, 0)} {
+			text := fmt.Sprintf("Subject: %d\n\nx\n", i)
+			h.must(w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d.eml", i), Typeflag: tar.TypeReg, Size: int64(len(text)), Mode: 0o600, ModTime: at, Format: tar.FormatPAX}))
+			_, err := io.WriteString(w, text)
+			h.must(err)
+		}
+		h.must(w.Close())
+		box := h.box()
+		if r := h.bring(box, b.Bytes(), transfer.In{}); r.Imported != 4 {
+			h.Errorf("%+v", r)
+		}
+		if a := h.s.API("GET", "/mailboxes/"+box.String()+"/messages", nil); a.Status != 200 || strings.Count(string(a.Body), `"subject"`) != 4 {
+			h.Errorf("%d %s", a.Status, a.Body)
+		}
+	})
+}
