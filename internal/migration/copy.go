@@ -3,6 +3,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -220,12 +221,15 @@ func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
 		}
 		f.at = 0
 	}
-	letters, err := f.src.describe(left, f.renumbered)
+	letters, silent, err := f.describe(left)
 	if err != nil {
 		return err
 	}
-	end.done += int64(len(left) - len(letters)) // they were deleted there meanwhile
-	var again []letter                          // copied before, under another UIDVALIDITY
+	for _, uid := range silent {
+		lost = append(lost, Failure{f.name, uid, "The source says nothing of it."})
+	}
+	end.done += int64(len(left) - len(letters) - len(silent)) // they were deleted there meanwhile
+	var again []letter                                        // copied before, under another UIDVALIDITY
 	letters = slices.DeleteFunc(letters, func(l letter) bool {
 		if l.size > MaxMessage {
 			lost = append(lost, Failure{f.name, l.uid, tooLarge})
@@ -248,6 +252,27 @@ func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
 	end.failed = int64(len(lost))
 	end.done += end.failed + gone
 	return f.settle(ctx, end, last, again, lost)
+}
+
+// describe asks about messages. silent are those that are there, and of which the
+// source says nothing even so.
+func (f *copying) describe(uids []uint32) (letters []letter, silent []uint32, err error) {
+	for silent = uids; len(silent) > 0; {
+		some, err := f.src.describe(silent, f.renumbered)
+		if err != nil {
+			return nil, nil, err
+		}
+		letters = append(letters, some...)
+		known := func(uid uint32) bool { return slices.ContainsFunc(some, func(l letter) bool { return l.uid == uid }) }
+		if silent, err = f.src.still(slices.DeleteFunc(slices.Clone(silent), known)); err != nil {
+			return nil, nil, err
+		}
+		if len(some) == 0 {
+			break
+		}
+	}
+	slices.SortFunc(letters, func(a, b letter) int { return cmp.Compare(a.uid, b.uid) })
+	return letters, silent, nil
 }
 
 const tooLarge = "The message is larger than 50 MB."

@@ -70,6 +70,28 @@ func (s *source) search(low, high uint32) ([]uint32, error) {
 	return slices.Compact(uids), nil
 }
 
+// still returns those of some messages, in order, that are in the open folder.
+// What a source does not answer about may have been deleted, or be one that it
+// can't read.
+func (s *source) still(uids []uint32) (there []uint32, err error) {
+	if len(uids) == 0 {
+		return nil, nil
+	}
+	s.line.ask(small)
+	err = s.did(s.Noop().Wait()) // then it knows of what others have deleted
+	s.line.rest()
+	if _, no := refused(err); err != nil && !no {
+		return nil, err
+	}
+	found, err := s.search(uids[0], uids[len(uids)-1])
+	for _, uid := range found {
+		if _, asked := slices.BinarySearch(uids, uid); asked {
+			there = append(there, uid)
+		}
+	}
+	return there, err
+}
+
 // weigh returns how many bytes the open folder has.
 func (s *source) weigh() (sum int64, err error) {
 	defer s.line.rest()
@@ -87,8 +109,7 @@ func (s *source) weigh() (sum int64, err error) {
 }
 
 // describe asks about messages of the open folder, with their identities if
-// these are wanted. What the source says nothing of is not there any more. The
-// letters are in the order of their UIDs.
+// these are wanted. The letters are in the order of their UIDs.
 func (s *source) describe(uids []uint32, ids bool) ([]letter, error) {
 	letters, err := s.ask(uids, ids)
 	if err != nil {

@@ -191,9 +191,9 @@ func (b *batch) read(ctx context.Context, missing map[uint32]letter) error {
 
 // absent finds out what became of messages that the source gave no text of.
 func (f *copying) absent(lost []Failure, missing map[uint32]letter) ([]Failure, int64, error) {
-	still, err := f.src.describe(slices.Sorted(maps.Keys(missing)), false)
-	for _, l := range still {
-		lost = append(lost, Failure{f.name, l.uid, "The source gives no text of it."})
+	still, err := f.src.still(slices.Sorted(maps.Keys(missing)))
+	for _, uid := range still {
+		lost = append(lost, Failure{f.name, uid, "The source gives no text of it."})
 	}
 	return lost, int64(len(missing) - len(still)), err
 }

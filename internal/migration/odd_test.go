@@ -5,6 +5,7 @@ package migration_test
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -153,4 +154,102 @@ func TestUIDsAfterTexts(t *testing.T) {
 	m.ends(box, source(addr, "ann", "none"), "completed", "", 3, 0, 0)
 	validity.Store(2)
 	m.ends(box, source(addr, "ann", "none"), "completed", "", 0, 3, 0)
+}
+
+// few answers as a source that has n messages, but for what say says, which
+// returns "" for what is to be answered as usual.
+func few(n int, say func(c net.Conn, tag, command string) string) func(c net.Conn) {
+	return func(c net.Conn) {
+		answers(c, "* OK [CAPABILITY IMAP4rev1] hello", func(tag, command string) string {
+			if said := say(c, tag, command); said != "" {
+				return said
+			}
+			said := ""
+			switch {
+			case command == "CAPABILITY":
+				said = "* CAPABILITY IMAP4rev1\r\n"
+			case strings.HasPrefix(command, "LIST"):
+				said = "* LIST () \"/\" INBOX\r\n"
+			case strings.HasPrefix(command, "STATUS"):
+				said = fmt.Sprintf("* STATUS INBOX (MESSAGES %d)\r\n", n)
+			case strings.HasPrefix(command, "EXAMINE"):
+				said = fmt.Sprintf("* %d EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n* OK [UIDNEXT %d] x\r\n", n, n+1)
+			case strings.HasPrefix(command, "UID SEARCH"):
+				said = "* SEARCH"
+				for i := 1; i <= n; i++ {
+					said += fmt.Sprintf(" %d", i)
+				}
+				said += "\r\n"
+			case strings.Contains(command, "FETCH"):
+				for _, i := range numbers(command, n) {
+					said += about(command, i)
+				}
+			}
+			return said + tag + " OK done\r\n"
+		})
+	}
+}
+
+// numbers are the messages from 1 to n that a FETCH is about.
+func numbers(command string, n int) (list []int) {
+	for of := range strings.SplitSeq(strings.Fields(strings.TrimPrefix(command, "UID "))[1], ",") {
+		low, high, ranged := strings.Cut(of, ":")
+		if !ranged {
+			high = low
+		}
+		first, _ := strconv.Atoi(low)
+		last, err := strconv.Atoi(high)
+		if err != nil { // *
+			last = n
+		}
+		for i := first; i <= min(last, n); i++ {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// about is the answer to a FETCH about one message.
+func about(command string, i int) string {
+	text := fmt.Sprintf("Subject: %d\r\n\r\n", i)
+	said := fmt.Sprintf("* %d FETCH (UID %d FLAGS () INTERNALDATE \" 1-Jan-2001 00:00:00 +0000\" RFC822.SIZE %d", i, i, len(text))
+	switch {
+	case strings.Contains(command, "HEADER"):
+		said += fmt.Sprintf(" BODY[HEADER.FIELDS (\"Message-ID\" \"Date\" \"From\" \"Subject\")] {%d}\r\n%s", len(text), text)
+	case strings.Contains(command, "BODY"):
+		said += fmt.Sprintf(" BODY[] {%d}\r\n%s", len(text), text)
+	}
+	return said + ")\r\n"
+}
+
+// What a source says nothing of is gone only if it is not found there any more;
+// else it is told as not copied.
+func TestSaysNothingOfAMessage(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(10*time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	for _, what := range []string{"FETCH", "BODY.PEEK[]"} {
+		t.Run(what, func(t *testing.T) {
+			var searched atomic.Int32
+			addr := serve(t, few(6, func(_ net.Conn, tag, command string) string {
+				switch {
+				case strings.HasPrefix(command, "UID SEARCH") && searched.Add(1) > 1: // 5 was deleted meanwhile
+					return "* SEARCH 1 2 3 4 6\r\n" + tag + " OK done\r\n"
+				case !strings.Contains(command, what):
+					return ""
+				}
+				said := ""
+				for _, i := range numbers(command, 6) {
+					if i != 3 && i != 5 {
+						said += about(command, i)
+					}
+				}
+				return said + tag + " OK done\r\n"
+			}))
+			m := m.with(t)
+			d := m.ends(m.box("silent"+strings.ToLower(what[:4]), 0), source(addr, "ann", "none"), "completed", "", 4, 0, 1)
+			if len(d.Failures) != 1 || d.Failures[0].UID != 3 || d.Progress.MessagesDone != 6 {
+				t.Errorf("%+v %+v", d.Progress, d.Failures)
+			}
+		})
+	}
 }
