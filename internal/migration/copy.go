@@ -26,6 +26,11 @@ const (
 	// It is passed over only then: a line that breaks now and then must cost no
 	// message.
 	maxSuspect, maxUnreadable = 10, 2
+	// stuck is after how many tries in a row that brought nothing it is looked
+	// for the message that is to blame, if the source does not tell by where it
+	// breaks off; and maxPassed is how many are then passed over of which none is
+	// between them that could be copied: more, and it is the source itself.
+	stuck, maxPassed = maxRetries / 2, 3
 	// maxBroken is how many messages of a folder may be so in one go before
 	// the source is given up.
 	maxBroken = 200
@@ -154,19 +159,19 @@ func (f *copying) judge(err error, uids []uint32) error {
 	var strange garbled
 	var own ours
 	var last final
+	words, no := refused(err)
 	switch {
 	case errors.As(err, &own), errors.As(err, &last), errors.Is(err, errLost), errors.Is(err, context.Canceled):
-	case errors.As(err, &strange) && len(uids) > 1:
-		f.window, f.narrower = max(1, len(uids)/2), true
 	case errors.As(err, &strange):
-		if f.suspect[uids[0]]++; f.suspect[uids[0]] >= maxUnreadable {
-			f.give(uids[0], "What the source says of it can't be understood.")
-		}
+		f.blame(uids, maxUnreadable, "What the source says of it can't be understood.")
+	case no && f.passed > maxBroken:
+		return final{words}
+	case no:
+		f.blame(uids, maxUnreadable, words)
 	case f.at != 0:
-		f.narrower = true
-		if f.suspect[f.at]++; f.suspect[f.at] >= maxSuspect {
-			f.give(f.at, "The connection broke off each time that it was read.")
-		}
+		f.blame([]uint32{f.at}, maxSuspect, "The connection broke off each time that it was read.")
+	case f.Retries >= stuck && f.passed < maxPassed:
+		f.blame(uids, maxSuspect, trouble(err))
 	}
 	f.at = 0
 	if len(f.broken) > maxBroken {
@@ -175,8 +180,24 @@ func (f *copying) judge(err error, uids []uint32) error {
 	return err
 }
 
+// blame notes that one of some messages can't be had: fewer of them are asked for
+// the next time. A single one is passed over once it was so often enough.
+func (t *task) blame(uids []uint32, often int, why string) {
+	t.narrower = true
+	if len(uids) > 1 {
+		t.window = len(uids) / 2
+		return
+	}
+	if t.suspect[uids[0]]++; t.suspect[uids[0]] >= often {
+		t.give(uids[0], why)
+	}
+}
+
 // give passes over a message.
-func (t *task) give(uid uint32, why string) { t.broken[uid], t.narrower = why, true }
+func (t *task) give(uid uint32, why string) {
+	t.broken[uid], t.narrower = why, true
+	t.passed++
+}
 
 // letter is a message of the source.
 type letter struct {

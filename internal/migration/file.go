@@ -370,6 +370,7 @@ func (b *batch) file(ctx context.Context, all []kept) error {
 		}
 	}, uploads...)
 	if err == nil {
+		b.passed = 0
 		b.gains.Add(1)
 		b.changed.Store(true)
 	}
@@ -404,7 +405,9 @@ func (f *copying) settle(ctx context.Context, n tally, last uint32, again []lett
 		delete(f.broken, x.UID)
 	}
 	f.last = last
-	f.gains.Add(1)
+	if n.done > n.failed || f.Retries < stuck { // else it may be the source that can't be read
+		f.gains.Add(1)
+	}
 	f.changed.Store(true)
 	return nil
 }

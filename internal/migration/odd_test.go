@@ -4,6 +4,7 @@ package migration_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -251,5 +252,61 @@ func TestSaysNothingOfAMessage(t *testing.T) {
 				t.Errorf("%+v %+v", d.Progress, d.Failures)
 			}
 		})
+	}
+}
+
+// A message that a source never gives, in whatever way, keeps no other from being
+// copied.
+func TestOneMessageRefused(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	for what, refuse := range map[string]func(c net.Conn, tag string) string{
+		"no":      func(_ net.Conn, tag string) string { return tag + " NO Can't be retrieved\r\n" },
+		"trouble": func(_ net.Conn, tag string) string { return tag + " NO [SERVERBUG] Internal error\r\n" },
+		"farewell": func(c net.Conn, _ string) string {
+			_, _ = io.WriteString(c, "* BYE FETCH failed\r\n")
+			_ = c.Close()
+			return "\r\n"
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := &mover{t, s, clientOf(t, s), nil}
+			addr := serve(t, few(50, func(c net.Conn, tag, command string) string {
+				if !strings.Contains(command, "BODY.PEEK[]") {
+					return ""
+				}
+				said := ""
+				for _, i := range numbers(command, 50) {
+					if i == 30 {
+						_, _ = io.WriteString(c, said)
+						return refuse(c, tag)
+					}
+					said += about(command, i)
+				}
+				return said + tag + " OK done\r\n"
+			}))
+			d := m.ends(m.box("refused"+what, 0), source(addr, "ann", "none"), "completed", "", 49, 0, 1)
+			if len(d.Failures) != 1 || d.Failures[0].UID != 30 {
+				t.Errorf("%+v", d.Failures)
+			}
+		})
+	}
+}
+
+// A source that gives nothing at all is given up, and is not asked for each of
+// its messages.
+func TestAllMessagesRefused(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	for what, words := range map[string]string{"NO Not for you": "Not for you", "NO [UNAVAILABLE] Later": "It was tried 21 times"} {
+		m := &mover{t, s, clientOf(t, s), nil}
+		addr := serve(t, few(1000, func(_ net.Conn, tag, command string) string {
+			if strings.Contains(command, "BODY.PEEK[]") {
+				return tag + " " + what + "\r\n"
+			}
+			return ""
+		}))
+		d := finished(t, m.c, m.start(m.box(fmt.Sprintf("all%d", len(what)), 0), source(addr, "ann", "none")))
+		if d.Status != "failed" || !strings.Contains(d.Error, words) || d.Progress.Copied != 0 || d.Progress.Failed > 250 {
+			t.Errorf("%s: it ended as %s %q %+v", what, d.Status, d.Error, d.Progress)
+		}
 	}
 }

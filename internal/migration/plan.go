@@ -38,6 +38,7 @@ type task struct {
 	at       uint32            // the message being read; 0 for none
 	suspect  map[uint32]int    // messages at which the line broke, and how often
 	broken   map[uint32]string // messages that can't be had, and why
+	passed   int               // how many of them there were since one was copied
 }
 
 var (
