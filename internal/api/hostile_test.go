@@ -79,7 +79,7 @@ func TestHostileText(t *testing.T) {
 			try("?"+query, "GET", "/domains?"+query, nil)
 		}
 		for _, id := range []string{"%00", "%ff", "'--", strings.Repeat("a", 4000), "ffffffff-ffff-ffff-ffff-ffffffffffff", "00000000-0000-0000-0000-000000000000"} {
-			for _, path := range []string{"/domains/", "/mailboxes/", "/outbound/messages/"} {
+			for _, path := range []string{"/domains/", "/mailboxes/", "/outbound/messages/", "/templates/"} {
 				refused(t, path+id, s.API("GET", path+id, nil), 404, "not_found")
 			}
 			for _, path := range []string{"/templates/", "/suppressions/", "/aliases/", "/threads/", "/mailboxes/?search="} {

@@ -92,6 +92,8 @@ func (in *statsInput) read(now time.Time, bad *fault.Fields) stat.Query {
 	switch {
 	case !q.From.Before(q.To):
 		bad.Add("from", "invalid_range", "This must be before to.")
+	case q.Begin().Year() < 1 || q.To.UTC().Year() >= 9999: // in which JSON can tell the end of the last one
+		bad.Add("to", "out_of_range", "Give a time of the years 1 to 9998.")
 	case q.Periods() > maxPeriods:
 		bad.Add("from", "too_many_periods", "There are %d periods at most between from and to.", maxPeriods)
 	case q.By == stat.Hour && q.Begin().Before(now.Add(-stat.HoursKept)):
