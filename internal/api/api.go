@@ -68,7 +68,9 @@ type API struct {
 	// Friend reports whom limits per client network don't apply to; may be nil.
 	Friend func(netip.Addr) bool
 
-	streams  *streams
+	streams *streams
+
+	bodies   *bodies
 	mux      *http.ServeMux
 	document []byte
 }
@@ -76,7 +78,7 @@ type API struct {
 // Handler returns the handler of /api/v1. It answers whatever else it is asked
 // with a problem, too.
 func (a *API) Handler() http.Handler {
-	a.streams = newStreams()
+	a.streams, a.bodies = newStreams(), newBodies()
 	r := &router{api: a, mux: http.NewServeMux(), doc: newDocument(a.Version)}
 	a.routes(r)
 	a.unsubscribeRoutes(r)

@@ -31,6 +31,9 @@ type bounds struct {
 	faults int    // that are told of its types
 	within string // the member that holds the sends; "" if the body is one itself
 	whole  string // a member that is a content, too; "" for none
+	// hold is asked before the rest takes more memory than freeBody, a bodyStep at
+	// a time; nil for no bound but that of rest.
+	hold func(n int) error
 }
 
 // extractor reads a JSON text once.
@@ -43,6 +46,7 @@ type extractor struct {
 	path  []step // what leads to the value being read
 	found int
 	seen  int // values
+	held  int // bytes of out that hold was asked for, and freeBody
 	bad   fault.Fields
 }
 
@@ -67,7 +71,7 @@ func extract(r io.Reader, size int64, sink func() io.Writer, b bounds) (rest []b
 	if size < 0 || size > maxAhead {
 		size = maxAhead
 	}
-	x := &extractor{in: bufio.NewReaderSize(r, int(size)), out: make([]byte, 0, size), bounds: b, sink: sink}
+	x := &extractor{in: bufio.NewReaderSize(r, int(size)), out: make([]byte, 0, size), bounds: b, sink: sink, held: freeBody}
 	err = x.value()
 	if err == nil {
 		// What follows the value is for the decoder to refuse.
@@ -121,15 +125,25 @@ func (x *extractor) atContent() bool {
 }
 
 func (x *extractor) put(b byte) error {
-	if len(x.out) >= x.rest {
-		return x.tooLarge()
+	if err := x.grow(1); err != nil {
+		return err
 	}
 	x.out = append(x.out, b)
 	return nil
 }
 
-func (x *extractor) tooLarge() error {
-	return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.rest)
+// grow makes sure that n more bytes may be kept.
+func (x *extractor) grow(n int) error {
+	if len(x.out)+n > x.rest {
+		return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.rest)
+	}
+	for x.hold != nil && len(x.out)+n > x.held {
+		if err := x.hold(bodyStep); err != nil {
+			return err
+		}
+		x.held += bodyStep
+	}
+	return nil
 }
 
 // copySpace passes white space on.
@@ -328,8 +342,8 @@ func (x *extractor) text() error {
 		if escape := bytes.IndexByte(chunk[:n], '\\'); escape >= 0 {
 			n = escape
 		}
-		if len(x.out)+n > x.rest {
-			return x.tooLarge()
+		if err := x.grow(n); err != nil {
+			return err
 		}
 		x.out = append(x.out, chunk[:n]...)
 		end := n < len(chunk) && chunk[n] == '"'

@@ -115,6 +115,44 @@ func TestSendMemory(t *testing.T) {
 	}
 }
 
+// One account's slow requests take only so much memory together, and when they
+// have ended others are taken.
+func TestLargeBodiesAtOnce(t *testing.T) {
+	s := servertest.Start(t)
+	const n, size = 12, 22 << 20
+	text := func(end io.Reader) io.Reader {
+		return io.MultiReader(strings.NewReader(`{"text":"`), io.LimitReader(repeat('x'), size), end, strings.NewReader(`"}`))
+	}
+	var all, sent sync.WaitGroup
+	sent.Add(n)
+	var mu sync.Mutex
+	answers := map[string]int{}
+	for range n {
+		all.Go(func() {
+			a := call(t, s, "POST", "/api/v1/outbound/send", asJSON, text(&meeting{wait: func() { sent.Done(); sent.Wait() }}))
+			mu.Lock()
+			defer mu.Unlock()
+			var p struct{ Code string }
+			a.Into(t, &p)
+			answers[fmt.Sprint(a.Status, " ", p.Code)]++
+		})
+	}
+	all.Wait()
+	if refused := answers["429 too_many_large_requests"]; refused == 0 || answers["422 validation_failed"] != n-refused {
+		t.Errorf("%v", answers)
+	}
+	refused(t, "afterwards", call(t, s, "POST", "/api/v1/outbound/send", asJSON, text(strings.NewReader(""))), 422, "validation_failed",
+		"from_email invalid_address", "to required", "subject required", "text too_long")
+}
+
+// meeting is an end at which readers wait for each other.
+type meeting struct{ wait func() }
+
+func (m *meeting) Read([]byte) (int, error) {
+	m.wait()
+	return 0, io.EOF
+}
+
 // watched looks at the heap whenever it is read.
 type watched struct {
 	io.Reader

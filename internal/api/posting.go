@@ -77,6 +77,7 @@ type posting struct {
 	path      string
 	principal account.Principal
 	files     spool
+	held      int                // bytes, of bodies
 	claim     *idempotency.Claim // nil without a key
 	sum       hash.Hash          // of the body, if there is a key
 	bad       fault.Fields
@@ -86,6 +87,18 @@ type posting struct {
 func (p *posting) end() {
 	p.files.remove()
 	p.claim.End()
+	if p.held > 0 {
+		p.api.bodies.giveBack(p.principal.Account, p.held)
+	}
+}
+
+// take takes memory for the body.
+func (p *posting) take(n int) error {
+	err := p.api.bodies.take(p.principal.Account, n)
+	if err == nil {
+		p.held += n
+	}
+	return err
 }
 
 func (p *posting) carryOut(w http.ResponseWriter, r *http.Request, in any,
@@ -138,6 +151,7 @@ func (p *posting) read(w http.ResponseWriter, r *http.Request, in any) (fault.Fi
 	if p.sum != nil {
 		body = io.TeeReader(body, p.sum)
 	}
+	p.hold = p.take
 	rest, bad, err := extract(body, r.ContentLength, p.files.sink, p.bounds)
 	if err != nil {
 		return nil, err

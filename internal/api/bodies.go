@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// What requests that send keep in memory while they are in hand, which may be
+// minutes if their clients are slow, is bounded for all of them together, and
+// for those of one account: texts of 24 MB are allowed, but not to hundreds of
+// requests at once.
+const (
+	freeBody       = 64 << 10 // of each request; it counts for nothing
+	bodyStep       = 1 << 20
+	maxBodies      = 256 << 20
+	maxBodiesOfOne = 96 << 20
+)
+
+// bodies counts it.
+type bodies struct {
+	mu    sync.Mutex
+	total int
+	of    map[db.ID]int
+}
+
+func newBodies() *bodies { return &bodies{of: map[db.ID]int{}} }
+
+// take takes n bytes for a request of an account; too much at once is a
+// fault.Limited.
+func (b *bodies) take(account db.ID, n int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.total+n > maxBodies || b.of[account]+n > maxBodiesOfOne {
+		limited := fault.New(fault.Limited, "too_many_large_requests", "There are too many large requests at once. Wait for one to end.")
+		limited.Retry = time.Second
+		return limited
+	}
+	b.total += n
+	b.of[account] += n
+	return nil
+}
+
+// giveBack gives back what was taken.
+func (b *bodies) giveBack(account db.ID, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.total -= n
+	if b.of[account] -= n; b.of[account] == 0 {
+		delete(b.of, account)
+	}
+}
