@@ -26,7 +26,7 @@ const keepAtOnce = 16
 var keepContent = db.SQL(`UPDATE event SET data = $2, content = 0 WHERE id = $1 AND content <> 0 RETURNING id`)
 
 // maxPageBytes bounds the data of a page, but for its first event's.
-const maxPageBytes = 8 << 20
+const maxPageBytes = 2 << 20
 
 // whole gives the events of a page their content, and cuts the page where it
 // becomes too much at once.
@@ -39,7 +39,7 @@ func (l *Log) whole(ctx context.Context, page Page) (Page, error) {
 		}
 		for i := range some {
 			if size += len(some[i].Data); size > maxPageBytes && from+i > 0 {
-				page.Events, page.More = page.Events[:from+i], true
+				page.Events, page.More = slices.Clone(page.Events[:from+i]), true // the others are not to be kept
 				page.Last = page.Events[from+i-1].Position
 				return page, nil
 			}

@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,6 +92,46 @@ func TestContentUnreadable(t *testing.T) {
 		all, err := listed(t, l, account, event.Filter{})
 		if err != nil || len(all) != 1 || string(all[0].Data) != `{"n":2}` {
 			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
+// A page of large events keeps as much as it holds, and not what it was cut off
+// from; the pages together hold all.
+func TestLargeEvents(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		account := d.NewID()
+		const events, size = 60, 400 << 10
+		for range events {
+			record(t, l, event.New{Account: account, Kind: event.InboundEmail, Data: strings.Repeat("x", size)})
+		}
+		numberAll(t, l)
+		heap := func() int64 {
+			runtime.GC()
+			sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+			metrics.Read(sample)
+			return int64(sample[0].Value.Uint64()) //nolint:gosec // there is not as much
+		}
+		before := heap()
+		page, err := l.List(t.Context(), account, event.Filter{Limit: db.MaxPage})
+		if err != nil || !page.More || len(page.Events) == 0 {
+			t.Fatalf("%d events, more: %v, %v", len(page.Events), page.More, err)
+		}
+		if kept := heap() - before; kept > 10<<20 {
+			t.Errorf("a page of %d events keeps %d MB", len(page.Events), kept>>20)
+		}
+		runtime.KeepAlive(page)
+		n := len(page.Events)
+		for page.More {
+			if page, err = l.List(t.Context(), account, event.Filter{Limit: db.MaxPage, After: page.Last}); err != nil {
+				t.Fatal(err)
+			}
+			n += len(page.Events)
+		}
+		if n != events {
+			t.Errorf("the pages hold %d events", n)
 		}
 	})
 }

@@ -36,6 +36,9 @@ const (
 	// maxLooked is how many events are looked at for one page. Beyond them the
 	// page is shorter, and tells where to go on.
 	maxLooked = 2000
+	// firstRead is how many events are read at first; twice as many each time,
+	// as long as they are small.
+	firstRead = 16
 	// lateness is how much later than its time an event may have been given its
 	// position, compared with others.
 	lateness = time.Minute
@@ -70,7 +73,7 @@ var (
 
 // List returns an account's numbered events: in order after a position, or
 // newest first before one. It looks at a bounded number of them, and returns
-// about 8 MiB of data, so a page may be short although there are more.
+// about 2 MiB of data, so a page may be short although there are more.
 func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 	limit := f.Limit
 	if limit <= 0 {
@@ -81,8 +84,8 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 		return Page{}, err
 	}
 	page := Page{Last: from}
-	for looked := 0; ; {
-		n := max(limit+1, db.MaxPage)
+	size := 0
+	for looked, n := 0, firstRead; ; {
 		some, err := db.All(ctx, l.DB, f.query(account, page.Last, n), scan(account))
 		if err != nil {
 			return Page{}, err
@@ -95,17 +98,28 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 				page.Last = e.Position
 				continue
 			}
-			if len(page.Events) == limit {
+			if len(page.Events) == limit || size > maxPageBytes {
 				page.More = true
 				return l.whole(ctx, page)
 			}
 			page.Events, page.Last = append(page.Events, e), e.Position
+			size += len(e.Data)
 		}
 		if looked += len(some); len(some) < n || looked >= maxLooked {
 			page.More = len(some) == n
 			return l.whole(ctx, page)
 		}
+		if bytesOf(some) < maxPageBytes/4 {
+			n = min(2*n, max(limit+1, db.MaxPage))
+		}
 	}
+}
+
+func bytesOf(events []Event) (n int) {
+	for i := range events {
+		n += len(events[i].Data)
+	}
+	return n
 }
 
 // query reads the next events, some of which may fit.
