@@ -41,7 +41,7 @@ type recipientAnswer struct {
 	Attempts      int             `json:"attempts" doc:"How often delivery was tried."`
 	NextAttemptAt *time.Time      `json:"next_attempt_at,omitempty" doc:"When it is tried next, if it waits."`
 	UpdatedAt     time.Time       `json:"updated_at" doc:"When the status last changed."`
-	Timeline      []attemptAnswer `json:"timeline,omitempty" nullable:"false" doc:"Every attempt, and what was told of the delivery later, oldest first; in the answer for a single message."`
+	Timeline      []attemptAnswer `json:"timeline,omitempty" nullable:"false" doc:"The attempts, of more than 100 the last, and what was told of the delivery later, oldest first; in the answer for a single message."`
 }
 
 type attemptAnswer struct {

@@ -3,6 +3,7 @@
 package outbound_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,6 +46,42 @@ func TestDelayInTimeline(t *testing.T) {
 		past(t, s, m)
 		if err := s.DB.One(t.Context(), allRemarks.With(), &remarks); err != nil || remarks != 0 {
 			t.Errorf("%d remarks are left, %v", remarks, err)
+		}
+	})
+}
+
+var (
+	triedOften = db.SQL(`UPDATE delivery SET attempts = $2 WHERE message = $1`)
+	oneTry     = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
+		VALUES ($1, 0, $2, $2, 0, 'deferred', '', '', '', 'data', 451, '', $3, '')`)
+)
+
+// Of a delivery that was tried very often, as whoever retries it all the time has
+// it, the timeline has the last attempts.
+func TestLongTimeline(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		m := send(t, s, "ann@example.org")
+		servertest.Eventually(t, func() string {
+			got, err := s.Outbox.Get(t.Context(), demo(t, s).Account, m.ID)
+			if err != nil || got.Status == queue.Delivered {
+				return ""
+			}
+			return string(got.Status)
+		})
+		const tries = 250
+		err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), triedOften.With(m.ID, tries))
+			for n := 2; n <= tries && err == nil; n++ {
+				_, err = tx.Exec(t.Context(), oneTry.With(m.ID, n, fmt.Sprintf("reply %d.", n)))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(s.API("GET", "/outbound/messages/"+m.ID.String(), nil).Body)
+		if n := strings.Count(text, `"attempt":`); n != 100 || !strings.Contains(text, "reply 250.") || !strings.Contains(text, "reply 151.") {
+			t.Errorf("%d attempts are shown: %.2000s", n, text)
 		}
 	})
 }

@@ -48,8 +48,9 @@ var (
 	records = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
-	attempts = db.SQL(`SELECT n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript
-		FROM attempt WHERE message = $1
+	// Of a delivery the last 100: who retries it all the time makes any number.
+	attempts = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.micros, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply, a.transcript
+		FROM delivery AS d JOIN attempt AS a ON a.message = d.message AND a.n = d.n AND a.attempt > d.attempts - 100 WHERE d.message = $1
 		UNION ALL
 		SELECT n, 0, at, 0, outcome, remote, '', '', stage, code, enhanced, reply, ''
 		FROM remark WHERE message = $1
@@ -98,7 +99,7 @@ func (q *Queue) inHand(rows []stored) map[db.ID][]Record {
 	return of
 }
 
-// Attempts returns all attempts of a message, and what was told of them later,
+// Attempts returns the attempts of a message, and what was told of them later,
 // by delivery and time.
 func (q *Queue) Attempts(ctx context.Context, message db.ID) ([]Attempt, error) {
 	return readAttempts(ctx, q.o.DB, message)
