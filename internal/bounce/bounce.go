@@ -12,6 +12,7 @@ package bounce
 
 import (
 	"io"
+	"slices"
 
 	"github.com/mailstead/mailstead/internal/message"
 )
@@ -86,7 +87,7 @@ func Parse(raw []byte) *Report {
 	told := readStatus(p.status)
 	if len(told) == 0 {
 		for _, text := range p.texts {
-			if told = readStatus(text); len(told) > 0 {
+			if told = slices.DeleteFunc(readStatus(text), func(s status) bool { return !s.evident() }); len(told) > 0 {
 				break
 			}
 		}

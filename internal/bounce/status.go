@@ -22,9 +22,26 @@ func (s *status) told() bool {
 	return (s.final != "" || s.original != "" || s.action != "") && (s.action != "" || s.status != "" || s.diagnostic != "")
 }
 
+// evident reports whether this can be nothing but a delivery status. What people
+// or a help desk write may well have a line "Action: we will call you".
+func (s *status) evident() bool {
+	return s.final != "" || s.original != "" || s.knownAction() != "" && enhancedIn(s.status) != ""
+}
+
 // kind says what becomes of the recipient. Who leaves Action out, or writes
 // something else there, is judged by Status.
 func (s *status) kind() Kind {
+	if kind := s.knownAction(); kind != "" {
+		return kind
+	}
+	if strings.HasPrefix(s.status, "2.") {
+		return Success
+	}
+	return Failure
+}
+
+// knownAction is what Action says, "" if nothing that is known.
+func (s *status) knownAction() Kind {
 	action := strings.ToLower(s.action)
 	switch {
 	case strings.HasPrefix(action, "fail"):
@@ -33,10 +50,8 @@ func (s *status) kind() Kind {
 		return Delay
 	case strings.HasPrefix(action, "deliver"), strings.HasPrefix(action, "relay"), strings.HasPrefix(action, "expand"):
 		return Success
-	case strings.HasPrefix(s.status, "2."):
-		return Success
 	}
-	return Failure
+	return ""
 }
 
 // recipient judges a recipient; words are what the report says to people, for
