@@ -57,6 +57,11 @@ func ParsePolicy(text string) (*Policy, error) {
 	if len(text) > maxPolicy {
 		return nil, errBadPolicy("it is longer than 64 KiB")
 	}
+	return parsePolicy(text)
+}
+
+// parsePolicy also reads what we keep, which may be longer than what was fetched.
+func parsePolicy(text string) (*Policy, error) {
 	fields := map[string]string{}
 	p := &Policy{}
 	for line := range strings.SplitSeq(text, "\n") {

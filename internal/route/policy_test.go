@@ -90,7 +90,7 @@ func FuzzPolicy(f *testing.F) {
 		if p.MaxAge < 0 || p.MaxAge > maxPolicyAge || p.Mode != None && len(p.MX) == 0 || len(p.text()) > 3*len(text)+100 {
 			t.Fatalf("%+v", p)
 		}
-		again, err := ParsePolicy(p.text())
+		again, err := parsePolicy(p.text())
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(p) {
 			t.Errorf("kept as %q: %+v, %v", p.text(), again, err)
 		}

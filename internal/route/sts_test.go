@@ -307,3 +307,16 @@ func TestHangingPolicyHosts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A policy that is just short enough is kept, so that it can be read again.
+func TestLongPolicyIsReadAgain(t *testing.T) {
+	d, _ := dbtest.Open(t, dbtest.SQLite(t))
+	p := newPolicies(t, d, nil)
+	p.answer(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, "version:STSv1\nmode:enforce\nmax_age:604800\nmx:mx.d.test\n"+strings.Repeat("mx:a.b\n", 9300))
+	})
+	p.expect("fetched", "enforce", 1)
+	p.STS = route.NewSTS(p.o)
+	p.expect("after a restart", "enforce", 1)
+}

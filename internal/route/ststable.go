@@ -53,7 +53,7 @@ func (s *STS) load(ctx context.Context, domain string, now time.Time) (*standing
 	if err != nil {
 		return nil, err
 	}
-	if e.policy, err = ParsePolicy(text); err != nil {
+	if e.policy, err = parsePolicy(text); err != nil {
 		return nil, err
 	}
 	e.expires = db.Time(expires)
