@@ -67,7 +67,7 @@ func (n *needs) refused(o queue.Outcome) {
 func (n *needs) failed(err *smtpclient.DialError, o queue.Outcome) {
 	switch {
 	case n == nil:
-	case n.strict && err.Reply.Code/100 != 4 && (err.Stage == smtpclient.StageStartTLS || err.Stage == smtpclient.StageHandshake):
+	case n.strict && err.Reply.Code/100 != 4 && !err.Broken() && (err.Stage == smtpclient.StageStartTLS || err.Stage == smtpclient.StageHandshake):
 		o.Enhanced = "5.7.10" // RFC 8689 §4.2.1: encryption needed
 		n.refused(o)
 	default:

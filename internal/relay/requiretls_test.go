@@ -3,6 +3,7 @@
 package relay_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -76,6 +77,28 @@ func TestRequireTLS(t *testing.T) {
 	}
 	if n := len(sinks[0].mail()); n != 2 {
 		t.Errorf("%d messages arrived", n)
+	}
+}
+
+// A connection that breaks on the way to TLS says nothing of what the host can do:
+// the message waits.
+func TestRequireTLSOverABadLine(t *testing.T) {
+	ca := certtest.New(t, "root")
+	cut := ca.Server("mx.handshake.test")
+	cut.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return nil, hello.Conn.Close() }
+	l := bind(t, "127.0.0.1", "127.0.0.2")
+	promise := []string{"REQUIRETLS"}
+	start(t, l[0], &sink{tls: ca.Server("mx.command.test"), ext: promise, answer: refuse("STARTTLS", drop)})
+	start(t, l[1], &sink{tls: cut, ext: promise})
+	h := newHouse(t, uint16(l[0].Addr().(*net.TCPAddr).Port), nil,
+		"command.test. MX 10 mx.command.test.", "mx.command.test. A 127.0.0.1",
+		"handshake.test. MX 10 mx.handshake.test.", "mx.handshake.test. A 127.0.0.2")
+	h.router.Roots = ca.Pool()
+	h.run()
+	for to, want := range map[string]string{"bob@command.test": "deferred 4.7.4", "bob@handshake.test": "deferred 4.7.5"} {
+		if a := h.attempt(h.accept(h.newMail(strict), to)); string(a.Outcome)+" "+a.Enhanced != want {
+			t.Errorf("%s: %s %s, want %s\n%s", to, a.Outcome, a.Enhanced, want, a.Transcript)
+		}
 	}
 }
 

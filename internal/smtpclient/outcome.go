@@ -3,7 +3,11 @@
 package smtpclient
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"strings"
 )
@@ -80,6 +84,21 @@ func (e *DialError) Error() string {
 		name = e.Facts.Addr.Addr().String()
 	}
 	return fmt.Sprintf("%s [%s], %s: %s", name, e.Facts.Addr.Addr(), e.Stage, e.Reply)
+}
+
+// Broken reports whether the connection broke or took too long, which says
+// nothing of what the host would have done.
+func (e *DialError) Broken() bool {
+	var op *net.OpError
+	if errors.As(e.cause, &op) {
+		return op.Op != "remote error" && op.Op != "local error" // alerts of TLS
+	}
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, errSlow, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(e.cause, broken) {
+			return true
+		}
+	}
+	return false
 }
 
 // Unwrap returns the network's or TLS's error; nil if a server refused.

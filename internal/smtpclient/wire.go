@@ -15,6 +15,8 @@ import (
 // writeBuffer holds a group of commands and a small message in one write.
 const writeBuffer = 16 << 10
 
+var errSlow = errors.New("the host took too long")
+
 // wire is the connection with its buffers and deadlines. Each reply has one
 // deadline for all its bytes, so that a host which sends a byte a minute gains
 // nothing.
@@ -80,7 +82,7 @@ func (w *wire) reason(err error) error {
 		return cause
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return errors.New("the host took too long")
+		return errSlow
 	}
 	return err
 }
