@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"sync"
@@ -26,6 +27,7 @@ type Local struct {
 	Allow func(ctx context.Context, name string) error
 
 	Now func() time.Time // the clock; time.Now if nil
+	Log *slog.Logger     // told of a certificate that can't be renewed; may be nil
 }
 
 // SelfSigned returns a source that signs its certificates with an authority
@@ -54,6 +56,7 @@ type selfSigned struct {
 
 	mu     sync.Mutex
 	host   *tls.Certificate
+	told   time.Time
 	leaves map[string]*tls.Certificate
 }
 
@@ -82,7 +85,8 @@ func (s *selfSigned) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return leaf, nil
 }
 
-// own returns the host's certificate: from memory, from the folder, or new.
+// own returns the host's certificate: from memory, from the folder, or new. One
+// that can't be renewed serves on to its end.
 func (s *selfSigned) own() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,17 +95,43 @@ func (s *selfSigned) own() (*tls.Certificate, error) {
 	}
 	certFile, keyFile := filepath.Join(s.Dir, "host.pem"), filepath.Join(s.Dir, "host.key")
 	pair, err := readPair(certFile, keyFile)
-	if err != nil || !s.lasts(pair) || pair.Leaf.CheckSignatureFrom(s.ca.cert) != nil || pair.Leaf.VerifyHostname(s.Host) != nil {
-		chain, key, err := s.ca.issue(s.Now(), []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, s.Host, "localhost")
-		if err != nil {
+	if err != nil || pair.Leaf.CheckSignatureFrom(s.ca.cert) != nil || pair.Leaf.VerifyHostname(s.Host) != nil {
+		pair = s.host
+	}
+	if !s.lasts(pair) {
+		next, err := s.renew(certFile, keyFile)
+		switch {
+		case err == nil:
+			pair = next
+		case pair == nil || !s.Now().Before(pair.Leaf.NotAfter):
 			return nil, err
-		}
-		if pair, err = writePair(certFile, keyFile, chain, key); err != nil {
-			return nil, fmt.Errorf("keeping the certificate of the host: %w", err)
+		default:
+			s.complain(err)
 		}
 	}
 	s.host = pair
 	return pair, nil
+}
+
+func (s *selfSigned) renew(certFile, keyFile string) (*tls.Certificate, error) {
+	chain, key, err := s.ca.issue(s.Now(), []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, s.Host, "localhost")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := writePair(certFile, keyFile, chain, key)
+	if err != nil {
+		return nil, fmt.Errorf("keeping the certificate of the host: %w", err)
+	}
+	return pair, nil
+}
+
+// complain tells the operator, not at each handshake.
+func (s *selfSigned) complain(err error) {
+	if s.Log == nil || s.Now().Sub(s.told) < time.Hour {
+		return
+	}
+	s.told = s.Now()
+	s.Log.Error("the certificate of the host can't be renewed, the one before stays until its end", "err", err)
 }
 
 // lasts reports whether a certificate is there and not yet to be renewed.

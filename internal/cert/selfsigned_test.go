@@ -116,6 +116,27 @@ func TestSelfSignedRenews(t *testing.T) {
 	}
 }
 
+// A certificate that can't be renewed serves on to its end: a full disk does not
+// close the doors a month before.
+func TestSelfSignedCannotRenew(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	s := openLocal(t, dir, &now)
+	first := leaf(t, s, "")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	now = first.NotAfter.Add(-renewBefore + time.Minute)
+	if !leaf(t, s, "").Equal(first) {
+		t.Error("another certificate")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !leaf(t, s, "").NotAfter.After(first.NotAfter) {
+		t.Error("not renewed when it could be")
+	}
+}
+
 func TestSelfSignedRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

@@ -30,7 +30,7 @@ func (s *Server) openCerts() (err error) {
 	}
 	switch kind := s.Config.TLS; {
 	case kind == "self-signed":
-		s.certs, err = cert.SelfSigned(cert.Local{Dir: s.data.path, Host: s.Config.Host, Allow: allow})
+		s.certs, err = cert.SelfSigned(cert.Local{Dir: s.data.path, Host: s.Config.Host, Allow: allow, Log: s.Log})
 	case kind == "acme":
 		var roots *x509.CertPool
 		if file := s.Config.ACMERoots; file != "" {
