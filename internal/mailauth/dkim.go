@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/dns"
 )
 
@@ -133,6 +134,16 @@ func (t *Trial) readDKIM() {
 	}
 }
 
+// agent is the domain of i=, in A-labels as d= is (RFC 8616 §5).
+func (s *signature) agent() (string, bool) {
+	i, ok := s.tags.get("i")
+	i = i[strings.LastIndexByte(i, '@')+1:]
+	if domain, err := address.Domain(i); err == nil {
+		i = domain
+	}
+	return i, ok
+}
+
 // readContent checks what only a DKIM-Signature has.
 func (t *Trial) readContent(d *DKIM) (bad string) {
 	if v, _ := d.tags.get("v"); v != "1" {
@@ -148,7 +159,7 @@ func (t *Trial) readContent(d *DKIM) (bad string) {
 	default:
 		return "its algorithm is not known"
 	}
-	if i, ok := d.tags.get("i"); ok && !under(i[strings.LastIndexByte(i, '@')+1:], d.domain) {
+	if agent, ok := d.agent(); ok && !under(agent, d.domain) {
 		return "its i= is not of its domain"
 	}
 	signed, bad := d.number("t")
@@ -180,7 +191,7 @@ func (t *Trial) verify(ctx context.Context, r *dns.Resolver, now time.Time, d *D
 	if result != "" {
 		return result, why
 	}
-	if i, ok := d.tags.get("i"); ok && k.strict && !strings.EqualFold(i[strings.LastIndexByte(i, '@')+1:], d.domain) {
+	if agent, ok := d.agent(); ok && k.strict && !strings.EqualFold(agent, d.domain) {
 		return PermError, "its i= is of a sub-domain, which the key does not allow"
 	}
 	switch {

@@ -182,6 +182,8 @@ func TestSignatures(t *testing.T) {
 	} {
 		c.txt(name+"._domainkey.client.test", text)
 	}
+	c.txt("idn._domainkey.xn--bcher-kva.test", edText)
+	c.txt("strict._domainkey.xn--bcher-kva.test", edText+"; t=s")
 	c.txt("other._domainkey.client.test", "hello")
 	c.txt("two._domainkey.client.test", "something else")
 	c.txt("two._domainkey.client.test", edText)
@@ -217,6 +219,9 @@ func TestSignatures(t *testing.T) {
 		{"another user", ed, edTags + "; i=x@notclient.test; s=sel-ed25519", "permerror (its i= is not of its domain)"},
 		{"strict", ours, rsaTags + "; i=x@sub.client.test; s=strict", "permerror (its i= is of a sub-domain, which the key does not allow)"},
 		{"strict enough", ours, rsaTags + "; i=x@Client.test; s=strict", "pass"},
+		{"in Unicode", ed, "v=1; a=ed25519-sha256; d=bücher.test; i=x@Mail.bücher.test; h=from; s=idn", "pass"},
+		{"half in Unicode", ed, "v=1; a=ed25519-sha256; d=xn--bcher-kva.test; i=@bücher.test; h=from; s=strict", "pass"},
+		{"of others, in Unicode", ed, "v=1; a=ed25519-sha256; d=bücher.test; i=@büchen.test; h=from; s=idn", "permerror (its i= is not of its domain)"},
 		{"testing", ours, rsaTags + "; s=test", "pass"},
 		{"testing, wrong", small, rsaTags + "; s=test", "neutral (it does not verify, but its key is being tested)"},
 		{"another key", small, rsaTags + "; s=sel-rsa", "fail (it does not verify)"},
