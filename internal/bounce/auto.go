@@ -45,6 +45,20 @@ func (p *parts) automatic(subject string) bool {
 	})
 }
 
+// answers reports whether a subject begins as those of answers do.
+func answers(subject string) bool {
+	for _, begin := range []string{
+		"re:", "aw:", "sv:", "antw:", "auto:", "automatic reply", "auto reply", "autoreply", "auto-reply", "auto response", "autoresponse", "auto-response",
+		"out of office", "out of the office", "abwesenheit", "automatische antwort", "reponse automatique", "respuesta automatica", "risposta automatica",
+		"resposta automatica", "automatisch antwoord", "自動応答", "自动回复", "автоответ", "autosvar",
+	} {
+		if strings.HasPrefix(subject, begin) {
+			return true
+		}
+	}
+	return false
+}
+
 func saysBounce(subject string) bool {
 	return anyOf(subject, []string{
 		"undeliver", "undelivered", "delivery fail", "delivery status", "delivery notification", "delivery report", "delivery problem", "failure notice", "returned mail", "returned to sender", "mail delivery", "delivery error",

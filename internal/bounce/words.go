@@ -107,10 +107,13 @@ func (p *parts) readWords(r *Report, words string) {
 	text := normal(words)
 	subject := normal(p.header.Decoded("Subject"))
 	daemon := fromDaemon(p.header)
-	titled := p.header.Text("X-Failed-Recipients") != "" || saysBounce(subject)
-	failed := titled || saysFailure(text)
+	named := p.header.Text("X-Failed-Recipients") != ""
+	// An answer has the subject of what it answers, which may be "Delivery status".
+	titled := named || saysBounce(subject) && (daemon || !answers(subject))
+	said := saysFailure(text)
+	failed := titled || said
 	switch auto := p.automatic(subject); {
-	case auto && !failed, auto && !daemon && !titled: // somebody who is away may well speak of delivery
+	case auto && !failed, auto && !daemon && !named && !(titled && said): // somebody who is away may well speak of delivery
 		r.Kind = AutoReply
 		return
 	case !daemon && !failed:
