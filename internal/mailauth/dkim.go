@@ -62,11 +62,15 @@ func (h *head) index(names []string) {
 		var field []byte
 		field, rest = cutField(rest)
 		colon := bytes.IndexByte(field, ':')
-		if colon <= 0 || colon > cap(lower) {
+		if colon <= 0 {
+			continue
+		}
+		name := bytes.TrimRight(field[:colon], " \t") // there may be any number of them
+		if len(name) > cap(lower) {
 			continue // no name that anyone signs is longer
 		}
 		lower = lower[:0]
-		for _, c := range bytes.TrimRight(field[:colon], " \t") {
+		for _, c := range name {
 			if c >= 'A' && c <= 'Z' {
 				c += 'a' - 'A'
 			}

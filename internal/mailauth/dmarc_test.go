@@ -187,6 +187,7 @@ func TestAuthors(t *testing.T) {
 		"From: a@client.test\x00":                                      "permerror quarantine client.test",
 		"From: undisclosed:;":                                          "permerror quarantine ",
 		"From: " + manyAuthors(6):                                      "permerror quarantine d0.test",
+		"From" + strings.Repeat(" ", 300) + ": a@bank.test":            "fail reject bank.test",
 		strings.Repeat("From: a@client.test\r\n", 5000) + "Subject: x": "fail quarantine client.test",
 	} {
 		d := c.try(header+"\r\n\r\nx\r\n", outside).DMARC
