@@ -13,7 +13,7 @@ import (
 
 // The limits of a check (RFC 7208 §4.6.4).
 const (
-	maxVoid    = 2  // questions without an answer
+	maxVoid    = 2  // terms with questions that have no answer
 	maxMXHosts = 10 // of one mx
 	maxPTR     = 10 // names of the client that are looked at
 )
@@ -100,6 +100,7 @@ type spfCheck struct {
 	ip                  netip.Addr
 	local, origin, helo string
 	terms, void         int
+	voided              bool   // the term in hand is among void
 	at                  string // the domain whose record decided
 	reason              string
 	names               []string // the client's, validated
@@ -194,6 +195,7 @@ func (s *spfCheck) redirect(ctx context.Context, to, domain string) (Result, str
 // count takes one from the terms that may ask the DNS.
 func (s *spfCheck) count() bool {
 	s.terms++
+	s.voided = false
 	return s.terms <= maxSPFLookups
 }
 
@@ -281,7 +283,8 @@ func (s *spfCheck) lookedUp(err error, what string) Result {
 	switch {
 	case errors.Is(err, dns.ErrTemporary):
 		return s.end(TempError, "no answer about "+what)
-	case err != nil:
+	case err != nil && !s.voided:
+		s.voided = true // an mx may have hosts without addresses of the family
 		if s.void++; s.void > maxVoid {
 			return s.end(PermError, "too many names that do not exist")
 		}

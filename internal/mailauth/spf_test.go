@@ -176,3 +176,18 @@ func TestSPFSuite(t *testing.T) {
 		t.Errorf("only %d tests were found", total)
 	}
 }
+
+// One term whose hosts have no IPv6 is one without an answer, however many hosts
+// there are: the limit is one of terms (RFC 7208 §4.6.4).
+func TestSPFOfHostsWithoutIPv6(t *testing.T) {
+	addr, _ := dnstest.Start(t, `client.test. TXT "v=spf1 mx ip6:2001:db8::/32 -all"`, `four.test. TXT "v=spf1 a:x.test a:y.test mx:client.test ip6:2001:db8::/32 -all"`,
+		"client.test. MX 10 mx.client.test.", "client.test. MX 20 mx2.client.test.", "client.test. MX 30 mx3.client.test.",
+		"mx.client.test. A 192.0.2.1", "mx2.client.test. A 192.0.2.2", "mx3.client.test. A 192.0.2.3")
+	r := dnstest.Resolver(t, addr)
+	for from, want := range map[string]mailauth.Result{"a@client.test": mailauth.Pass, "a@four.test": mailauth.PermError} {
+		got := mailauth.JudgeSPF(t.Context(), r, mailauth.Client{IP: netip.MustParseAddr("2001:db8::7"), From: from})
+		if got.Result != want {
+			t.Errorf("%s: %s (%s), want %s", from, got.Result, got.Reason, want)
+		}
+	}
+}
