@@ -198,3 +198,24 @@ func TestRatePerHost(t *testing.T) {
 		t.Errorf("%d messages", got)
 	}
 }
+
+// What a host said to one message is told of others without the addresses in it:
+// they may be another account's.
+func TestSlownessTellsNoAddresses(t *testing.T) {
+	s := &sink{answer: func(_ int, line string) string {
+		if strings.HasPrefix(line, "RCPT") {
+			return "421 4.7.0 <secret@d.test>: too much from a@from.test (SRS0=x=from.test=a@by.test), see https://d.test/slow"
+		}
+		return ""
+	}}
+	listen(t, s)
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1", "e.test. MX 10 mx.d.test.")
+	first := h.send("secret@d.test")
+	ended := h.watch()
+	h.run()
+	<-ended
+	h.await(first)
+	second := h.send("bob@e.test")
+	<-ended
+	h.reads(second, "slowed: 127.0.0.1 asked us to slow down: 421 4.7.0 <***>: too much from *** (***), see https://d.test/slow")
+}
