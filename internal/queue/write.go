@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
 // The waits between tries of a write that fails double from one to the other.
@@ -63,7 +64,7 @@ var (
 
 // release gives deliveries that were not tried back to their rows, due at a
 // time, or as before if that is zero; why, if not nil, becomes their last
-// answer.
+// answer, without the addresses of the message that got it.
 func (q *Queue) release(ds []*Delivery, due time.Time, why *Outcome) {
 	for len(ds) > 0 {
 		n := min(len(ds), 100)
@@ -92,7 +93,7 @@ func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
 				remote = why.Host
 			}
 			b.Queue(letGoWhy.With(d.Message, d.N, d.tenure, db.Micros(at),
-				why.Code, clean(why.Enhanced, 16), clean(why.Reply, maxReply), clean(remote, 255)))
+				why.Code, clean(why.Enhanced, 16), clean(smtpclient.Anonymous(why.Reply), maxReply), clean(remote, 255)))
 		}
 	}})
 	if err != nil {

@@ -3,7 +3,6 @@
 package relay
 
 import (
-	"regexp"
 	"strings"
 	"time"
 
@@ -82,7 +81,7 @@ func (p *pace) success(now time.Time) {
 // complaint slows down. One that is about all mail, and not one message, also
 // brings a rest.
 func (p *pace) complaint(now time.Time, all bool, text string) {
-	p.because = anonymous(text)
+	p.because = smtpclient.Anonymous(text)
 	if !p.halved.IsZero() && now.Sub(p.halved) < oneEvent && (!all || now.Before(p.cool)) {
 		return
 	}
@@ -102,12 +101,6 @@ func (p *pace) complaint(now time.Time, all bool, text string) {
 	}
 }
 
-var anAddress = regexp.MustCompile(`(?:"[^"]*"|[^\s<>()\[\]",;:]*)@[^\s<>()\[\]",;:]*`)
-
-// anonymous takes the addresses out of what a host said to one message: it is told
-// to all accounts whose mail waits for the host.
-func anonymous(text string) string { return anAddress.ReplaceAllString(text, "***") }
-
 // stayed notes how long a run was there.
 func (p *pace) stayed(d time.Duration) { p.stay += (d - p.stay) / 8 }
 
@@ -118,7 +111,7 @@ func (p *pace) rest(waiting int) time.Duration {
 
 // refused notes that the host takes no further connection beside so many.
 func (p *pace) refused(talking int, text string) {
-	p.because = anonymous(text)
+	p.because = smtpclient.Anonymous(text)
 	p.limit = max(1, min(p.limit/2, float64(talking)))
 }
 

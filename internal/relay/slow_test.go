@@ -219,3 +219,24 @@ func TestSlownessTellsNoAddresses(t *testing.T) {
 	<-ended
 	h.reads(second, "slowed: 127.0.0.1 asked us to slow down: 421 4.7.0 <***>: too much from *** (***), see https://d.test/slow")
 }
+
+// Nor does what a host said to the last of those that it broke off.
+func TestTroubleTellsNoAddresses(t *testing.T) {
+	s := &sink{answer: func(_ int, line string) string {
+		switch {
+		case strings.HasPrefix(line, "RCPT"):
+			return "450 4.2.0 <secret@d.test>: busy"
+		case line == "DATA":
+			return drop
+		}
+		return ""
+	}}
+	listen(t, s)
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	for range 3 {
+		h.send("secret@d.test")
+	}
+	other := h.send("bob@d.test")
+	h.run()
+	h.reads(other, "<***>: busy")
+}

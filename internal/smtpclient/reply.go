@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -140,6 +141,12 @@ func cutEnhanced(code int, text []byte) (string, []byte) {
 	}
 	return string(word), rest
 }
+
+var anAddress = regexp.MustCompile(`(?:"[^"]*"|[^\s<>()\[\]",;:]*)@[^\s<>()\[\]",;:]*`)
+
+// Anonymous takes the addresses out of what a host said to one message, so that
+// it can be told of others', which may be another customer's.
+func Anonymous(text string) string { return anAddress.ReplaceAllString(text, "***") }
 
 // clean makes text from outside fit to store and show.
 func clean(b []byte) string {
