@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
 // unroutable reports what waits for a destination that has no way.
@@ -80,7 +81,7 @@ func (s *shift) pause() {
 // giveUp tells the queue that the destination can't be reached. Of what a host
 // has taken a part, the rest is deferred.
 func (s *shift) giveUp(o queue.Outcome) {
-	o.State = queue.Deferred
+	o.State, o.Reply = queue.Deferred, smtpclient.Anonymous(o.Reply) // for those who did not get it
 	if s.needs != nil {
 		s.needs.end(s, o)
 		return
