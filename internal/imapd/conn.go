@@ -133,10 +133,13 @@ func (s *session) loop() error {
 
 // current is a BYE when the log-in that the session stands on has ended.
 func (s *session) current() error {
-	if s.box == 0 || !s.doubted.Swap(false) {
+	if s.box == 0 {
 		return nil
 	}
-	err := s.Mailboxes.Current(s.ctx(), s.login)
+	err := s.Mailboxes.Served(s.ctx(), s.login)
+	if err == nil && s.doubted.Swap(false) {
+		err = s.Mailboxes.Current(s.ctx(), s.login)
+	}
 	switch {
 	case fault.Is(err, fault.Unknown):
 		s.tag = ""

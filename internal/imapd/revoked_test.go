@@ -5,6 +5,7 @@ package imapd_test
 import (
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -46,5 +47,17 @@ func TestRevoked(t *testing.T) {
 		other.ok("NOOP")
 		h.must(h.mailboxes.Delete(t.Context(), h.box.Account, bob.ID))
 		bye(other)
+	})
+}
+
+// Sessions end when their account is suspended, with their next command.
+func TestAccountSuspended(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.selected("INBOX")
+		c.ok("NOOP")
+		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Suspended))
+		c.send("N NOOP\r\n")
+		c.next("* BYE …")
+		c.closed()
 	})
 }

@@ -249,7 +249,8 @@ func (m *Mailboxes) GetAlias(ctx context.Context, account, id db.ID) (Alias, err
 	if len(found) == 0 {
 		return Alias{}, noAlias()
 	}
-	return found[0], m.readTargets(ctx, &found[0])
+	err = m.readTargets(ctx, &found[0])
+	return found[0], err
 }
 
 // Aliases lists an account's aliases, newest first; domain 0 is all.

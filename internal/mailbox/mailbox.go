@@ -191,20 +191,32 @@ func (m *Mailboxes) Get(ctx context.Context, account, id db.ID) (Mailbox, error)
 // suspended or deleted. A door asks when signal.Credential of the mailbox was
 // woken.
 func (m *Mailboxes) Current(ctx context.Context, box Mailbox) error {
-	revoked := fault.New(fault.Unknown, "login_revoked", "Sign in again.")
 	now, err := m.ByID(ctx, box.ID)
 	if fault.Is(err, fault.NotFound) || err == nil && (now.generation != box.generation || now.Status != Active) {
-		return revoked
+		return revoked()
 	}
 	if err == nil && box.app != 0 {
 		there, err := m.any(ctx, appThere.With(box.app))
 		if err == nil && !there {
-			return revoked
+			return revoked()
 		}
 		return err
 	}
 	return err
 }
+
+// Served returns fault.Unknown while the account of a signed-in mailbox is
+// suspended. It may be some seconds behind, and costs next to nothing, so a door
+// asks before each command.
+func (m *Mailboxes) Served(ctx context.Context, box Mailbox) error {
+	active, err := m.Accounts.Active(ctx, box.Account)
+	if err == nil && !active {
+		err = revoked()
+	}
+	return err
+}
+
+func revoked() error { return fault.New(fault.Unknown, "login_revoked", "Sign in again.") }
 
 // Filter chooses mailboxes of an account.
 type Filter struct {

@@ -104,8 +104,8 @@ func (c *conn) look(ctx context.Context) error {
 		c.doubted = true
 	default:
 	}
-	if !c.doubted {
-		return nil
+	if err := c.srv.Mailboxes.Served(ctx, c.user.mailbox); err != nil || !c.doubted {
+		return err
 	}
 	err := c.srv.Mailboxes.Current(ctx, c.user.mailbox)
 	c.doubted = err != nil

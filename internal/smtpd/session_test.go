@@ -229,3 +229,20 @@ func TestShutdownCuts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A session ends with the suspension of its account.
+func TestAccountSuspended(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, database *db.DB) {
+		d, boxes, box := submission(t, database, smtpd.Submissions)
+		c := d.secured()
+		c.say("EHLO client.example", "250 AUTH PLAIN LOGIN")
+		c.say("AUTH PLAIN "+b64("\x00ann@demo.test\x00"+password), "235 2.7.0")
+		c.say("MAIL FROM:<ann@demo.test>", "250 ")
+		c.say("RSET", "250 ")
+		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.Suspended); err != nil {
+			t.Fatal(err)
+		}
+		c.say("MAIL FROM:<ann@demo.test>", "421 4.7.0")
+		c.wantEOF()
+	})
+}
