@@ -101,7 +101,8 @@ type InboundData struct {
 	RawURL   string   `json:"raw_url"`
 	MessageSummary
 	MessageContent
-	Gone bool `json:"gone"` // it was deleted before the event was first read
+	Gone    bool `json:"gone"`    // it was deleted before the event was first read
+	Private bool `json:"private"` // the service wrote it to the mailbox's reader: mail programs alone show its text
 }
 
 // MailboxMessage is a message in a mailbox.

@@ -72,7 +72,7 @@ func (a *API) mailRoutes(r *router) {
 			"A page may be short, or empty, although `has_more` is true, when few of many messages are right: go on with the cursor."}, a.listKept)
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/messages/{message}", id: "getMailboxMessage", scope: scope,
 		summary: "Show a message in a mailbox", description: "Its header, its texts and a list of its files, as in the `inbound_email` event. " +
-			"Reading it here doesn't mark it as read."}, a.getKept)
+			"Reading it here doesn't mark it as read. What the service itself wrote to whoever reads the mailbox is a 403 with the code `service_message`."}, a.getKept)
 	handleFile(r, operation{method: "GET", path: "/mailboxes/{id}/messages/{message}/raw", id: "getMailboxMessageRaw", scope: scope, media: "message/rfc822",
 		summary: "The whole message as it is stored", description: "All of its bytes, with the trace fields that were put on top (RFC 5322)."}, a.keptRaw)
 	handleFile(r, operation{method: "GET", path: "/mailboxes/{id}/messages/{message}/attachments/{n}", id: "getMailboxMessageAttachment", scope: scope, media: "*/*",

@@ -42,7 +42,7 @@ func (a *API) transferRoutes(r *router) {
 	out := operation{method: "GET", path: "/mailboxes/{id}/export", id: "exportMailbox", scope: "mail.read", media: "application/mbox, application/x-tar",
 		summary: "Export a mailbox to a file", description: "As one mbox (`application/mbox`, of the kind mboxrd), with the flags of each message in Status, X-Status and X-Keywords, and its folder in X-Folder if it is of several; " +
 			"or as a tar (`application/x-tar`) of Maildirs, which keeps empty folders too. Both are read back by the import as they were, byte by byte. " +
-			"Each folder is as it was when its turn came. An answer that breaks off was not whole: the connection is cut then, so that no program takes it for the end."}
+			"What the service itself wrote to whoever reads the mailbox is left out. Each folder is as it was when its turn came. An answer that breaks off was not whole: the connection is cut then, so that no program takes it for the end."}
 	describe[exportMailInput, []byte](r.doc, out)
 	r.serve(out, a.exportMail)
 }

@@ -3,9 +3,13 @@
 package dashboard_test
 
 import (
+	"encoding/base64"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
@@ -56,4 +60,129 @@ func TestLinksAreNotRead(t *testing.T) {
 		t.Errorf("the API shows the link: %d %s", a.Status, a.Body)
 	}
 	settles(t, s, id, "delivered")
+}
+
+// Nor by others of the account that has the mailbox to which they are sent, nor of
+// one to which that forwards: whoever signs in to it by IMAP reads them.
+func TestLinksAreNotReadWhereTheyArrive(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
+		demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Users.Create(t.Context(), user.New{Email: alice.Address, Name: "Alice", Password: colleague}, demo.ID); err != nil {
+			t.Fatal(err)
+		}
+		called(t, s, "PATCH", "/mailboxes/"+alice.ID.String(), object{"forward_to": []string{bob.Address, "alice@elsewhere.example"}, "keep_copy": true})
+		token, err := s.Users.NewInvite(t.Context(), demo.ID, "reader@outside.test", user.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := visit(t, s)
+		if status, to, text := reader.ask("POST", "/join/"+token, url.Values{"name": {"N"}, "password": {colleague}}); status != 303 || to != "/" {
+			t.Fatalf("%d %s\n%s", status, to, text)
+		}
+		if status, _, text := reader.ask("POST", "/forgotten", url.Values{"email": {alice.Address}}); status != 200 {
+			t.Fatalf("%d\n%s", status, text)
+		}
+		shows := func(path string) {
+			t.Helper()
+			if status, _, text := reader.ask("GET", path, nil); strings.Contains(text, "/reset/") || status >= 500 {
+				t.Errorf("%s shows a reader a link for the owner's password: %d\n%s", path, status, text)
+			}
+		}
+		tells := func(path string, want int) {
+			t.Helper()
+			if a := s.API("GET", path, nil); strings.Contains(string(a.Body), "/reset/") || a.Status != want {
+				t.Errorf("%s: %d %s", path, a.Status, a.Body)
+			}
+		}
+		look := func(box string, how int) {
+			t.Helper()
+			list := func() []any { return called(t, s, "GET", "/mailboxes/"+box+"/messages", nil)["data"].([]any) }
+			servertest.Eventually(t, func() string {
+				if len(list()) == 0 {
+					return "no link arrived"
+				}
+				return ""
+			})
+			m := list()[0].(object)
+			id := m["id"].(string)
+			if len(m["folders"].([]any)) != how || m["subject"] != "Choose a new password" {
+				t.Errorf("it is listed as %v", m)
+			}
+			tells("/mailboxes/"+box+"/messages/"+id, 403)
+			tells("/mailboxes/"+box+"/messages/"+id+"/raw", 403)
+			tells("/mailboxes/"+box+"/messages/"+id+"/attachments/0", 403)
+			tells("/mailboxes/"+box+"/export", 200)
+			tells("/mailboxes/"+box+"/export?format=maildir", 200)
+			for _, path := range []string{"", "/preview", "/raw", "/files/0"} {
+				shows("/received/" + box + "/" + id + path)
+			}
+			shows("/threads/" + url.PathEscape(m["thread_id"].(string)))
+			shows("/mailboxes/" + box + "/export")
+			if status, _, text := reader.ask("GET", "/received/"+box+"/"+id, nil); status != 200 || !strings.Contains(text, "recipient alone") {
+				t.Errorf("that it arrived is not shown: %d\n%s", status, text)
+			}
+		}
+		look(alice.ID.String(), 1)
+		look(bob.ID.String(), 1)
+		var told []any
+		servertest.Eventually(t, func() string {
+			if told = called(t, s, "GET", "/events?type=inbound_email", nil)["data"].([]any); len(told) < 2 {
+				return "not both arrivals are told"
+			}
+			return ""
+		})
+		for _, e := range told {
+			data := e.(object)["data"].(object)
+			if data["private"] != true || data["gone"] != false || data["text"] != nil || data["html"] != nil || len(data["headers"].([]any)) != 0 {
+				t.Errorf("an event tells %v", data)
+			}
+		}
+		for _, m := range called(t, s, "GET", "/outbound/messages", nil)["data"].([]any) {
+			tells("/outbound/messages/"+m.(object)["id"].(string)+"/raw", 403)
+			shows("/messages/" + m.(object)["id"].(string))
+		}
+
+		c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close() //nolint:errcheck // the test is over with it
+		if err := c.Login(alice.Address, alice.Password).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Select("INBOX", nil).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		whole := &imap.FetchItemBodySection{}
+		got, err := c.Fetch(imap.SeqSetNum(1), &imap.FetchOptions{BodySection: []*imap.FetchItemBodySection{whole}}).Collect()
+		if err != nil || len(got) != 1 || !strings.Contains(string(got[0].FindBodySection(whole)), "/reset/") {
+			t.Errorf("its owner does not read it: %v %v", got, err)
+		}
+		if _, err := c.Copy(imap.SeqSetNum(1), "Archive").Wait(); err != nil {
+			t.Fatal(err)
+		}
+		look(alice.ID.String(), 2)
+	})
+}
+
+// What a stranger writes into a header hides nothing from the account.
+func TestStrangersHideNothing(t *testing.T) {
+	s := servertest.Start(t)
+	alice := s.Dev.Mailboxes[0]
+	called(t, s, "PATCH", "/mailboxes/"+alice.ID.String(), object{"forward_to": []string{"alice@elsewhere.example"}, "keep_copy": true})
+	raw := "From: eve@elsewhere.example\r\nTo: " + alice.Address + "\r\nSubject: Hidden\r\nFeedback-ID: service:demo.test:0:mailstead\r\n\r\nread me\r\n"
+	called(t, s, "POST", "/sandbox/inbound", object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": "eve@elsewhere.example", "rcpt_to": []string{alice.Address}})
+	m := called(t, s, "GET", "/mailboxes/"+alice.ID.String()+"/messages", nil)["data"].([]any)[0].(object)
+	for _, path := range []string{
+		"/mailboxes/" + alice.ID.String() + "/messages/" + m["id"].(string) + "/raw",
+		"/outbound/messages/" + called(t, s, "GET", "/outbound/messages", nil)["data"].([]any)[0].(object)["id"].(string) + "/raw",
+	} {
+		if a := s.API("GET", path, nil); a.Status != 200 || !strings.Contains(string(a.Body), "read me") {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
+		}
+	}
 }

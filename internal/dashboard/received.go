@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
@@ -37,6 +38,7 @@ type arrived struct {
 	Score    string // the spam filter's; "" if it was not asked
 	Reasons  []weighed
 	Letter   letter
+	Sealed   bool // only a mail program shows it
 }
 
 // kept finds the message that the path names, in a mailbox of the account.
@@ -71,10 +73,10 @@ func (d *Dashboard) receivedMessage(v *visit) (page, error) {
 			data.At = p.Date
 		}
 	}
-	if data.Letter, err = read("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceived(v)); err != nil {
-		return page{}, err
+	if data.Letter, err = read("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceived(v)); fault.Is(err, fault.Denied) {
+		data.Sealed, err = true, nil
 	}
-	return page{Template: "arrived", Title: cmp.Or(data.Letter.Subject, unnamed), Section: "messages", Data: data}, nil
+	return page{Template: "arrived", Title: cmp.Or(data.Letter.Subject, unnamed), Section: "messages", Data: data}, err
 }
 
 func (d *Dashboard) openReceived(v *visit) opener {

@@ -26,8 +26,8 @@ var (
 			(SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'))
 		RETURNING id, uidvalidity, uid_next - 1, modseq`)
 	insertMessage = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure,
-			account, domain, thread, reference, arrival, verdicts, answers)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`)
+			account, domain, thread, reference, arrival, verdicts, answers, private)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 	insertRow = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 	// decline is for what goes wrong while statements are queued.
@@ -49,6 +49,7 @@ type Incoming struct {
 	Outbound db.ID // the outbound_message that this is a delivery of; 0 for none
 	Place    InThread
 	Verdicts string // how it was judged, as digest.Verdicts has it; "" for not
+	Private  bool   // only a View gives its text
 	Flags    Flags
 	Keywords []string
 	Date     time.Time // internal date; zero for now
@@ -236,13 +237,13 @@ func (f *filing) unseen() int64 { return int64(f.Flags&Seen ^ Seen) }
 
 // insert queues the rows of a message that has its UID.
 func (f *filing) insert(b *db.Batch) {
-	outbound, at, verdicts := db.ID(0), InThread{}, ""
+	outbound, at, verdicts, private := db.ID(0), InThread{}, "", false
 	if f.in != nil {
-		outbound, at, verdicts = f.in.Outbound, f.in.Place, f.in.Verdicts
+		outbound, at, verdicts, private = f.in.Outbound, f.in.Place, f.in.Verdicts, f.in.Private
 	}
 	b.Queue(f.blob.Insert())
 	b.Queue(insertMessage.With(f.Message, f.mailbox, f.blob.ID, f.size(), outbound, f.MessageID, notNil(f.Envelope), notNil(f.Structure),
-		at.Account, at.Domain, at.Thread, at.reference(f.MessageID), at.Arrival, verdicts, notNil(f.Answers)))
+		at.Account, at.Domain, at.Thread, at.reference(f.MessageID), at.Arrival, verdicts, notNil(f.Answers), private))
 	b.Queue(insertRow.With(f.Folder, f.UID, f.Message, int64(f.Flags&AllFlags), f.keywords, int64(f.ModSeq), f.size(), f.date, f.now))
 }
 

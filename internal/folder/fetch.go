@@ -40,6 +40,7 @@ type Row struct {
 	Answers    []byte     // answersOf its header; empty if that was not stored
 	Blob       db.ID      // for blob.Store.Load
 	Bytes      *blob.Blob // nil if it is gone
+	Private    bool       // as Incoming has it; with any Want but WantDates and WantThread
 }
 
 // What is read of rows alone, and with the message's envelope, structure or
@@ -49,37 +50,37 @@ var (
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
 	readRowsList = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
 		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY uid`)
-	readBlobs = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob
+	readBlobs = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readBlobsList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob
+	readBlobsList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readEnvelopes = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope
+	readEnvelopes = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readEnvelopesList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope
+	readEnvelopesList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readStructures = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.structure
+	readStructures = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readStructuresList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.structure
+	readStructuresList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readAll = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.structure
+	readAll = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readAllList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.structure
+	readAllList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readAnswers = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.answers
+	readAnswers = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readAnswersList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.envelope, m.answers
+	readAnswersList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	findBlob = db.SQL(`SELECT blob FROM message WHERE id = $1`)
+	findBlob = db.SQL(`SELECT blob, private FROM message WHERE id = $1`)
 )
 
 // Bounds of a page: a read transaction must be short, and a page fit in memory.
@@ -93,15 +94,15 @@ const (
 func (want Want) columns(row *Row, dst []any) (ranges, list *db.Query, _ []any) {
 	switch {
 	case want&WantAnswers != 0:
-		return readAnswers, readAnswersList, append(dst, &row.Blob, &row.Envelope, &row.Answers)
+		return readAnswers, readAnswersList, append(dst, &row.Blob, &row.Private, &row.Envelope, &row.Answers)
 	case want&(WantEnvelope|WantStructure) == WantEnvelope|WantStructure:
-		return readAll, readAllList, append(dst, &row.Blob, &row.Envelope, &row.Structure)
+		return readAll, readAllList, append(dst, &row.Blob, &row.Private, &row.Envelope, &row.Structure)
 	case want&WantStructure != 0:
-		return readStructures, readStructuresList, append(dst, &row.Blob, &row.Structure)
+		return readStructures, readStructuresList, append(dst, &row.Blob, &row.Private, &row.Structure)
 	case want&WantEnvelope != 0:
-		return readEnvelopes, readEnvelopesList, append(dst, &row.Blob, &row.Envelope)
+		return readEnvelopes, readEnvelopesList, append(dst, &row.Blob, &row.Private, &row.Envelope)
 	case want&(WantBlob|WantBytes) != 0:
-		return readBlobs, readBlobsList, append(dst, &row.Blob)
+		return readBlobs, readBlobsList, append(dst, &row.Blob, &row.Private)
 	}
 	return readRows, readRowsList, dst
 }
@@ -257,15 +258,20 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []R
 }
 
 // OpenMessage opens the bytes of a message, or returns a fault.NotFound when
-// they are gone. The caller must Close the reader.
+// they are gone, or a fault.Denied if it is private. The caller must Close the
+// reader.
 func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, error) {
 	var id db.ID
-	err := s.DB.One(ctx, findBlob.With(message), &id)
+	var private bool
+	err := s.DB.One(ctx, findBlob.With(message), &id, &private)
 	if errors.Is(err, db.ErrNoRow) {
 		return nil, expungedMessage()
 	}
 	if err != nil {
 		return nil, err
+	}
+	if private {
+		return nil, privateMessage()
 	}
 	return s.openBlob(ctx, id)
 }

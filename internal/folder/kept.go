@@ -81,7 +81,7 @@ var (
 	places  = db.SQL(`SELECT f.message, d.name, f.uid, f.flags, f.keywords, f.internal_date
 		FROM folder_message f JOIN folder d ON d.id = f.folder
 		WHERE f.message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
-	findParts = db.SQL(`SELECT blob, structure FROM message WHERE id = $1`)
+	findParts = db.SQL(`SELECT blob, structure, private FROM message WHERE id = $1`)
 )
 
 // Messages lists messages of a mailbox, the last to come first. next is the last
@@ -301,16 +301,21 @@ func (s *Store) findPlaces(ctx context.Context, all []*Kept) error {
 }
 
 // OpenParts opens the bytes of a message with the index of its parts, or
-// returns a fault.NotFound when they are gone. The caller must Close the reader.
+// returns a fault.NotFound when they are gone, or a fault.Denied if it is
+// private. The caller must Close the reader.
 func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.Reader, error) {
 	var at db.ID
 	var structure []byte
-	err := s.DB.One(ctx, findParts.With(id), &at, &structure)
+	var private bool
+	err := s.DB.One(ctx, findParts.With(id), &at, &structure, &private)
 	if errors.Is(err, db.ErrNoRow) {
 		return nil, nil, expungedMessage()
 	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if private {
+		return nil, nil, privateMessage()
 	}
 	r, err := s.openBlob(ctx, at)
 	if err != nil {
@@ -332,6 +337,11 @@ const CodeMessageGone = "message_gone"
 
 func expungedMessage() error {
 	return fault.New(fault.NotFound, CodeMessageGone, "The message was expunged.")
+}
+
+// privateMessage is for who reads a message by other right than the mailbox's.
+func privateMessage() error {
+	return fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone: a mail program shows it.")
 }
 
 func (s *Store) openBlob(ctx context.Context, id db.ID) (*blob.Reader, error) {

@@ -35,7 +35,8 @@ type Arrival struct {
 	RawURL   string          `json:"raw_url" doc:"Where the whole message can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/raw"`
 	digest.Summary
 	*digest.Content
-	Gone bool `json:"gone" doc:"Whether the message was deleted before the event was first read: then text, html, headers and attachments are empty." example:"false"`
+	Gone    bool `json:"gone" doc:"Whether the message was deleted before the event was first read: then text, html, headers and attachments are empty." example:"false"`
+	Private bool `json:"private,omitempty" doc:"There if the service itself wrote the message, to whoever reads this mailbox: only mail programs show it, so text, html, headers and attachments are empty." example:"false"`
 }
 
 // NoMetadata is an empty object: what is sent from here has metadata, what
@@ -59,7 +60,7 @@ type Envelope struct {
 func (s *spooled) arrived(to mailbox.Recipient, in folder.Incoming, verdicts digest.Verdicts, from string, rcpts []string) Arrival {
 	return Arrival{
 		ThreadID: in.Place.Thread, Domain: to.Domain, Mailbox: ArrivalMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Tag: to.Tag,
-		Size: in.Blob.Size, Verdicts: verdicts.Whole(), Summary: digest.Summarize(s.header),
+		Size: in.Blob.Size, Verdicts: verdicts.Whole(), Private: in.Private, Summary: digest.Summarize(s.header),
 	}
 }
 
@@ -86,6 +87,8 @@ func (i *Inbound) Content(ctx context.Context, message db.ID, data json.RawMessa
 			i.Log.Error("a message is damaged", "message", message, "error", err)
 		}
 		content, a.Gone = digest.None(), true
+	case fault.Is(err, fault.Denied):
+		content = digest.None()
 	case err != nil:
 		return nil, err
 	}

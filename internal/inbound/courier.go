@@ -116,10 +116,14 @@ func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
 	defer body.Close() //nolint:errcheck // only read
 	head := message.Received{By: i.Host, ID: m.ID.String(), Date: i.Now()}.Append(nil)
 	s, err := i.spool(ctx, m.ID, append(head, m.Head...), body, nil)
-	if err == nil && m.ThreadID != "" {
+	if err != nil {
+		return nil, err
+	}
+	if m.ThreadID != "" {
 		s.threads[m.Account] = m.ThreadID // whoever writes to himself finds it where he sent it
 	}
-	return s, err
+	s.private = m.Private
+	return s, nil
 }
 
 // deliver does all for one recipient in one commit. The row in filing makes sure

@@ -76,7 +76,7 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	top = append(top, s.trace...)
 	ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
 		Account: o.Account, Domain: o.Domain, By: o.Alias, Sender: i.sendsAs(s, o), To: o.Elsewhere,
-		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header,
+		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, Private: s.private,
 		EightBit: slices.ContainsFunc(s.index.Parts, func(p message.Part) bool { return p.Traits&message.EightBit != 0 }),
 	})
 	if err == nil {

@@ -93,6 +93,7 @@ type spooled struct {
 	opinions []digest.Opinion
 	// unwanted mail is to be in Junk, or nowhere, says the domain of its author.
 	unwanted bool
+	private  bool // the service wrote it to its recipient alone
 }
 
 // spool keeps a message: head, then the message without its Return-Path, since
@@ -156,7 +157,7 @@ func (i *Inbound) copyFor(ctx context.Context, s *spooled, to mailbox.Recipient,
 		return folder.Incoming{}, err
 	}
 	in := folder.Incoming{
-		Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Place: place, Verdicts: verdicts.String(), Date: i.Now(),
+		Mailbox: to.Mailbox, Blob: i.Blobs.Prepend(s.blob, top), Description: described, Place: place, Verdicts: verdicts.String(), Private: s.private, Date: i.Now(),
 	}
 	if verdicts.Spam == digest.Spam {
 		in.Special = folder.Junk

@@ -28,6 +28,9 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 	if err != nil {
 		return nil, err
 	}
+	if r.private {
+		return nil, sealed()
+	}
 	b, err := o.Blobs.Load(ctx, r.blob)
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, "not_found", "There is no message with this id.") // moved or pruned just now
@@ -36,18 +39,22 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 		return nil, err
 	}
 	in, err := b.Open(ctx)
-	if err != nil || r.mailbox != 0 {
+	if err != nil || !r.api() { // who wrote what is forwarded could have named any class
 		return in, err
 	}
 	h, err := message.ReadHeader(bufio.NewReader(in.All()))
 	if err == nil && isService(h) {
-		err = fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone.")
+		err = sealed() // of an older release
 	}
 	if err != nil && !fault.Is(err, fault.TooLarge) {
 		_ = in.Close() // only read
 		return nil, err
 	}
 	return in, nil
+}
+
+func sealed() error {
+	return fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone.")
 }
 
 // isService reports whether a header says that it is of ClassService.

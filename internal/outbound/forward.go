@@ -24,6 +24,7 @@ type Forwarded struct {
 	Blob            *blob.Blob // has no row yet
 	Header          message.Header
 	EightBit        bool // the body holds bytes above 127
+	Private         bool // only its recipient reads it
 	// Also is written in the same commit. A conflict of it is returned.
 	Also []db.Statement
 }
@@ -39,8 +40,11 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 	r := &row{
 		id: o.DB.NewID(), account: f.Account, domain: f.Domain, forwarded: f.By, sender: f.Sender, metadata: "{}",
 		from: clip(strings.TrimSpace(f.Header.Decoded("From")), maxSubject), subject: clip(f.Header.Decoded("Subject"), maxSubject),
-		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, eightBit: f.EightBit,
+		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, eightBit: f.EightBit, private: f.Private,
 		created: now, expires: now.Add(ExpirySubmission),
+	}
+	if f.Private {
+		r.ret = "HDRS" // others may read the report
 	}
 	if err := o.join(ctx, r, "", f.Header); err != nil {
 		return nil, err

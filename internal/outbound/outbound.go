@@ -75,6 +75,7 @@ type row struct {
 	adds                               []byte // fields to be added to a submission; not stored
 	template                           db.ID  // that it was made of; 0 for none
 	forwarded                          db.ID  // the alias by which it came; 0: it was sent from here
+	private                            bool   // only its recipient reads it
 	templateVersion                    int
 	utf8, eightBit                     bool
 	size                               int64
@@ -83,16 +84,16 @@ type row struct {
 
 var (
 	insertMessage = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference, template, template_version, require_tls, forwarded)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference, template, template_version, require_tls, forwarded, private)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`)
 	messageByID = db.SQL(`SELECT id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded FROM outbound_message WHERE id = $1`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private FROM outbound_message WHERE id = $1`)
 )
 
 func (r *row) insert() db.Statement {
 	return insertMessage.With(r.id, r.account, r.domain, r.mailbox, r.sender, r.returnsTo, r.from, r.subject, r.messageID,
 		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created), r.ret, r.envid, r.reference,
-		r.template, r.templateVersion, r.requireTLS, r.forwarded)
+		r.template, r.templateVersion, r.requireTLS, r.forwarded, r.private)
 }
 
 func scanMessage(r db.Row) (*row, error) {
@@ -100,7 +101,7 @@ func scanMessage(r db.Row) (*row, error) {
 	var expires, created int64
 	err := r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnsTo, &m.from, &m.subject, &m.messageID,
 		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, &expires, &created, &m.ret, &m.envid,
-		&m.template, &m.templateVersion, &m.requireTLS, &m.forwarded)
+		&m.template, &m.templateVersion, &m.requireTLS, &m.forwarded, &m.private)
 	m.expires, m.created = db.Time(expires), db.Time(created)
 	return m, err
 }

@@ -78,7 +78,7 @@ func (o *Outbox) begin(account db.ID, pc *parcel, now time.Time) {
 		id: id, account: account, domain: pc.sender.Domain, returnsTo: o.returnsTo(pc.sender),
 		from: l.from.String(), subject: l.draft.Subject, messageID: "<" + id.String() + "@" + l.from.Domain + ">",
 		thread: l.threadID, metadata: l.metadata, created: now, expires: start.Add(ExpiryAPI),
-		template: l.template, templateVersion: l.version,
+		template: l.template, templateVersion: l.version, private: l.class == ClassService,
 	}
 	l.draft.Date, l.draft.MessageID = start, pc.row.messageID
 	l.draft.Extra = append(l.draft.Extra, o.feedbackID(account, l))

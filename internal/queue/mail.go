@@ -44,6 +44,8 @@ type Mail struct {
 	UTF8       bool // the headers need SMTPUTF8
 	EightBit   bool // the body has octets above 127
 	RequireTLS bool // RFC 8689
+	// Private: where it is filed here, only the mailbox's own protocols give its text.
+	Private bool
 	// OptionalTLS: no policy of the recipient's domain is to keep the message
 	// from it ("TLS-Required: No", RFC 8689 §3).
 	OptionalTLS bool

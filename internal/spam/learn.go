@@ -106,7 +106,7 @@ func (b *Bayes) LearnOne(ctx context.Context) (more bool, err error) {
 	if err != nil && ctx.Err() != nil {
 		return false, err
 	}
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Denied) {
 		b.Log.Warn("a message can't be learned", "message", t.message, "error", err)
 	}
 	lesson := &db.Job{Guard: func(batch *db.Batch) {

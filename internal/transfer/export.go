@@ -44,7 +44,8 @@ func (o Out) Ending() string {
 }
 
 // Export writes what a mailbox holds: each folder as it was when its turn came.
-// What is expunged before it was written is left out. Nothing is held while w
+// What is expunged before it was written is left out, and so is what only the
+// mailbox's own protocols give. Nothing is held while w
 // waits. A folder that is not there is a fault.NotFound, a format that is none
 // a fault.Invalid, too many transfers a fault.Limited; then nothing was written.
 // After another error what was written is not whole.
@@ -179,6 +180,9 @@ func (x *exporting) each(name string, begin func(v *folder.View) error, write fu
 	return v.Fetch(x.ctx, v.Resolve(everything(), false), folder.WantDates|folder.WantBytes, func(r *folder.Row) error {
 		if r.Bytes == nil {
 			return nil // expunged
+		}
+		if r.Private {
+			return nil
 		}
 		text, err := x.open(r.Bytes)
 		if err != nil {
