@@ -11,6 +11,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -167,6 +168,40 @@ func TestLinksAreNotReadWhereTheyArrive(t *testing.T) {
 		}
 		look(alice.ID.String(), 2)
 	})
+}
+
+// Whoever chose a new password by a link, the other owners hear of it.
+func TestNewPasswordIsTold(t *testing.T) {
+	s := servertest.Start(t)
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := s.Users.Create(t.Context(), user.New{Email: "owner@outside.test", Name: "Owner", Password: colleague}, demo.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.Users.NewReset(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	somebody := visit(t, s)
+	if status, to, text := somebody.ask("POST", "/reset/"+token, url.Values{"password": {colleague + " 2"}}); status != 303 || to != "/sign-in" {
+		t.Fatalf("%d %s\n%s", status, to, text)
+	}
+	for _, email := range []string{owner.Email, s.Dev.Dashboard.Email} {
+		got := called(t, s, "GET", "/outbound/messages?recipient="+email, nil)["data"].([]any)
+		if len(got) != 1 || got[0].(object)["subject"] != "A new password of owner@outside.test" {
+			t.Errorf("%s is told %v", email, got)
+		}
+	}
+	deeds, _, err := s.Users.Deeds(t.Context(), demo.ID, db.Page{Limit: 10})
+	if err != nil || len(deeds) != 1 || deeds[0].Who != owner.Email || deeds[0].What != "Chose a new password by a link." {
+		t.Errorf("the activity says %v %v", deeds, err)
+	}
+	if status, _, text := somebody.ask("POST", "/reset/"+token, url.Values{"password": {colleague + " 3"}}); status != 404 {
+		t.Errorf("a used link: %d\n%s", status, text)
+	}
 }
 
 // What a stranger writes into a header hides nothing from the account.

@@ -4,6 +4,8 @@ package dashboard
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -150,8 +152,58 @@ func (d *Dashboard) resetForm(v *visit) (page, error) {
 }
 
 func (d *Dashboard) reset(v *visit) (done, error) {
-	err := d.Users.SetPassword(v.ctx, v.r.PathValue("token"), v.form.Get("password"))
-	return done{To: "/sign-in", Told: "The new password is set. Sign in with it."}, err
+	t, err := d.Users.Ticket(v.ctx, v.r.PathValue("token"))
+	if err == nil {
+		err = d.Users.SetPassword(v.ctx, v.r.PathValue("token"), v.form.Get("password"))
+	}
+	if err != nil {
+		return done{}, err
+	}
+	// It is set, whoever gives up waiting.
+	if err := d.tellReset(context.WithoutCancel(v.ctx), t.Person, client(v.r)); err != nil {
+		d.Log.ErrorContext(v.ctx, "that a password was chosen by a link could not be told", "user", t.Person, "error", err)
+	}
+	return done{To: "/sign-in", Told: "The new password is set. Sign in with it."}, nil
+}
+
+// tellReset tells that a password was chosen by a link: whoever can change the
+// mailbox that the link went to could have done it. It stands in the activity
+// of the user's accounts; the user, and the other owners of what the user owns,
+// get a mail.
+func (d *Dashboard) tellReset(ctx context.Context, id db.ID, from netip.Addr) error {
+	who, err := d.Users.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	of, err := d.Users.Memberships(ctx, who.ID)
+	if err != nil {
+		return err
+	}
+	all := make([]db.ID, 0, len(of))
+	told := map[db.ID]bool{who.ID: true}
+	tell := func(accounts []db.ID, to user.User) error {
+		_, err := d.Send(ctx, accounts, to.Email, "A new password of "+who.Email, "Hello "+to.Name+",\n\n"+who.Email+" has a new password for "+d.Host+
+			". It was chosen from "+from.String()+" by a link such as is sent to that address.\n\nIf you do not expect that, find out who reads its mail.\n")
+		return err
+	}
+	for _, m := range of {
+		all = append(all, m.Account)
+	}
+	for _, m := range of {
+		err = errors.Join(err, d.Users.Note(ctx, user.Session{Account: m.Account, User: who}, from, "Chose a new password by a link."))
+		if m.Role != user.Owner {
+			continue
+		}
+		others, failed := d.Users.Members(ctx, m.Account)
+		err = errors.Join(err, failed)
+		for _, o := range others {
+			if o.Role == user.Owner && !told[o.ID] {
+				told[o.ID] = true
+				err = errors.Join(err, tell(append(ids(m.Account), all...), o.User)) // that of the operators has no domain
+			}
+		}
+	}
+	return errors.Join(err, tell(all, who))
 }
 
 // joining is what a link to set up or to join shows.
