@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
@@ -151,6 +152,9 @@ func (i *Inbound) senderOf(ctx context.Context, m outbound.Submitted) (mailbox.R
 	from, err := address.Parse(m.Sender)
 	if err != nil {
 		return mailbox.Recipient{}, fault.Wrap(err, fault.NotFound, mailbox.CodeNoMailbox, "The sender's address can't be read.")
+	}
+	if secret.IsReturnPath(from.Local) { // of what was forwarded: nobody's address, whatever a catch-all takes
+		return mailbox.Recipient{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The sender's address is a return path.")
 	}
 	route, err := i.Mailboxes.Route(ctx, from)
 	if err != nil && !fault.Is(err, fault.NotFound) {

@@ -25,6 +25,7 @@ var (
 		VALUES ($1, $2, 0, 'failed', 'lost@far.example', '', 550, '5.1.1', 'no such user', 'mx.far.example', 0, 0, $3, $3)`)
 	overFull = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
 	sentAs   = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
+	passedOn = db.SQL(`UPDATE outbound_message SET sender = $2, mailbox = 0, forwarded = $3 WHERE id = $1`)
 	lateNow  = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
 	inboxOf  = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
 	textsOf  = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
@@ -308,6 +309,25 @@ func TestNoticesOfFullAndGone(t *testing.T) {
 		alice.wantNotices(0)
 		if a, b := len(alice.texts()), len(bob.texts()); a != 2 || b != 0 {
 			t.Errorf("%d reports to the mailbox that is gone, %d to another", a, b)
+		}
+	})
+}
+
+// API mail that a mailbox forwards has a signed return path for its sender. What
+// becomes of it is told to nobody, and not to whom a catch-all leads either.
+func TestNoticesToReturnPaths(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice, bob := postOf(t, s, 0), postOf(t, s, 1)
+		if _, err := s.Mailboxes.CreateAlias(t.Context(), alice.box.Account, "*@demo.test", []string{bob.box.Address}); err != nil {
+			t.Fatal(err)
+		}
+		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+		dbtest.Exec(t, alice.DB, passedOn.With(id, s.Inbound.Key.ReturnPath(int64(id), 0)+"@demo.test", alice.box.ID))
+		alice.notice(id)
+		alice.tell()
+		alice.wantNotices(0)
+		if n := len(bob.texts()); n != 0 {
+			t.Errorf("%d reports to the catch-all's mailbox", n)
 		}
 	})
 }
