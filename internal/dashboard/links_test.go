@@ -221,3 +221,25 @@ func TestStrangersHideNothing(t *testing.T) {
 		}
 	}
 }
+
+// Who invites somebody to whom nothing is sent is told to pass the link on.
+func TestSuppressedInvitation(t *testing.T) {
+	s := servertest.Start(t)
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Users.Create(t.Context(), user.New{Email: "owner@outside.test", Name: "Owner", Password: colleague}, demo.ID); err != nil {
+		t.Fatal(err)
+	}
+	called(t, s, "POST", "/suppressions", object{"address": "new@outside.test"})
+	owner := visit(t, s)
+	if status, _, text := owner.ask("POST", "/sign-in", url.Values{"email": {"owner@outside.test"}, "password": {colleague}}); status != 303 {
+		t.Fatalf("%d\n%s", status, text)
+	}
+	for email, want := range map[string]string{"new@outside.test": "It was not sent by mail.", "other@outside.test": "on its way by mail"} {
+		if status, _, text := owner.ask("POST", "/people", url.Values{"email": {email}, "role": {"reader"}}); status != 200 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d\n%s", email, status, text)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -15,7 +16,8 @@ import (
 )
 
 // Send sends a mail of the service to somebody who belongs to accounts. false:
-// none of them has a domain that it could come from.
+// none of them has a domain that it could come from, or all have suppressed the
+// address.
 type Send func(ctx context.Context, accounts []db.ID, to, subject, text string) (sent bool, err error)
 
 const sessionCookie = 30 * 24 * time.Hour
@@ -139,7 +141,7 @@ func (d *Dashboard) sendReset(ctx context.Context, who user.User) {
 	if err != nil {
 		d.Log.ErrorContext(ctx, "a link for a new password could not be sent", "user", who.ID, "error", err)
 	} else if !sent {
-		d.Log.WarnContext(ctx, "a link for a new password could not be sent: no account of the user has a domain to send from", "user", who.ID)
+		d.Log.WarnContext(ctx, "a link for a new password could not be sent: no account of the user has a domain to send from, or may write to the user", "user", who.ID)
 	}
 }
 
@@ -196,10 +198,11 @@ func (d *Dashboard) tellReset(ctx context.Context, id db.ID, from netip.Addr) er
 		}
 		others, failed := d.Users.Members(ctx, m.Account)
 		err = errors.Join(err, failed)
+		accounts := append(ids(m.Account), slices.DeleteFunc(slices.Clone(all), func(a db.ID) bool { return a == m.Account })...) // that of the operators has no domain
 		for _, o := range others {
 			if o.Role == user.Owner && !told[o.ID] {
 				told[o.ID] = true
-				err = errors.Join(err, tell(append(ids(m.Account), all...), o.User)) // that of the operators has no domain
+				err = errors.Join(err, tell(accounts, o.User))
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dashboard"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
 )
 
 // pages makes the handler of both HTTP doors: the API, and the dashboard for
@@ -80,7 +81,7 @@ func (s *Server) ownRoots() (*x509.CertPool, error) {
 }
 
 // sendAsService sends a mail to somebody who belongs to accounts, from a domain
-// of one of them.
+// of one of them. An account whose list of suppressions has them sends nothing.
 func (s *Server) sendAsService(ctx context.Context, accounts []db.ID, to, subject, text string) (sent bool, err error) {
 	for _, a := range accounts {
 		found, _, err := s.Domains.List(ctx, a, db.Page{Limit: db.MaxPage})
@@ -91,10 +92,13 @@ func (s *Server) sendAsService(ctx context.Context, accounts []db.ID, to, subjec
 			if !d.Sends {
 				continue
 			}
-			_, err := s.Outbox.Send(ctx, account.Principal{Account: a}, []outbound.Send{{
+			results, err := s.Outbox.Send(ctx, account.Principal{Account: a}, []outbound.Send{{
 				FromEmail: "no-reply@" + d.Name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: outbound.ClassService,
 			}}, outbound.Options{})
-			return err == nil, err
+			if err != nil || results[0].Status != queue.Suppressed {
+				return err == nil, err
+			}
+			break
 		}
 	}
 	return false, nil
