@@ -43,6 +43,10 @@ type rcpt struct {
 	// RFC 2142).
 	open bool
 	spam bool // thinks the filter of its account, whatever its domain chose
+	// junk says that it is the postmaster for another, as keep has it, and o what
+	// the filter thinks for that one; nil: nothing.
+	junk bool
+	o    *digest.Opinion
 }
 
 // report is a signed return path that was accepted for a recipient.
@@ -121,6 +125,10 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	if err != nil {
 		return 0, err
 	}
+	if err := l.halt(ctx, s); err != nil {
+		s.blob.Discard(ctx)
+		return 0, err
+	}
 	e := i.errand(s, l.from, false)
 	defer e.drop()
 	which, err := e.deliverAll(ctx, l, junk)
@@ -137,8 +145,10 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 			return 0, err
 		}
 	}
-	if err := l.forward(ctx, e); err != nil {
-		return 0, err
+	for _, o := range l.onward {
+		if err := e.passOn(ctx, o); err != nil {
+			return 0, err
+		}
 	}
 	// After an error the bytes are left to the sweep: the commit may have
 	// happened all the same.

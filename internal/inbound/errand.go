@@ -133,12 +133,8 @@ func (e *errand) forward(ctx context.Context, to mailbox.Recipient) (bool, error
 func (e *errand) deliverAll(ctx context.Context, l *Letter, junk []bool) (filed []bool, err error) {
 	filed = make([]bool, len(l.rcpts))
 	for n, to := range l.rcpts {
-		if len(to.ForwardTo) == 0 && looped(e.s.header, to.as[0]) {
-			e.s.blob.Discard(ctx)
-			return nil, fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
-		}
-		b := box{Recipient: to.Recipient, as: to.as, junk: junk != nil && junk[n], spam: to.spam}
-		if e.s.opinions != nil {
+		b := box{Recipient: to.Recipient, as: to.as, o: to.o, junk: to.junk || n < len(junk) && junk[n], spam: to.spam}
+		if n < len(e.s.opinions) {
 			b.o = &e.s.opinions[n]
 		}
 		if filed[n], err = e.deliver(ctx, b); err != nil {

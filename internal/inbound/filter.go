@@ -93,6 +93,9 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 		l.rcpts[n].spam = l.rcpts[n].spam || all[n].Spam()
 	}
 	s.opinions = all[:len(l.rcpts)]
+	for n := range l.onward {
+		l.onward[n].o = &all[len(l.rcpts)+n]
+	}
 	return nil
 }
 

@@ -35,41 +35,112 @@ const (
 // onward is a message that goes on to addresses elsewhere.
 type onward struct {
 	mailbox.Route
-	as     string // the address that it was for
-	sender string // its MAIL FROM
-	own    bool   // it was sent from here: nothing of it is in doubt
-	spam   bool   // thinks the filter of its account
-	back   bool   // it is a report on its way back to who is told of it
+	as     string          // the address that it was for
+	sender string          // its MAIL FROM
+	own    bool            // it was sent from here: nothing of it is in doubt
+	spam   bool            // thinks the filter of its account
+	o      *digest.Opinion // of that; nil: it has none
+	back   bool            // it is a report on its way back to who is told of it
 }
 
-// forward has the message go on to where aliases lead. What is not wanted goes
-// nowhere, and is refused if it is for nobody else.
-func (l *Letter) forward(ctx context.Context, e *errand) error {
-	wanted := slices.DeleteFunc(slices.Clone(l.onward), func(o onward) bool {
-		return o.spam || e.s.unwanted || e.s.verdicts.Spam == digest.Spam
+// halt takes out of a letter what must not go on. Who has no mailbox here would
+// get nothing then, and nobody would know: the postmaster gets it, in Junk. Without
+// one it is refused, for all, and so is what nobody else is to get: its sender is
+// told by his own host.
+func (l *Letter) halt(ctx context.Context, s *spooled) error {
+	var halted []onward
+	var why error
+	l.onward = slices.DeleteFunc(l.onward, func(o onward) bool {
+		err := s.stops(o)
+		if err != nil {
+			halted, why = append(halted, o), err
+		}
+		return err != nil
 	})
-	if len(wanted) < len(l.onward) {
-		l.in.Log.Info("a message is not forwarded: it is not wanted", "arrival", e.s.arrival, "addresses", len(l.onward)-len(wanted))
+	others := len(l.onward)+len(l.reports) > 0 || l.loop
+	for _, to := range l.rcpts {
+		// Whoever wrote a Delivered-To, beside others the copy is filed: twice
+		// rather than never.
+		if len(to.ForwardTo) > 0 || !looped(s.header, to.as[0]) {
+			others = true
+		} else if why == nil {
+			why = circles()
+		}
 	}
-	if len(l.onward) > 0 && len(wanted) == 0 && len(l.rcpts) == 0 {
-		e.s.blob.Discard(ctx)
-		return fault.New(fault.Denied, CodeUnwanted, "The message is not forwarded: it can't be shown to come from its author, or it looks like spam.")
+	if !others {
+		return why
 	}
-	for _, o := range wanted {
-		if err := e.passOn(ctx, o); err != nil {
+	for _, o := range halted {
+		kept, err := l.keep(ctx, s, o)
+		if err != nil {
 			return err
 		}
+		if !kept {
+			return s.stops(o)
+		}
+		l.in.Log.Info("a message is not forwarded but kept", "alias", o.Alias, "arrival", s.arrival, "reason", s.stops(o))
 	}
 	return nil
 }
 
-// passOn makes the message ready for the addresses elsewhere. One that was here
-// before, or at too many places, is a fault.Denied with CodeLoop.
-func (e *errand) passOn(ctx context.Context, o onward) error {
-	i, s := e.in, e.s
+// keep makes sure that a message which does not go on is in a mailbox: one that
+// its alias leads to as well, or else the postmaster's. It reports whether there is
+// one: the operator, who is the postmaster of accounts without a mailbox, reads no
+// mail of theirs.
+func (l *Letter) keep(ctx context.Context, s *spooled, o onward) (bool, error) {
+	if slices.ContainsFunc(l.rcpts, func(r rcpt) bool { return slices.Contains(r.as, o.as) }) {
+		return true, nil
+	}
+	at, err := address.Parse(o.as)
+	if err != nil {
+		return false, err
+	}
+	route, err := l.in.Mailboxes.Route(ctx, address.Address{Local: postmaster, Domain: at.Domain})
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Denied) {
+		return false, err
+	}
+	for _, to := range route.Mailboxes {
+		if to.Account != o.Account {
+			continue
+		}
+		if n := slices.IndexFunc(l.rcpts, func(r rcpt) bool { return r.Mailbox == to.Mailbox }); n >= 0 {
+			l.rcpts[n].as = append(l.rcpts[n].as, o.as)
+			return true, nil
+		}
+		switch err := l.in.Mailboxes.Room(ctx, to.Mailbox, s.blob.Size); {
+		case err == nil:
+			l.rcpts = append(l.rcpts, rcpt{Recipient: to, as: []string{o.as}, junk: true, o: o.o})
+			return true, nil
+		case !noRoom(err):
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// stops says why a message must not go on: as CodeUnwanted, or, if it was here
+// before or at too many places, as CodeLoop.
+func (s *spooled) stops(o onward) error {
+	if o.spam || s.unwanted || s.verdicts.Spam == digest.Spam {
+		return fault.New(fault.Denied, CodeUnwanted, "The message is not forwarded: it can't be shown to come from its author, or it looks like spam.")
+	}
 	loops := slices.ContainsFunc(s.header.All(loopField), func(f message.Field) bool { return address.KeyOf(f.Text()) == address.KeyOf(o.as) })
 	if !o.back && (loops || looped(s.header, o.as)) || s.header.Count("Delivered-To") >= maxHops {
-		return fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
+		return circles()
+	}
+	return nil
+}
+
+func circles() error {
+	return fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
+}
+
+// passOn makes the message ready for the addresses elsewhere, unless it must not
+// go there.
+func (e *errand) passOn(ctx context.Context, o onward) error {
+	i, s := e.in, e.s
+	if err := s.stops(o); err != nil {
+		return err
 	}
 	top := message.AppendDeliveredTo(nil, o.as)
 	top = append(top, loopField+": "+o.as+"\r\n"...)

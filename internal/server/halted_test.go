@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+var (
+	sentOnAll = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded <> $1`)
+	inJunk    = db.SQL(`SELECT messages FROM folder WHERE mailbox = $1 AND name = 'Junk'`)
+)
+
+// Who is in a circle keeps nobody else from getting the message, and what does not
+// go on is somewhere.
+func TestHaltedCircles(t *testing.T) {
+	const to, other = "From: ann@good.com\r\nTo: x@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "bob@demo.test"
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		c := clientOf(t, s)
+		for address, targets := range map[string][]string{"out@demo.test": {away}, "free@demo.test": {away}, "both@demo.test": {away, s.Dev.Mailboxes[1].ID.String()}} {
+			if _, err := c.CreateAlias(t.Context(), address, targets...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, b, junk, out := 0, 0, 0, 0
+		for _, tt := range []struct {
+			field, to     string
+			a, b, junk, n int // more in the mailboxes, in Junk of the first, and sent on
+		}{
+			{"Delivered-To: alice@demo.test", "alice@demo.test", -1, 0, 0, 0},
+			{"Delivered-To: alice@demo.test", "alice@demo.test " + other, 1, 1, 0, 0},
+			{"X-Loop: OUT@demo.test", "out@demo.test", -1, 0, 0, 0},
+			{"X-Loop: OUT@demo.test", "out@demo.test " + other, 1, 1, 1, 0},
+			{"Delivered-To: out@demo.test", other + " out@demo.test", 1, 1, 1, 0},
+			{"X-Loop: out@demo.test", "out@demo.test alice@demo.test", 1, 0, 0, 0},
+			{"X-Loop: out@demo.test", "out@demo.test free@demo.test", 1, 0, 1, 1},
+			{"X-Loop: both@demo.test", "both@demo.test", 0, 1, 0, 0},
+			{"Delivered-To: both@demo.test", "both@demo.test", -1, 0, 0, 0},
+			{strings.Repeat("Delivered-To: x@good.com\r\n", 9) + "Delivered-To: y@good.com", "out@demo.test free@demo.test", -1, 0, 0, 0},
+		} {
+			err := mx(t, s, "ann@good.com", tt.field+"\r\n"+to, strings.Fields(tt.to)...)
+			if tt.a < 0 {
+				if err == nil || !strings.HasPrefix(err.Error(), `554 "5.4.6`) {
+					t.Errorf("%s to %s: %v", tt.field, tt.to, err)
+				}
+				tt.a = 0
+			} else if err != nil {
+				t.Errorf("%s to %s: %v", tt.field, tt.to, err)
+			}
+			a, b, junk, out = a+tt.a, b+tt.b, junk+tt.junk, out+tt.n
+			gotOut := count(t, s, sentOnAll, 0)
+			if gotA, gotB, gotJunk := count(t, s, heldBy, 0), count(t, s, heldBy, 1), count(t, s, inJunk, 0); gotA != a || gotB != b || gotJunk != junk || gotOut != out {
+				t.Fatalf("%s to %s: alice holds %d, in Junk %d, bob %d, %d went on; want %d, %d, %d, %d", tt.field, tt.to, gotA, gotJunk, gotB, gotOut, a, junk, b, out)
+			}
+			if tt.junk > 0 {
+				if text := newest(t, s, 0); !strings.HasPrefix(text, "Return-Path: <ann@good.com>\r\nDelivered-To: out@demo.test\r\n") {
+					t.Errorf("the postmaster has\n%.300s", text)
+				}
+			}
+		}
+	})
+}
+
+// Mail that must not be forwarded is refused, or somebody has it.
+func TestHaltedUnwanted(t *testing.T) {
+	const text = "From: a@shop.com\r\nTo: x@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n"
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
+			t.Fatal(err)
+		}
+		if err := mx(t, s, "a@good.com", text, "bob@demo.test", "out@demo.test"); err != nil {
+			t.Error(err)
+		}
+		if a, b := count(t, s, inJunk, 0), count(t, s, inJunk, 1); a != 1 || b != 1 {
+			t.Fatalf("the postmaster has %d, bob %d", a, b)
+		}
+		if text := newest(t, s, 0); !strings.Contains(text, "\r\nDelivered-To: out@demo.test\r\n") {
+			t.Errorf("the postmaster has\n%.300s", text)
+		}
+		// Who is the postmaster as well has it once.
+		if err := mx(t, s, "a@good.com", text, "alice@demo.test", "out@demo.test"); err != nil {
+			t.Error(err)
+		}
+		if a := count(t, s, heldBy, 0); a != 2 {
+			t.Errorf("the postmaster has %d", a)
+		}
+		// The postmaster has no room: nobody would know of it.
+		fillUp(t, s, s.Dev.Mailboxes[0].ID)
+		if err := mx(t, s, "a@good.com", text, "bob@demo.test", "out@demo.test"); err == nil || !strings.HasPrefix(err.Error(), `550 "5.7.1`) {
+			t.Errorf("without a postmaster: %v", err)
+		}
+		if b, out := count(t, s, heldBy, 1), count(t, s, sentOnAll, 0); b != 1 || out != 0 {
+			t.Errorf("bob holds %d, %d went on", b, out)
+		}
+	})
+}
+
+// An account without a mailbox has nobody to keep it; the operator, who has its
+// postmaster's mail, is not shown what was for others.
+func TestHaltedWithoutMailbox(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		acc, err := s.Accounts.Create(t.Context(), "rival@example.com", "Rival")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, token, err := s.Accounts.CreateKey(t.Context(), acc.ID, account.NewKey{Name: "all"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(s.Dev.BaseURL, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.CloseIdleConnections()
+		d, err := c.CreateDomain(t.Context(), "rival.test")
+		if err == nil {
+			d, err = c.VerifyDomainDNS(t.Context(), d.ID)
+		}
+		if err == nil {
+			_, err = c.CreateAlias(t.Context(), "out@rival.test", away)
+		}
+		if err != nil {
+			t.Fatal(d, err)
+		}
+		for head, want := range map[string]string{"X-Loop: out@rival.test\r\nFrom: ann@good.com": `554 "5.4.6`, "From: a@shop.com": `550 "5.7.1`} {
+			err := mx(t, s, "ann@good.com", head+"\r\nSubject: Hi\r\n\r\nHi\r\n", "bob@demo.test", "out@rival.test")
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s: %v", head, err)
+			}
+		}
+		if a, b, out := count(t, s, heldBy, 0), count(t, s, heldBy, 1), count(t, s, sentOnAll, 0); a+b+out != 0 {
+			t.Errorf("alice holds %d, bob %d, %d went on", a, b, out)
+		}
+	})
+}
+
+// newest is the newest message of a mailbox.
+func newest(t *testing.T, s *servertest.Server, box int) string {
+	t.Helper()
+	path := "/mailboxes/" + s.Dev.Mailboxes[box].ID.String() + "/messages"
+	var all struct{ Data []struct{ ID string } }
+	s.API("GET", path+"?limit=1", nil).Into(t, &all)
+	if len(all.Data) != 1 {
+		t.Fatal("the mailbox is empty")
+	}
+	return string(s.API("GET", path+"/"+all.Data[0].ID+"/raw", nil).Body)
+}
