@@ -138,7 +138,10 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 		}
 	}
 	if len(route.Elsewhere) > 0 {
-		if err := e.passOn(ctx, onward{Route: route, as: d.Recipient, sender: c.From, own: true}); err != nil {
+		o := onward{Route: route, as: d.Recipient, sender: c.From, own: true}
+		if why := s.stops(o); why != nil && len(route.Mailboxes) > 0 { // as Letter.keep has it
+			i.Log.Info("a message is not forwarded but kept", "alias", o.Alias, "message", d.Message, "n", d.N, "reason", why)
+		} else if err := e.passOn(ctx, o); err != nil {
 			return err
 		}
 	}

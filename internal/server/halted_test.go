@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	sentOnAll = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded <> $1`)
+	sentOnAll = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded NOT IN (0, $1)`)
 	inJunk    = db.SQL(`SELECT messages FROM folder WHERE mailbox = $1 AND name = 'Junk'`)
 )
 
@@ -136,6 +136,25 @@ func TestHaltedWithoutMailbox(t *testing.T) {
 		}
 		if a, b, out := count(t, s, heldBy, 0), count(t, s, heldBy, 1), count(t, s, sentOnAll, 0); a+b+out != 0 {
 			t.Errorf("alice holds %d, bob %d, %d went on", a, b, out)
+		}
+	})
+}
+
+// What is sent from here gets what comes from outside gets: the mailboxes of an
+// alias have it.
+func TestHaltedFromHere(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		c, ctx := clientOf(t, s), t.Context()
+		const loop = "X-Loop: both@demo.test\r\nFrom: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n"
+		if _, err := c.CreateAlias(ctx, "both@demo.test", away, s.Dev.Mailboxes[1].ID.String()); err != nil {
+			t.Fatal(err)
+		}
+		submitted(t, s, 0, loop, "both@demo.test")
+		if text := arrived(t, s, 1, 1); !strings.Contains(text, "Delivered-To: both@demo.test\r\n") {
+			t.Errorf("bob has\n%s", text)
+		}
+		if out := count(t, s, sentOnAll, 0); out != 0 {
+			t.Errorf("%d went on", out)
 		}
 	})
 }
