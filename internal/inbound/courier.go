@@ -177,7 +177,11 @@ func (i *Inbound) outcome(d *queue.Delivery, err error) queue.Outcome {
 	case kind == fault.NotFound:
 		return set(queue.Bounced, 550, "5.1.1", f.Message)
 	case kind == fault.Denied:
-		return set(queue.Bounced, 550, "5.2.1", f.Message)
+		// Only 5.2.1 says something against the address, which suppresses it.
+		r, _ := Refusal(err)
+		return set(queue.Bounced, r.Code, r.Enhanced, f.Message)
+	case kind == fault.Limited:
+		return set(queue.Deferred, 450, "4.7.1", f.Message)
 	case kind == fault.OverQuota && f.Code == mailbox.CodeFullLong:
 		return set(queue.Bounced, 552, "5.2.2", f.Message)
 	case kind == fault.OverQuota:

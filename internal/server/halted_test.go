@@ -9,7 +9,9 @@ import (
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 var (
@@ -155,6 +157,51 @@ func TestHaltedFromHere(t *testing.T) {
 		}
 		if out := count(t, s, sentOnAll, 0); out != 0 {
 			t.Errorf("%d went on", out)
+		}
+	})
+}
+
+// What is refused for a circle, or for the limits of who forwards, says nothing
+// against the address: nobody is suppressed for it.
+func TestHaltedIsNoFault(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		c, ctx := clientOf(t, s), t.Context()
+		for address, targets := range map[string][]string{
+			"out@demo.test": {away}, "many@demo.test": {away, "1@a.test", "2@a.test", "3@a.test", "4@a.test", "5@a.test"},
+		} {
+			if _, err := c.CreateAlias(ctx, address, targets...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		submitted(t, s, 0, "X-Loop: out@demo.test\r\nFrom: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "out@demo.test")
+		if text := arrived(t, s, 0, 1); !strings.Contains(text, "Final-Recipient: rfc822; out@demo.test\r\nAction: failed\r\nStatus: 5.4.6\r\n") {
+			t.Errorf("alice is told\n%s", text)
+		}
+		demo, err := s.Accounts.ByEmail(ctx, "you@demo.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Limits.Change(ctx, demo.ID, limit.Set{Rates: limit.Rates{RecipientsPerDay: 5}}); err != nil {
+			t.Fatal(err)
+		}
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo.ID)})
+		defer sub.Close()
+		sent, err := c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"many@demo.test"}, Subject: "Hi", Text: "Hi"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			m, err := c.GetMessage(ctx, sent.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Status == "bounced" {
+				break
+			}
+			<-sub.C
+		}
+		if list, err := c.ListSuppressions(ctx, client.SuppressionFilter{}, client.Paging{}); err != nil || len(list.Data) != 0 {
+			t.Errorf("suppressed: %+v, %v", list.Data, err)
 		}
 	})
 }
