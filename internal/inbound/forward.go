@@ -145,10 +145,11 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	top := message.AppendDeliveredTo(nil, o.as)
 	top = append(top, loopField+": "+o.as+"\r\n"...)
 	top = append(top, s.trace...)
+	utf8, eightBit := s.index.Needs()
 	ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
 		Account: o.Account, Domain: o.Domain, By: o.Alias, Sender: i.sendsAs(s, o), To: o.Elsewhere,
-		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, Private: s.private,
-		EightBit: slices.ContainsFunc(s.index.Parts, func(p message.Part) bool { return p.Traits&message.EightBit != 0 }),
+		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, EightBit: eightBit, Private: s.private,
+		UTF8: utf8 || message.Header(top).EightBit(),
 	})
 	if err == nil {
 		e.out = append(e.out, ready)

@@ -39,6 +39,8 @@ func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []
 		if err != nil {
 			return nil, err
 		}
+		// Of what was submitted the row knows it, not of what was forwarded before it did.
+		r.Original.UTF8 = r.Original.UTF8 || r.Original.Header.EightBit()
 		if whole(m, r.Recipients) {
 			r.Original.Open = func() (io.ReadCloser, error) { return io.NopCloser(source.All()), nil }
 		}

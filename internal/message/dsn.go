@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // The actions of a report (RFC 3464 §2.3.3).
@@ -285,12 +286,13 @@ func (r *Reported) said() string {
 func (r *Report) original(c *composer) {
 	o := &r.Original
 	kind, encoding := "text/rfc822-headers", "7bit"
+	global := o.UTF8 && utf8.Valid(o.Header) // another charset is not what RFC 6533 means
 	switch {
-	case o.Open != nil && o.UTF8:
+	case o.Open != nil && global:
 		kind = "message/global"
 	case o.Open != nil:
 		kind = "message/rfc822"
-	case o.UTF8:
+	case global:
 		kind = "message/global-headers"
 	}
 	if o.UTF8 || o.EightBit && o.Open != nil {

@@ -160,6 +160,10 @@ func TestReportInternational(t *testing.T) {
 	if got := written(t, r); !strings.Contains(got, "Content-Type: message/global-headers\r\n") {
 		t.Errorf("the header goes as\n%s", got)
 	}
+	r.Original.Header = message.Header("Subject: Gr\xfc\xdfe\r\n\r\n")
+	if got := written(t, r); !strings.Contains(got, "Content-Type: text/rfc822-headers\r\nContent-Transfer-Encoding: 8bit\r\n") {
+		t.Errorf("a header in another charset goes as\n%s", got)
+	}
 }
 
 func TestReportOfMany(t *testing.T) {

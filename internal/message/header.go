@@ -86,6 +86,9 @@ func (h Header) Decoded(name string) string {
 // go on with the last of the fields that are put before it (RFC 5322 §2.2.3).
 func (h Header) BeginsFolded() bool { return len(h) > 0 && (h[0] == ' ' || h[0] == '\t') }
 
+// EightBit reports whether the header holds bytes above 127.
+func (h Header) EightBit() bool { return traitsOf(h)&EightBit != 0 }
+
 // Count returns how often the field called name occurs. Many Received fields
 // mean a loop (RFC 5321 §6.3).
 func (h Header) Count(name string) int {

@@ -170,6 +170,18 @@ func (ix *Index) inside(i int, k Kind) bool {
 	return false
 }
 
+// Needs says what the message needs to go out as it is: SMTPUTF8 for bytes above
+// 127 in a header (RFC 6531), 8BITMIME for others, and for the headers of messages
+// within it.
+func (ix *Index) Needs() (utf8, eightBit bool) {
+	for i := range ix.Parts {
+		t, embedded := ix.Parts[i].Traits, ix.inside(i, Embedded)
+		utf8 = utf8 || t&HeaderEightBit != 0 && !embedded
+		eightBit = eightBit || t&EightBit != 0 || t&HeaderEightBit != 0 && embedded
+	}
+	return utf8, eightBit
+}
+
 // plainBeside reports whether an alternative around the part begins with
 // plain text.
 func (ix *Index) plainBeside(i int) bool {

@@ -71,3 +71,21 @@ func TestSevenBit(t *testing.T) {
 		})
 	}
 }
+
+func TestNeeds(t *testing.T) {
+	const within = "Content-Type: message/rfc822\r\n\r\n"
+	for text, want := range map[string][2]bool{
+		"Subject: Hi\r\n\r\nHi\r\n":                 {false, false},
+		"Subject: Grüße\r\n\r\nHi\r\n":              {true, false},
+		"Subject: Hi\r\n\r\nGrüße\r\n":              {false, true},
+		within + "Subject: Grüße\r\n\r\nHi\r\n":     {false, true},
+		within + "Subject: Hi\r\n\r\nGrüße\r\n":     {false, true},
+		"X: ü\r\n" + within + "Subject: Hi\r\n\r\n": {true, false},
+	} {
+		var s message.Scanner
+		_, _ = s.Write([]byte(text)) // never fails
+		if utf8, eight := s.Finish().Needs(); utf8 != want[0] || eight != want[1] {
+			t.Errorf("%q needs %v, %v", text, utf8, eight)
+		}
+	}
+}

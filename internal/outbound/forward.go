@@ -23,7 +23,8 @@ type Forwarded struct {
 	To              []address.Address
 	Blob            *blob.Blob // has no row yet
 	Header          message.Header
-	EightBit        bool // the body holds bytes above 127
+	UTF8            bool // a header holds bytes above 127
+	EightBit        bool // the body holds such
 	Private         bool // only its recipient reads it
 	// Also is written in the same commit. A conflict of it is returned.
 	Also []db.Statement
@@ -40,7 +41,7 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 	r := &row{
 		id: o.DB.NewID(), account: f.Account, domain: f.Domain, forwarded: f.By, sender: f.Sender, metadata: "{}",
 		from: clip(strings.TrimSpace(f.Header.Decoded("From")), maxSubject), subject: clip(f.Header.Decoded("Subject"), maxSubject),
-		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, eightBit: f.EightBit, private: f.Private,
+		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, utf8: f.UTF8, eightBit: f.EightBit, private: f.Private,
 		created: now, expires: now.Add(ExpirySubmission),
 	}
 	if f.Private {

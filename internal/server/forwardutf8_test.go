@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// nextHop is a host of other people's making that takes all mail; took has, of
+// each message, whether it came with SMTPUTF8.
+type nextHop struct{ took chan bool }
+
+func (h *nextHop) NewSession(*smtp.Conn) (smtp.Session, error) { return &hop{to: h}, nil }
+
+type hop struct {
+	to   *nextHop
+	utf8 bool
+}
+
+func (h *hop) Reset()                               {}
+func (h *hop) Logout() error                        { return nil }
+func (h *hop) Rcpt(string, *smtp.RcptOptions) error { return nil }
+func (h *hop) Mail(_ string, o *smtp.MailOptions) error {
+	h.utf8 = o.UTF8
+	return nil
+}
+
+func (h *hop) Data(r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	h.to.took <- h.utf8
+	return err
+}
+
+// What goes on with bytes above 127 in its header goes with SMTPUTF8, by whichever
+// way it came; where a host has none, a report in the same form says so.
+func TestForwardNeedsUTF8(t *testing.T) {
+	const raw = "From: Ann <ann@none.com>\r\nSubject: Grüße\r\n\r\nHi\r\n"
+	for name, offered := range map[string]bool{"offered": true, "not offered": false} {
+		t.Run(name, func(t *testing.T) {
+			dbtest.EachURL(t, func(t *testing.T, url string) {
+				there := &nextHop{make(chan bool, 10)}
+				srv := smtp.NewServer(there)
+				srv.Domain, srv.EnableSMTPUTF8 = "relay.test", offered
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() { done <- srv.Serve(l) }()
+				t.Cleanup(func() { _ = srv.Close(); <-done })
+				s := newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
+				if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
+					t.Fatal(err)
+				}
+				forwards(t, clientOf(t, s), s, 1, false, away)
+				if err := mx(t, s, "ann@none.com", strings.ReplaceAll(raw, "Grüße", "Hi"), "out@demo.test"); err != nil {
+					t.Fatal(err)
+				}
+				if <-there.took {
+					t.Error("ASCII went with SMTPUTF8")
+				}
+				long := raw + strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 1000)
+				for n, tt := range []struct{ to, text, kind string }{
+					{"out@demo.test", raw, "message/global\r\nContent-Transfer-Encoding: 8bit\r\n"},
+					{"bob@demo.test", raw, "message/global\r\nContent-Transfer-Encoding: 8bit\r\n"},
+					{"out@demo.test", long, "message/global-headers\r\nContent-Transfer-Encoding: 8bit\r\n"},
+					{"out@demo.test", strings.ReplaceAll(long, "ü", "\xfc"), "text/rfc822-headers\r\nContent-Transfer-Encoding: 8bit\r\n"},
+				} {
+					if err := mx(t, s, "ann@none.com", tt.text, tt.to); err != nil {
+						t.Fatal(err)
+					}
+					if offered {
+						if !<-there.took {
+							t.Errorf("%s: it went without SMTPUTF8", tt.to)
+						}
+						continue
+					}
+					text := arrived(t, s, 0, uint32(n+1))
+					if !strings.Contains(text, "\r\nStatus: 5.6.7\r\n") || !strings.Contains(text, "Content-Type: "+tt.kind) {
+						t.Errorf("the postmaster is told\n%.3000s", text)
+					}
+				}
+			})
+		})
+	}
+}
