@@ -251,6 +251,58 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 		return err
 	}
 	m.Sender = route.Elsewhere[0].String()
+	return i.mailReport(ctx, m, all, func(e *errand) error {
+		return e.passOn(ctx, onward{Route: route, as: path.String(), back: true})
+	})
+}
+
+// reportOn takes the report about a forwarded message to its sender, who has no
+// mailbox of the account that forwarded it: another account's has, or it is the
+// return path of what an application sent.
+func (i *Inbound) reportOn(ctx context.Context, m outbound.Submitted, all []queue.Notice) error {
+	to, err := address.Parse(m.Sender)
+	if err != nil {
+		return i.untold(ctx, m.ID, all, err)
+	}
+	if secret.IsReturnPath(to.Local) {
+		return i.bounceBack(ctx, m, all, to)
+	}
+	return i.mailReport(ctx, m, all, func(e *errand) error {
+		utf8, eightBit := e.s.index.Needs()
+		ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
+			Account: m.Account, Domain: m.Forwards, By: m.Forwards, To: []address.Address{to},
+			Blob: e.s.blob, Header: e.s.header, UTF8: utf8, EightBit: eightBit,
+		})
+		if err == nil {
+			e.out = append(e.out, ready)
+		}
+		return err
+	})
+}
+
+// bounceBack makes of a report about a forwarded message a bounce of the delivery
+// that was forwarded. After a failure in between it changes nothing again.
+func (i *Inbound) bounceBack(ctx context.Context, m outbound.Submitted, all []queue.Notice, to address.Address) error {
+	r, err := i.returnPath(ctx, to)
+	if fault.Is(err, fault.NotFound) {
+		return i.untold(ctx, m.ID, all, err)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := i.writeReport(ctx, &m, all)
+	if err != nil {
+		return err
+	}
+	defer s.blob.Discard(ctx)
+	if err := i.reported(ctx, r, s); err != nil {
+		return err
+	}
+	return i.Queue.Drop(ctx, all)
+}
+
+// mailReport sends a report by way of the queue.
+func (i *Inbound) mailReport(ctx context.Context, m outbound.Submitted, all []queue.Notice, send func(*errand) error) error {
 	s, err := i.writeReport(ctx, &m, all)
 	if err != nil {
 		return err
@@ -261,7 +313,7 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 	for _, n := range all {
 		e.also = append(e.also, filed.With(n.ID, noticeN, db.Micros(i.Now())))
 	}
-	err = e.passOn(ctx, onward{Route: route, as: path.String(), back: true})
+	err = send(e)
 	if fault.Is(err, fault.Denied) { // as of a suspended account
 		s.blob.Discard(ctx)
 		return i.untold(ctx, m.ID, all, err)

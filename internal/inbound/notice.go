@@ -113,6 +113,9 @@ func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) erro
 	var to mailbox.Recipient
 	if err == nil {
 		to, err = i.senderOf(ctx, m)
+		if m.Forwards != 0 && fault.Is(err, fault.NotFound) {
+			return i.reportOn(ctx, m, all)
+		}
 	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
 		return i.untold(ctx, id, all, err)
@@ -153,8 +156,8 @@ func (i *Inbound) senderOf(ctx context.Context, m outbound.Submitted) (mailbox.R
 	if err != nil {
 		return mailbox.Recipient{}, fault.Wrap(err, fault.NotFound, mailbox.CodeNoMailbox, "The sender's address can't be read.")
 	}
-	if secret.IsReturnPath(from.Local) { // of what was forwarded: nobody's address, whatever a catch-all takes
-		return mailbox.Recipient{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The sender's address is a return path.")
+	if secret.IsReturnPath(from.Local) { // no mailbox, though a catch-all would take it
+		return mailbox.Recipient{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "An application sent the message.")
 	}
 	route, err := i.Mailboxes.Route(ctx, from)
 	if err != nil && !fault.Is(err, fault.NotFound) {

@@ -20,6 +20,7 @@ type Submitted struct {
 	ID        db.ID
 	Account   db.ID
 	Mailbox   db.ID  // that handed it in
+	Forwards  db.ID  // the domain in whose name it was forwarded; 0: it was not
 	Sender    string // MAIL FROM; never empty
 	MessageID string
 	Subject   string
@@ -46,8 +47,12 @@ func (o *Outbox) Submitted(ctx context.Context, id db.ID) (Submitted, error) {
 	if errors.Is(err, blob.ErrNotExist) {
 		b, err = nil, nil
 	}
+	var forwards db.ID
+	if r.forwarded != 0 {
+		forwards = r.domain
+	}
 	return Submitted{
-		ID: r.id, Account: r.account, Mailbox: r.mailbox, Sender: r.sender, MessageID: r.messageID, Subject: r.subject,
+		Forwards: forwards, ID: r.id, Account: r.account, Mailbox: r.mailbox, Sender: r.sender, MessageID: r.messageID, Subject: r.subject,
 		Ret: r.ret, EnvID: r.envid, UTF8: r.utf8, EightBit: r.eightBit, Size: r.size, Blob: b, CreatedAt: r.created,
 	}, err
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/client"
-	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -107,29 +106,7 @@ func TestHaltedUnwanted(t *testing.T) {
 // postmaster's mail, is not shown what was for others.
 func TestHaltedWithoutMailbox(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
-		acc, err := s.Accounts.Create(t.Context(), "rival@example.com", "Rival")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, token, err := s.Accounts.CreateKey(t.Context(), acc.ID, account.NewKey{Name: "all"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := client.New(s.Dev.BaseURL, token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.CloseIdleConnections()
-		d, err := c.CreateDomain(t.Context(), "rival.test")
-		if err == nil {
-			d, err = c.VerifyDomainDNS(t.Context(), d.ID)
-		}
-		if err == nil {
-			_, err = c.CreateAlias(t.Context(), "out@rival.test", away)
-		}
-		if err != nil {
-			t.Fatal(d, err)
-		}
+		rival(t, s)
 		for head, want := range map[string]string{"X-Loop: out@rival.test\r\nFrom: ann@good.com": `554 "5.4.6`, "From: a@shop.com": `550 "5.7.1`} {
 			err := mx(t, s, "ann@good.com", head+"\r\nSubject: Hi\r\n\r\nHi\r\n", "bob@demo.test", "out@rival.test")
 			if err == nil || !strings.HasPrefix(err.Error(), want) {

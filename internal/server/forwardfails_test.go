@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+// nobodyThere is a host that knows no recipient.
+type nobodyThere struct{ hop }
+
+func (nobodyThere) Rcpt(string, *smtp.RcptOptions) error {
+	return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "no such user"}
+}
+
+// Whoever sent from here what was forwarded is told that it did not arrive, though
+// another account forwarded it, or an application sent it.
+func TestForwardFailsForOurOwn(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
+		srv.Domain = "relay.test"
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- srv.Serve(l) }()
+		t.Cleanup(func() { _ = srv.Close(); <-done })
+		s := newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
+		ctx := t.Context()
+		rival(t, s)
+		submitted(t, s, 0, "From: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "out@rival.test")
+		if text := arrived(t, s, 0, 1); !strings.Contains(text, "Final-Recipient: rfc822; "+away+"\r\nAction: failed\r\nStatus: 5.1.1\r\n") {
+			t.Errorf("alice is told\n%s", text)
+		}
+		demo, err := s.Accounts.ByEmail(ctx, "you@demo.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo.ID)})
+		defer sub.Close()
+		c := clientOf(t, s)
+		sent, err := c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"out@rival.test"}, Subject: "Hi", Text: "Hi"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			m, err := c.GetMessage(ctx, sent.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Status == "bounced" {
+				break
+			}
+			<-sub.C
+		}
+	})
+}
+
+// rival makes another account, without a mailbox; out@rival.test leads elsewhere.
+func rival(t *testing.T, s *servertest.Server) (c *client.Client) {
+	t.Helper()
+	acc, err := s.Accounts.Create(t.Context(), "rival@example.com", "Rival")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, err := s.Accounts.CreateKey(t.Context(), acc.ID, account.NewKey{Name: "all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = client.New(s.Dev.BaseURL, token, client.WithAttempts(1)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	d, err := c.CreateDomain(t.Context(), "rival.test")
+	if err == nil {
+		d, err = c.VerifyDomainDNS(t.Context(), d.ID)
+	}
+	if err == nil {
+		_, err = c.CreateAlias(t.Context(), "out@rival.test", away)
+	}
+	if err != nil {
+		t.Fatal(d, err)
+	}
+	return c
+}
