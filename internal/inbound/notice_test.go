@@ -359,6 +359,20 @@ func TestWhatComesBack(t *testing.T) {
 	})
 }
 
+// A header as large as we take, which is larger with our own fields, keeps nobody
+// from being told; nor from telling others.
+func TestFailureOfLargeHeader(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		fill := strings.Repeat("X-Fill: "+strings.Repeat("x", 88)+"\r\n", (message.MaxHeader-len(note))/98)
+		alice.submit(nil, fill+note, rcpt(t, "nobody@demo.test", 0, ""), rcpt(t, "bob@demo.test", 0, ""))
+		text := alice.mail(1)[0]
+		has(t, text, "Final-Recipient: rfc822; nobody@demo.test\r\nAction: failed\r\n")
+		lacks(t, text, "X-Fill")
+		alice.wantNotices(0)
+	})
+}
+
 // After four hours a sender is told that the mail is late, and that it goes on.
 func TestDelayIsTold(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {

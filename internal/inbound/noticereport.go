@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -36,7 +37,7 @@ func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []
 		}
 		defer source.Close() //nolint:errcheck // only read
 		r.Original.Header, err = message.ReadHeader(bufio.NewReader(source.All()))
-		if err != nil {
+		if err != nil && !fault.Is(err, fault.TooLarge) { // with our fields; then the report goes without it
 			return nil, err
 		}
 		// Of what was submitted the row knows it, not of what was forwarded before it did.
