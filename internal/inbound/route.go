@@ -35,9 +35,9 @@ func (i *Inbound) routeOf(ctx context.Context, to address.Address) (mailbox.Rout
 	return route, err
 }
 
-// reach accepts what a recipient given as an address leads to, each mailbox
-// once; open as rcpt has it. A mailbox that is reached already takes no further
-// room.
+// reach accepts what a recipient given as an address leads to, each mailbox once,
+// and what an alias leads to elsewhere; open as rcpt has it. A mailbox that is
+// reached already takes no further room.
 func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open bool) error {
 	fresh := mailbox.Route{}
 	reached := []int{}
@@ -51,7 +51,11 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 	if len(l.rcpts)+len(fresh.Mailboxes) > l.in.copies {
 		return fault.New(fault.Limited, "too_many_recipients", "Too many mailboxes for one transaction; send it to this recipient in another.")
 	}
-	going, err := l.mayGoOn(ctx, route, fresh.Mailboxes)
+	elsewhere := route.Elsewhere
+	if slices.ContainsFunc(l.onward, func(o onward) bool { return o.Alias == route.Alias }) {
+		elsewhere = nil // it goes there already
+	}
+	going, err := l.mayGoOn(ctx, route.Account, len(elsewhere), fresh.Mailboxes)
 	if err != nil {
 		return err
 	}
@@ -59,7 +63,7 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 	if err != nil && (!noRoom(err) || len(reached)+len(route.Elsewhere) == 0) {
 		return err
 	}
-	if len(route.Elsewhere) > 0 {
+	if len(elsewhere) > 0 {
 		l.onward = append(l.onward, onward{Route: route, as: as, sender: l.from})
 	}
 	l.going = going
@@ -83,7 +87,7 @@ type going struct {
 // recipient, beside what goes on for those before it: at DATA it would be refused
 // with all others. It returns all that is to go on then. What a mailbox keeps if it
 // must not be sent is no matter.
-func (l *Letter) mayGoOn(ctx context.Context, route mailbox.Route, boxes []mailbox.Recipient) ([]going, error) {
+func (l *Letter) mayGoOn(ctx context.Context, account db.ID, to int, boxes []mailbox.Recipient) ([]going, error) {
 	all := slices.Clone(l.going)
 	ask := func(g going) error {
 		check := func(messages, to int) error {
@@ -106,8 +110,8 @@ func (l *Letter) mayGoOn(ctx context.Context, route mailbox.Route, boxes []mailb
 		}
 		return err
 	}
-	if len(route.Elsewhere) > 0 {
-		if err := ask(going{route.Account, len(route.Elsewhere)}); err != nil {
+	if to > 0 {
+		if err := ask(going{account, to}); err != nil {
 			return nil, err
 		}
 	}

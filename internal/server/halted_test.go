@@ -183,6 +183,21 @@ func TestHaltedIsNoFault(t *testing.T) {
 	})
 }
 
+// Who is named twice, by an alias as well as by a mailbox, gets it once.
+func TestForwardOnce(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		if _, err := clientOf(t, s).CreateAlias(t.Context(), "both@demo.test", away, s.Dev.Mailboxes[1].ID.String()); err != nil {
+			t.Fatal(err)
+		}
+		if err := mx(t, s, "ann@good.com", question, "both@demo.test", "BOTH@demo.test", "both+x@demo.test", "bob@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		if b, out := count(t, s, heldBy, 1), count(t, s, sentOnAll, 0); b != 1 || out != 1 {
+			t.Errorf("bob holds %d, %d went on", b, out)
+		}
+	})
+}
+
 // newest is the newest message of a mailbox.
 func newest(t *testing.T, s *servertest.Server, box int) string {
 	t.Helper()
