@@ -20,6 +20,7 @@ type errand struct {
 	s      *spooled
 	sender string // MAIL FROM
 	own    bool   // it was sent from here: nothing of it is in doubt
+	tls    bool   // its sender demands TLS wherever it goes
 	copies []folder.Incoming
 	out    []*outbound.Ready
 	also   []db.Statement

@@ -314,7 +314,7 @@ func TestNoticesOfFullAndGone(t *testing.T) {
 }
 
 // API mail that a mailbox forwards has a signed return path for its sender. What
-// becomes of it is told to nobody, and not to whom a catch-all leads either.
+// becomes of it is told by that, and not to whom a catch-all leads.
 func TestNoticesToReturnPaths(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice, bob := postOf(t, s, 0), postOf(t, s, 1)

@@ -26,6 +26,7 @@ type Forwarded struct {
 	UTF8            bool // a header holds bytes above 127
 	EightBit        bool // the body holds such
 	Private         bool // only its recipient reads it
+	RequireTLS      bool // as its sender demanded (RFC 8689)
 	// Also is written in the same commit. A conflict of it is returned.
 	Also []db.Statement
 }
@@ -46,6 +47,9 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 	}
 	if f.Private {
 		r.ret = "HDRS" // others may read the report
+	}
+	if f.RequireTLS {
+		r.requireTLS = tlsRequired
 	}
 	if err := o.join(ctx, r, "", f.Header); err != nil {
 		return nil, err

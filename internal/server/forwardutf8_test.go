@@ -3,13 +3,16 @@
 package server_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
 	"testing"
 
+	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -92,4 +95,44 @@ func TestForwardNeedsUTF8(t *testing.T) {
 			})
 		})
 	}
+}
+
+var demandsTLS = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded NOT IN (0, $1) AND require_tls = 'required'`)
+
+// Who demands TLS (RFC 8689) is not sent in clear by what an alias or a mailbox here
+// leads to.
+func TestForwardRequiresTLS(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		c := clientOf(t, s)
+		if _, err := c.CreateAlias(t.Context(), "out@demo.test", away); err != nil {
+			t.Fatal(err)
+		}
+		forwards(t, c, s, 1, false, away)
+		nc, err := net.Dial("tcp", s.Addr("submission"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mc, err := smtp.NewClientStartTLS(nc, s.TLS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mc.Close() //nolint:errcheck // only a client
+		own := s.Dev.Mailboxes[0]
+		if err := errors.Join(mc.Auth(sasl.NewPlainClient("", own.Address, own.Password)),
+			mc.Mail(own.Address, &smtp.MailOptions{RequireTLS: true}), mc.Rcpt("out@demo.test", nil), mc.Rcpt("bob@demo.test", nil)); err != nil {
+			t.Fatal(err)
+		}
+		w, err := mc.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(w, "From: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n")
+		if err := errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		wentOut(t, s, away, 2)
+		if n := count(t, s, demandsTLS, 0); n != 2 {
+			t.Errorf("%d of 2 went on with the demand", n)
+		}
+	})
 }
