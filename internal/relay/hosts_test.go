@@ -258,3 +258,30 @@ func TestPacesOfTheDead(t *testing.T) {
 		t.Errorf("%d paces are remembered hours later", n)
 	}
 }
+
+// However many hosts rest, they are looked through for some to forget once a
+// second, and not for each message to a new one.
+func TestPacesThatRest(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	h := newHosts(func() time.Time { return now }, 10, 0, 16)
+	at := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 25)
+	}
+	for i := range 2 * maxKnown {
+		p := newPace(h.most, h.top)
+		p.complaint(now, true, "slow down")
+		h.paces[at(i)] = p
+	}
+	h.pace(at(2 * maxKnown))
+	for _, p := range h.paces {
+		p.cool = now // to be seen if they are looked at
+	}
+	if h.pace(at(2*maxKnown + 1)); h.paces[at(2*maxKnown+1)] != nil {
+		t.Error("what was looked through a moment ago is looked through again")
+	}
+	now = now.Add(oneEvent)
+	h.pace(at(2*maxKnown + 2))
+	if n := len(h.paces); n > maxKnown*3/2+1 || h.paces[at(2*maxKnown+2)] == nil {
+		t.Errorf("%d paces are left a second later", n)
+	}
+}

@@ -29,16 +29,17 @@ func (h *hosts) pace(a netip.AddrPort) *pace {
 // forgetPaces makes room for others: a host that is dead never gets its pace
 // back, and there are always more of those. h is locked.
 func (h *hosts) forgetPaces(now time.Time) {
-	if now.Sub(h.forgot) >= oneEvent { // not for each message
-		h.forgot = now
-		for k, old := range h.paces {
-			if h.live[k] == nil && (old.idle(now) || old.past(now)) {
-				delete(h.paces, k)
-			}
+	if now.Sub(h.forgot) < oneEvent { // not for each message
+		return
+	}
+	h.forgot = now
+	for k, old := range h.paces {
+		if h.live[k] == nil && (old.idle(now) || old.past(now)) {
+			delete(h.paces, k)
 		}
 	}
 	for k, old := range h.paces {
-		if len(h.paces) < 2*maxKnown {
+		if len(h.paces) <= maxKnown*3/2 {
 			return
 		}
 		if h.live[k] == nil && !now.Before(old.cool) {
