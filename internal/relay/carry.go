@@ -129,7 +129,8 @@ func (s *shift) work() {
 		var not *slowed
 		switch {
 		case s.ctx.Err() != nil:
-			return // the queue defers what is left
+			s.breakOff()
+			return
 		case s.fallen != nil:
 			s.giveUp(s.fallen.outcomes[0])
 			return
@@ -321,7 +322,8 @@ func (s *shift) giveBack(j *job) {
 // report takes the result of one transaction.
 func (s *shift) report(j *job, r *smtpclient.Result) {
 	if s.ctx.Err() != nil && r.Err != nil {
-		return // the queue defers what is not reported
+		s.pending = append(s.pending, j)
+		return
 	}
 	if errors.Is(r.Err, errTaken) {
 		s.giveBack(j)

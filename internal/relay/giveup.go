@@ -78,6 +78,17 @@ func (s *shift) pause() {
 	s.aside = nil // they are put off with the rest
 }
 
+// breakOff reports what a host has taken a part of, so that it does not get it
+// again; the queue defers what is not reported.
+func (s *shift) breakOff() {
+	for _, j := range s.pending {
+		if j.partial() {
+			j.rest(queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the attempt was broken off"})
+			s.run.Done(j.c, j.outcomes...)
+		}
+	}
+}
+
 // giveUp tells the queue that the destination can't be reached. Of what a host
 // has taken a part, the rest is deferred.
 func (s *shift) giveUp(o queue.Outcome) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -379,5 +380,39 @@ func TestRuns(t *testing.T) {
 		if got := c.Runs(waiting); got != want {
 			t.Errorf("Runs(%d) = %d, want %d", waiting, got, want)
 		}
+	}
+}
+
+// What a host has taken is delivered, also when the service ends while it is
+// asked to take the other recipients.
+func TestPartTakenAtTheEnd(t *testing.T) {
+	reached, let := make(chan bool), make(chan bool)
+	mails := 0
+	s := listen(t, &sink{answer: func(_ int, line string) string {
+		switch {
+		case strings.HasPrefix(line, "RCPT TO:<b@"):
+			return "452 4.5.3 too many recipients"
+		case strings.HasPrefix(line, "MAIL"):
+			if mails++; mails == 2 {
+				close(reached)
+				<-let
+			}
+		}
+		return ""
+	}})
+	t.Cleanup(func() { close(let) })
+	addr, _ := dnstest.Start(t, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	h := houseOn(t, s.addr.Port(), nil, addr, func(o *queue.Options) { o.Drain = time.Millisecond })
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.queue.Run(ctx) }()
+	id := h.send("a@d.test", "b@d.test")
+	<-reached
+	end()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if got := h.states(id); got != "delivered 2.0.0, deferred 4.3.0" || len(s.mail()) != 1 {
+		t.Errorf("states %s after %d messages", got, len(s.mail()))
 	}
 }
