@@ -161,14 +161,18 @@ func (u *Users) Redeem(ctx context.Context, token string, n New, more ...db.ID) 
 }
 
 // first ends all setup links: each start without a user made one. A node that
-// started just then may have made another, which lets in nobody after the first.
+// started just then may have made another, which lets in nobody after the first:
+// who ends the links waits for whoever is at it, and sees that user then.
 func (u *Users) first(ctx context.Context, tx *db.Tx, made User) error {
-	err := tx.One(ctx, otherUser.With(made.ID), new(db.ID))
-	if err == nil {
-		return fault.New(fault.NotFound, "link_over", "The service has been set up already. Ask for an invitation.")
+	if _, err := tx.Exec(ctx, spendSetups.With()); err != nil {
+		return err
 	}
+	err := tx.One(ctx, otherUser.With(made.ID), new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {
-		_, err = tx.Exec(ctx, spendSetups.With())
+		return nil
+	}
+	if err == nil {
+		err = fault.New(fault.NotFound, "link_over", "The service has been set up already. Ask for an invitation.")
 	}
 	return err
 }

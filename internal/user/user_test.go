@@ -479,6 +479,54 @@ func TestSetupIsOver(t *testing.T) {
 	})
 }
 
+var (
+	firstUser = db.SQL(`INSERT INTO dashboard_user (id, email, name, password, created_at) VALUES ($1, 'ann@example.com', 'Ann', '', 0)`)
+	noSetups  = db.SQL(`DELETE FROM dashboard_ticket WHERE kind = 'setup'`)
+	blocked   = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0 AND query LIKE '%dashboard_ticket%'`)
+)
+
+// Nor is a link that was made, and followed, before the first user was committed.
+func TestSetupTwice(t *testing.T) {
+	d, _ := dbtest.Open(t, dbtest.Postgres(t)) // SQLite has one writer
+	u := &user.Users{DB: d, Hasher: credential.NewHasher(), Now: time.Now}
+	ctx := t.Context()
+	if _, err := u.NewSetup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	made, commit, over := make(chan bool), make(chan bool), make(chan error, 2)
+	go func() { // as Redeem does
+		over <- d.Tx(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, firstUser.With(d.NewID()))
+			if err == nil {
+				_, err = tx.Exec(ctx, noSetups.With())
+			}
+			close(made)
+			<-commit
+			return err
+		})
+	}()
+	<-made
+	late, err := u.NewSetup(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	let := make(chan error, 1)
+	go func() {
+		_, err := u.Redeem(ctx, late, user.New{Email: "eve@example.com", Name: "Eve", Password: good}, first)
+		let <- err
+	}()
+	for waits := 0; waits == 0 && len(let) == 0; {
+		if err := d.One(ctx, blocked.With(), &waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(commit)
+	if err := <-over; err != nil {
+		t.Fatal(err)
+	}
+	is(t, <-let, fault.NotFound)
+}
+
 // An address is asked about too often however it is written, and from wherever.
 func TestMayAsk(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
