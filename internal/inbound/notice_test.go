@@ -4,6 +4,8 @@ package inbound_test
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -370,6 +372,39 @@ func TestFailureOfLargeHeader(t *testing.T) {
 		has(t, text, "Final-Recipient: rfc822; nobody@demo.test\r\nAction: failed\r\n")
 		lacks(t, text, "X-Fill")
 		alice.wantNotices(0)
+	})
+}
+
+// Of a message whose file is lost, or damaged, the sender is told all the same,
+// once, without what it said.
+func TestNoticesOfDamaged(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		for n, damage := range []func(string) error{
+			func(name string) error { return os.Truncate(name, 10) },
+			func(name string) error { return os.Truncate(name, 10_000) },
+			os.Remove,
+		} {
+			id := alice.submit(func(sub *outbound.Submission) { sub.Ret = "FULL" }, note+strings.Repeat("All work and no play.\r\n", 10_000),
+				rcpt(t, "nobody@demo.test", smtpclient.NotifyNever, ""))
+			files, err := filepath.Glob(filepath.Join(s.Config.Blobs, "*", "*"))
+			if err != nil || len(files) != n+1 {
+				t.Fatalf("files %v, %v", files, err)
+			}
+			for _, name := range files {
+				if err := damage(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			alice.notice(id)
+			alice.tell()
+			alice.wantNotices(0)
+			if all := alice.texts(); len(all) != n+1 {
+				t.Errorf("%d reports", len(all))
+			} else {
+				has(t, all[n], "Final-Recipient: rfc822; lost@far.example\r\nAction: failed\r\n")
+			}
+		}
 	})
 }
 

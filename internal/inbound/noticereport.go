@@ -5,7 +5,9 @@ package inbound
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -18,8 +20,19 @@ import (
 // delivered is sent back whole when its sender did not say (RFC 3461 §4.3).
 const wholeUpTo = 32 << 10
 
-// writeReport spools the report about a message.
+// writeReport spools the report about a message; without that, should it be
+// lost or damaged for good.
 func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice) (*spooled, error) {
+	s, err := i.spoolReport(ctx, m, all)
+	if m.Blob != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		i.Log.Error("a message is damaged", "message", m.ID, "error", err)
+		m.Blob = nil
+		s, err = i.spoolReport(ctx, m, all)
+	}
+	return s, err
+}
+
+func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice) (*spooled, error) {
 	to, err := address.Parse(m.Sender)
 	if err != nil {
 		return nil, err
