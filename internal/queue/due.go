@@ -39,7 +39,8 @@ func (q *Queue) look(ctx context.Context) error {
 		switch {
 		case now.Before(d.until):
 			q.wakeAt(d.until)
-		case (d.failures > 0 || d.slowed) && d.held == 0 && !d.waits && now.Sub(d.until) > forgetDead:
+		case (d.failures > 0 || d.slowed) && d.held == 0 && !d.waits &&
+			(now.Sub(d.until) > forgetDead || len(q.dests) > 2*q.o.Places): // there may be any number of dead ones
 			d.failures, d.slowed = 0, false
 			q.tidy(d)
 		default:

@@ -244,3 +244,29 @@ func TestReconcileWhileClaiming(t *testing.T) {
 		h.wantStates(m.ID, "delivered")
 	})
 }
+
+// However many destinations are dead, the memory of those that are not put off
+// at the moment has an end.
+func TestDeadDestinationsAreForgotten(t *testing.T) {
+	const dead, places = 30, 10
+	c := &courier{parallel: 1, answer: func(context.Context, *queue.Consignment) []queue.Outcome { return nil }}
+	eachHouse(t, c, func(t *testing.T, h *house) {
+		h.queue.Begin()
+		for i := range dead {
+			m := h.send(fmt.Sprintf("ok@dead%d.test", i))
+			h.await(1)
+			if _, err := h.queue.Cancel(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, want := range []int{dead, 2 * places} {
+			if err := h.queue.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := h.queue.Stats().Destinations; n != want {
+				t.Errorf("%d destinations are known, not %d", n, want)
+			}
+			h.clock.add(2 * time.Minute)
+		}
+	}, func(o *queue.Options) { o.Places = places })
+}
