@@ -26,6 +26,9 @@ const (
 	// What is filed at once is so many messages, or so many bytes of small
 	// ones.
 	batchMessages, batchBytes = 200, 4 << 20
+	// longestWait is how long a message waits for others at most, however slowly
+	// they come: a file that no row names is swept after a while.
+	longestWait = time.Hour
 )
 
 // In is an import.
@@ -72,7 +75,7 @@ func (t *Transfers) Import(ctx context.Context, in In, r io.Reader) (Result, err
 		return Result{}, err
 	}
 	x.start()
-	err = archive.Read(&interruptible{ctx, r}, archive.Options{Kind: in.Kind, Quoting: in.Quoting}, archive.Sink{
+	err = archive.Read(&interruptible{x, r}, archive.Options{Kind: in.Kind, Quoting: in.Quoting}, archive.Sink{
 		Message: x.message,
 		Folder:  x.folder,
 		Failed:  x.fail,
@@ -86,16 +89,22 @@ func (t *Transfers) Import(ctx context.Context, in In, r io.Reader) (Result, err
 	return x.Result, err
 }
 
-// interruptible ends a stream with its context, also while it goes on.
+// interruptible ends a stream with its import's context, also while it goes on.
 type interruptible struct {
-	ctx context.Context
-	r   io.Reader
+	x *importing
+	r io.Reader
 }
 
 // Read is that of io.Reader.
 func (i *interruptible) Read(p []byte) (int, error) {
-	if i.ctx.Err() != nil {
-		return 0, context.Cause(i.ctx)
+	x := i.x
+	if x.ctx.Err() != nil {
+		return 0, context.Cause(x.ctx)
+	}
+	if x.waiting > 0 && x.Now().Sub(x.since) > longestWait {
+		if err := x.flush(); err != nil {
+			return 0, err
+		}
 	}
 	return i.r.Read(p)
 }
@@ -109,9 +118,10 @@ type importing struct {
 	ctx     context.Context
 	names   *names
 	pending map[*target]*batch
-	order   []*batch // of pending, in order
-	waiting int      // messages in pending
-	bytes   int64    // and how much of them is in memory
+	order   []*batch  // of pending, in order
+	waiting int       // messages in pending
+	since   time.Time // when the first of them came
+	bytes   int64     // and how much of them is in memory
 
 	buf   []byte // for a message on its way
 	filer *filer
@@ -262,6 +272,9 @@ func (x *importing) add(to *target, it item) error {
 		x.pending[to], x.order = b, append(x.order, b)
 	}
 	b.items = append(b.items, it)
+	if x.waiting == 0 {
+		x.since = x.Now()
+	}
 	x.waiting++
 	if bytes, inRow := it.Blob.Bytes(); inRow {
 		x.bytes += int64(len(bytes))

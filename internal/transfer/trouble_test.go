@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -252,4 +253,58 @@ func TestFileOfNoTime(t *testing.T) {
 			h.Errorf("%d %s", a.Status, a.Body)
 		}
 	})
+}
+
+// A stream may take days. What waits in it to be filed is not swept meanwhile.
+func TestSlowStream(t *testing.T) {
+	each(t, func(h *house) {
+		began := time.Now()
+		now := began
+		slow := &transfer.Transfers{Folders: h.s.Folders, Blobs: h.s.Blobs, Now: func() time.Time { return now }}
+		sweeper := &blob.Store{DB: h.s.DB, Files: h.s.Blobs.Files, Now: func() time.Time { return now }}
+		// The first message has a file, and those after it have none.
+		file, box := append(letters(1, 70_000), letters(2, 10_000)...), h.box()
+		r := &pieces{file: file, ends: []int{75_000, 85_000, 87_000}, between: func(n int) {
+			now = now.Add(2 * time.Hour)
+			if n < 2 {
+				return
+			}
+			for range 2 { // it is filed, as the second was handed over
+				now = now.Add(blob.SweepAge)
+				_, err := sweeper.Sweep(h.Context())
+				h.must(err)
+			}
+		}}
+		res, err := slow.Import(h.Context(), transfer.In{Account: h.account, Mailbox: box}, r)
+		if err != nil || res.Imported != 3 {
+			h.Fatalf("%+v, %v", res, err)
+		}
+		h.all(box) // with their bytes
+	})
+}
+
+// pieces is a stream that comes in pieces.
+type pieces struct {
+	file    []byte
+	at      int
+	ends    []int
+	between func(n int) // called after the n-th
+	n       int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	end := len(p.file)
+	if p.n < len(p.ends) {
+		if end = p.ends[p.n]; p.at == end {
+			p.between(p.n)
+			p.n++
+			return p.Read(b)
+		}
+	}
+	if p.at == len(p.file) {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), 1000)], p.file[p.at:end])
+	p.at += n
+	return n, nil
 }
