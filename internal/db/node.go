@@ -76,7 +76,7 @@ func (d *DB) Join(ctx context.Context, name, holder string) (*Node, error) {
 func (n *Node) begin(ctx context.Context) error {
 	var t *tenure
 	var number int64
-	err := n.db.Tx(ctx, func(tx *Tx) error {
+	err := txBy(ctx, n.db.vital, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, nodeAdd.With(n.Name)); err != nil {
 			return err
 		}

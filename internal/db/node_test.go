@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -332,6 +333,67 @@ func TestDuty(t *testing.T) {
 			}
 		}
 	})
+}
+
+// waiting waits until n goroutines wait for their turn to write.
+func waiting(n int) {
+	for stacks := make([]byte, 1<<20); ; runtime.Gosched() {
+		found := 0
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(stack, "[select") && strings.Contains(stack, "sqliteEngine).takeTurn(") {
+				found++
+			}
+		}
+		if found >= n {
+			return
+		}
+	}
+}
+
+// On SQLite, where all wait for the one writer, the lease is renewed as soon as
+// that is free.
+func TestRenewBeforeACrowd(t *testing.T) {
+	var before, first atomic.Int32 // how many of the crowd were let in, and how many of them before the renewal
+	d, err := db.Open(t.Context(), db.Options{URL: dbtest.SQLite(t), Now: func() time.Time {
+		first.CompareAndSwap(-1, before.Load())
+		return time.Now()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // nothing to lose
+	n := join(t, d, "one", "here")
+	const crowd = 20
+	began, let, done := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		done <- d.Tx(context.Background(), func(*db.Tx) error {
+			began <- true
+			<-let
+			return nil
+		})
+	}()
+	<-began
+	for range crowd {
+		go func() {
+			done <- d.Tx(context.Background(), func(*db.Tx) error {
+				before.Add(1)
+				return nil
+			})
+		}()
+	}
+	waiting(crowd)
+	first.Store(-1)
+	go func() { done <- n.Renew(t.Context()) }()
+	waiting(crowd + 1)
+	close(let)
+	for range crowd + 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := first.Load(); n != 0 {
+		t.Errorf("%d of %d others came first", n, crowd)
+	}
 }
 
 // A crowd of ordinary transactions does not keep the lease from being renewed.

@@ -17,7 +17,7 @@ func (d *DB) Shrink(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	if err := e.takeTurn(ctx); err != nil {
+	if err := e.takeTurn(ctx, nil); err != nil {
 		return err
 	}
 	_, err := e.writer.conn.ExecContext(context.WithoutCancel(ctx), shrinkMemory)

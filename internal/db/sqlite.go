@@ -22,6 +22,7 @@ import (
 type sqliteEngine struct {
 	writer  *sqliteConn
 	turn    chan struct{} // holds one token: the right to write
+	first   chan struct{} // takes the token to who is not to wait for a crowd
 	readers *sql.DB
 	stmts   sync.Map // *Query → *sql.Stmt on readers
 	pool    *sql.DB  // of the writer, for migrations
@@ -75,6 +76,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	e := &sqliteEngine{
 		writer:  &sqliteConn{conn: conn, stmts: map[*Query]*sql.Stmt{}},
 		turn:    make(chan struct{}, 1),
+		first:   make(chan struct{}),
 		readers: r, pool: w, log: o.Log, fatal: o.Fatal, limits: limits,
 		dirty: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
@@ -159,19 +161,27 @@ func readRows(rows *sql.Rows, f func(Row) error) (n int64, err error) {
 
 // tx waits for its turn to write, then runs f between BEGIN and COMMIT.
 func (e *sqliteEngine) tx(ctx context.Context, f func(session) error) error {
-	if err := e.takeTurn(ctx); err != nil {
+	return e.inTurn(ctx, nil, f)
+}
+
+// vital waits for who has the turn now, and for none of those who want it too.
+func (e *sqliteEngine) vital(ctx context.Context, f func(session) error) error {
+	return e.inTurn(ctx, e.first, f)
+}
+
+func (e *sqliteEngine) inTurn(ctx context.Context, first <-chan struct{}, f func(session) error) error {
+	if err := e.takeTurn(ctx, first); err != nil {
 		return err
 	}
 	defer e.passTurn()
 	return e.transaction(f)
 }
 
-// vital has one writer to wait for, as all have.
-func (e *sqliteEngine) vital(ctx context.Context, f func(session) error) error { return e.tx(ctx, f) }
-
-func (e *sqliteEngine) takeTurn(ctx context.Context) error {
+func (e *sqliteEngine) takeTurn(ctx context.Context, first <-chan struct{}) error {
 	select {
 	case <-e.turn:
+		return nil
+	case <-first:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -180,7 +190,13 @@ func (e *sqliteEngine) takeTurn(ctx context.Context) error {
 	}
 }
 
-func (e *sqliteEngine) passTurn() { e.turn <- struct{}{} }
+func (e *sqliteEngine) passTurn() {
+	select {
+	case e.first <- struct{}{}:
+	default:
+		e.turn <- struct{}{}
+	}
+}
 
 // transaction runs on the writer, whose turn the caller has. Another process
 // may hold the database's own lock: BEGIN waits for it, up to busy_timeout.

@@ -129,7 +129,7 @@ func (k *walKeeper) tend(ctx context.Context) (wal, error) {
 	} else if needed {
 		return w, nil
 	}
-	if err := k.takeTurn(ctx); err != nil {
+	if err := k.takeTurn(ctx, nil); err != nil {
 		return w, err
 	}
 	defer k.passTurn()
