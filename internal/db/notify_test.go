@@ -3,6 +3,7 @@
 package db_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -24,6 +25,8 @@ import (
 type muffle struct {
 	url    string
 	server string
+
+	next atomic.Int32 // so many connections are not heard once they have begun
 
 	mu   sync.Mutex
 	open map[net.Conn]*atomic.Bool // the server's side, and whether it is no longer heard
@@ -91,7 +94,7 @@ func (m *muffle) pass(t *testing.T, client net.Conn) {
 		return
 	}
 	defer server.Close() //nolint:errcheck // the other side goes as well
-	deaf := &atomic.Bool{}
+	deaf, soon := &atomic.Bool{}, m.next.Add(-1) >= 0
 	m.mu.Lock()
 	m.open[server] = deaf
 	m.mu.Unlock()
@@ -104,6 +107,9 @@ func (m *muffle) pass(t *testing.T, client net.Conn) {
 		var n int
 		if n, err = server.Read(buf); err == nil && !deaf.Load() {
 			_, err = client.Write(buf[:n])
+			if soon && bytes.HasSuffix(buf[:n], []byte("Z\x00\x00\x00\x05I")) { // ReadyForQuery
+				deaf.Store(true)
+			}
 		}
 	}
 	m.mu.Lock()
@@ -111,6 +117,24 @@ func (m *muffle) pass(t *testing.T, client net.Conn) {
 	m.mu.Unlock()
 	_ = client.Close()
 	asking.Wait()
+}
+
+// A server that says nothing more when a connection has just begun stops no lane.
+func TestSilentServer(t *testing.T) {
+	proxy := startMuffle(t, dbtest.Postgres(t))
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.url, Lease: 600 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // nothing to lose
+	id := d.NewID()
+	proxy.next.Store(1)
+	if err := d.Write(t.Context(), id, &db.Job{Apply: add(id)}); err != nil || !stored(t, d, id) {
+		t.Error(err)
+	}
+	if proxy.next.Load() > 0 {
+		t.Error("no connection was silent")
+	}
 }
 
 // What one node tells the others hear; after their connection was lost, or

@@ -37,9 +37,13 @@ const (
 	// the database (deadlock, serialisation, lost connection); the waits
 	// between add up to a second.
 	maxTries = 8
-	// maxTxTime bounds one transaction, from BEGIN to the answer to COMMIT:
-	// a server that says nothing any more must not stop a lane for ever.
+	// maxTxTime bounds one transaction, from BEGIN to the answer to COMMIT, and
+	// one read: a server that says nothing any more must not stop a lane, or a
+	// duty, for ever.
 	maxTxTime = time.Minute
+	// leastReady is how long the server may take at least to make a connection
+	// ready for use that is there: a third of the lease may be short for that.
+	leastReady = 2 * time.Second
 )
 
 func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, error) {
@@ -55,10 +59,21 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 			cfg.ConnConfig.RuntimeParams[name] = value
 		}
 	}
+	// Who waits for a connection may have no end set: a lane has not.
+	ready := max(o.Lease/3, leastReady)
 	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, ready)
+		defer cancel()
 		return replan(ctx, c, time.Now()) == nil, nil // a connection that can't is made anew
 	}
-	cfg.AfterConnect = learnLife
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, ready)
+		defer cancel()
+		return learnLife(ctx, c)
+	}
+	if cfg.PingTimeout <= 0 {
+		cfg.PingTimeout = ready
+	}
 	conn := stdlib.OpenDB(*cfg.ConnConfig)
 	err = errors.Join(migrate(ctx, Postgres, conn), conn.Close())
 	if err != nil {
@@ -132,6 +147,8 @@ func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) erro
 }
 
 func (e *postgresEngine) read(ctx context.Context, s Statement, f func(Row) error) error {
+	ctx, cancel := context.WithTimeout(ctx, maxTxTime)
+	defer cancel()
 	rows, err := e.pool.Query(ctx, s.query.postgres, s.args...)
 	if err != nil {
 		return err
