@@ -3,6 +3,7 @@
 package db_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -186,4 +187,32 @@ func TestWriteDeclineAfterChange(t *testing.T) {
 			t.Errorf("%d accounts, %v", n, err)
 		}
 	})
+}
+
+// A node that starts while another migrates waits for it, however long that
+// takes: its sessions wait for other locks no longer than a while.
+func TestMigrationTurn(t *testing.T) {
+	u := dbtest.Postgres(t)
+	admin := connect(t, u)
+	const lock = `(hashtext('mailstead migration ' || current_schema()))`
+	exec(t, admin, "SELECT pg_advisory_lock"+lock)
+	opened := make(chan error, 1)
+	go func() {
+		d, err := db.Open(context.Background(), db.Options{URL: u + "&lock_timeout=200"})
+		if err == nil {
+			err = d.Close()
+		}
+		opened <- err
+	}()
+	for waits := false; !waits && len(opened) == 0; { // longer than for another lock
+		if err := admin.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks
+			WHERE locktype = 'advisory' AND NOT granted AND waitstart < clock_timestamp() - interval '300 ms'
+				AND objid::bigint = hashtext('mailstead migration ' || current_schema())::bigint & 4294967295)`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, admin, "SELECT pg_advisory_unlock"+lock)
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
 }

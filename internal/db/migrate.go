@@ -45,10 +45,15 @@ type turns struct{}
 
 const turn = `(hashtext('mailstead migration ' || current_schema()))`
 
-// SessionLock waits for this node's turn.
+// SessionLock waits for this node's turn, as long as others migrate: that may be
+// longer than a session waits for a lock.
 func (turns) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock`+turn)
-	return err
+	for _, statement := range []string{`SET lock_timeout = 0`, `SELECT pg_advisory_lock` + turn, `RESET lock_timeout`} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // SessionUnlock lets the next one in.
