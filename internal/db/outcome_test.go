@@ -96,6 +96,33 @@ func TestConnectionLostAroundCommit(t *testing.T) {
 	}
 }
 
+// Nobody is told that nothing was written because the database is being closed
+// when the answer to COMMIT gets lost.
+func TestConnectionLostWhileClosing(t *testing.T) {
+	u := dbtest.Postgres(t)
+	proxy := startCutter(t, u)
+	direct, _ := dbtest.Open(t, u)
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, closed := direct.NewID(), make(chan error, 1)
+	err = d.Tx(t.Context(), func(tx *db.Tx) error {
+		go func() { closed <- d.Close() }()
+		for d.Ping(t.Context()) == nil { // until it is under way
+		}
+		proxy.arm(afterCommit)
+		_, err := tx.Exec(t.Context(), addAccount.With(id, "tx", "A"))
+		return err
+	})
+	if !errors.Is(err, db.ErrUnknown) || !errors.Is(err, db.ErrClosed) || !stored(t, direct, id) {
+		t.Errorf("%v; stored %v", err, stored(t, direct, id))
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
 // cutter passes a connection's bytes on, until it cuts one.
 type cutter struct {
 	t      *testing.T

@@ -138,6 +138,9 @@ func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, ca
 		case err == nil:
 			return nil
 		case e.closed.Load():
+			if errors.As(err, &cut) && cut.committing {
+				err = errors.Join(ErrUnknown, err) // there is nobody left to ask
+			}
 			return &shared{errors.Join(ErrClosed, err)}
 		case errors.As(err, &cut):
 			if cut.committing {
