@@ -16,6 +16,10 @@ import (
 // Options say otherwise; it renews every third of that.
 const Lease = 15 * time.Second
 
+// longGone is for how long a node was not seen whose number another may get: no
+// clock is wrong by so much that both would make the same ids.
+const longGone = 24 * time.Hour
+
 // Node is this process as the database knows it. What a node has in hand
 // carries its tenure, and every outcome is conditional on that, so a node that
 // was cut off and replaced can't undo what its successor does.
@@ -50,6 +54,13 @@ var (
 	nodeAdd = SQL(`INSERT INTO node (id, name, seen_at)
 		SELECT COALESCE(MAX(id), 0) + 1, $1, 0 FROM node WHERE true
 		ON CONFLICT (name) DO NOTHING`)
+	// nodeReuse gives a new name the number of a node that is long gone, once all
+	// are given: in a container each process may have another name.
+	nodeReuse = SQL(`UPDATE node SET name = $1
+		WHERE id = (SELECT id FROM node WHERE seen_at < {now} - $2
+				AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.node = node.id) ORDER BY seen_at, id LIMIT 1)
+			AND seen_at < {now} - $2
+			AND (SELECT MAX(id) FROM node) >= $3 AND NOT EXISTS (SELECT 1 FROM node WHERE name = $1)`)
 	nodeSeen = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END
 		WHERE name = $1 RETURNING id, seen_at`)
 	tenureEnd = SQL(`UPDATE tenure SET expires_at = 0 WHERE node = $1 AND holder = $2 AND expires_at > 0`)
@@ -77,6 +88,9 @@ func (n *Node) begin(ctx context.Context) error {
 	var t *tenure
 	var number int64
 	err := txBy(ctx, n.db.vital, func(tx *Tx) error {
+		if _, err := tx.Exec(ctx, nodeReuse.With(n.Name, longGone.Microseconds(), maxNode)); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, nodeAdd.With(n.Name)); err != nil {
 			return err
 		}
@@ -172,6 +186,9 @@ func (n *Node) renew(ctx context.Context) error {
 		return err
 	})
 	switch {
+	case errors.Is(err, ErrNoRow):
+		n.current.Store(&tenure{id: t.id})
+		return fault.New(fault.Conflict, "node_replaced", "Node %q was not seen for so long that another has its number. Start it again.", n.Name)
 	case err != nil:
 		return err
 	case lost:

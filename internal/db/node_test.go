@@ -5,6 +5,7 @@ package db_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -331,6 +332,62 @@ func TestDuty(t *testing.T) {
 			if has(holder) || !has(waits) {
 				t.Errorf("%s: the former holder took it back", name)
 			}
+		}
+	})
+}
+
+var (
+	oldNode = db.SQL(`INSERT INTO node (id, name, seen_at) SELECT COALESCE(MAX(id), 0) + 1, $1, {now} - $2 FROM node`)
+	nodeIs  = db.SQL(`SELECT name FROM node WHERE id = $1`)
+	nodeOf  = db.SQL(`UPDATE node SET name = $2 WHERE id = $1`)
+)
+
+// Where each process has a name of its own, as in containers, the numbers of
+// those long gone are given again.
+func TestNodeNumbersRunOut(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := openWithClock(t, url)
+		living := join(t, d, "living", "living")
+		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+			for i := range 1022 {
+				ago := 48 * time.Hour
+				if i >= 2 { // it may be alive
+					ago = time.Hour
+				}
+				if _, err := tx.Exec(t.Context(), oldNode.With(fmt.Sprint("old ", i), ago.Microseconds())); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		numbers := map[int64]bool{living.Number: true}
+		var last *db.Node
+		for range 2 {
+			last = join(t, d, fmt.Sprint("new ", len(numbers)), "new")
+			numbers[last.Number] = true
+		}
+		if len(numbers) != 3 || !numbers[2] || !numbers[3] {
+			t.Errorf("numbers %v", numbers)
+		}
+		if again := join(t, d, "new 1", "new"); !numbers[again.Number] {
+			t.Errorf("by the same name it is number %d", again.Number)
+		}
+		if _, err := d.Join(t.Context(), "one more", "more"); err == nil {
+			t.Error("the number of a node that may live was given again")
+		}
+		var name string
+		if err := d.One(t.Context(), nodeIs.With(living.Number), &name); err != nil || name != "living" {
+			t.Errorf("%q, %v", name, err)
+		}
+		// One that was frozen for days notices that its number is another's.
+		dbtest.Exec(t, d, nodeOf.With(living.Number, "another"))
+		if err := living.Renew(t.Context()); !fault.Is(err, fault.Conflict) {
+			t.Errorf("got %v", err)
+		}
+		if _, ok := living.Tenure(); ok {
+			t.Error("both make the same ids")
 		}
 	})
 }
