@@ -129,6 +129,7 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 
 // startDuties starts what works in the background.
 func (s *Server) startDuties(context.Context) error {
+	s.listenToNodes() // before anybody wakes another
 	s.duties.run(s.Domains.Run)
 	s.duties.run(func(ctx context.Context) error { return s.Events.Number(ctx, s.Log) })
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
@@ -150,7 +151,6 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(s.simulator.Run)
 	s.duties.run(s.Retention.Run)
 	s.duties.run(s.sweep)
-	s.listenToNodes()
 	return nil
 }
 
