@@ -21,6 +21,7 @@ const (
 	HasFlags                // Flags: all of these, Recent too
 	HasKeyword              // Text
 	HasHeader               // Header, Text: a field of that name contains the text
+	InEnvelope              // Header, Text: what the ENVELOPE has of that field contains the text
 	InBody                  // Text
 	InText                  // Text: in header or body
 	DateBefore              // Time: the internal date is earlier
@@ -71,7 +72,7 @@ type criterion struct {
 	of     []criterion
 	words  map[uint32]bool // the sets of keywords with the one looked for
 	needle needle
-	place  int // of Header in an ENVELOPE; -1 if it isn't there in full
+	place  int // of Header in an ENVELOPE; -1 if it isn't there
 	sought int // what of the index tells about it; -1 for nothing
 }
 
@@ -190,9 +191,9 @@ func (v *View) prepare(c *Criterion) criterion {
 	switch c.Test {
 	case HasKeyword:
 		ready.words = v.shared.words.having(c.Text)
-	case HasHeader, InBody, InText:
+	case HasHeader, InEnvelope, InBody, InText:
 		ready.needle = newNeedle(c.Text)
-		if c.Test == HasHeader && c.Text != "" {
+		if c.Header != "" && c.Text != "" {
 			ready.place = envelopePlace(strings.ToLower(c.Header))
 		}
 	}
@@ -206,11 +207,11 @@ func (c *criterion) wants() (want Want) {
 		want = WantDates
 	case SentBefore, SentSince:
 		want = WantEnvelope
-	case HasHeader:
+	case InEnvelope:
 		if want = WantEnvelope; c.place < 0 {
 			want = WantBlob | WantStructure
 		}
-	case InBody, InText:
+	case HasHeader, InBody, InText:
 		want = WantBlob | WantStructure
 	}
 	for i := range c.of {
@@ -289,7 +290,7 @@ func (c *criterion) testRow(m *candidate) truth {
 	case SentBefore, SentSince:
 		day, ok := sentDay(m.row.Envelope)
 		return is(ok && day.Before(c.Time) == (c.Test == SentBefore))
-	case HasHeader:
+	case InEnvelope:
 		if c.place >= 0 {
 			return is(c.needle.in(envelopeText(m.row.Envelope, c.place)))
 		}

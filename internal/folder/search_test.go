@@ -99,6 +99,37 @@ func TestSearch(t *testing.T) {
 	})
 }
 
+// HEADER looks at the text of each field of that name, SUBJECT and its like at
+// what the ENVELOPE has (RFC 9051 §6.4.4).
+func TestSearchHeader(t *testing.T) {
+	each(t, func(h *house) {
+		_, _, err := h.Append(h.ctx(), h.box, Inbox,
+			h.upload("Subject: first\r\nSubject: =?utf-8?q?zw=C3=B6lf?=\r\nFrom: j@example.com (Joe \"the\" Great)\r\nFrom: \"Roe, Jane\"\r\n <jane@example.com>\r\n"+
+				"To: undisclosed-recipients:;\r\nMessage-ID: <1@x>\r\nMessage-ID: <2@x>\r\n\r\n", 0),
+			h.upload("Subject: first\r\nFrom: Joe <j@example.com>\r\n\r\n", 0))
+		h.must(err)
+		v := h.view(Inbox)
+		for i, c := range []struct{ header, text, in, envelope string }{
+			{"subject", "FIRST", "[1 2]", "[1 2]"},
+			{"Subject", "ZWÖLF", "[1]", "[]"},
+			{"message-id", "2@x", "[1]", "[]"},
+			{"from", "joe \"THE\" great)", "[1]", "[]"},
+			{"from", "\"Roe, Jane\" <", "[1]", "[]"},
+			{"from", "Roe, Jane <jane@", "[]", "[1]"},
+			{"from", "Joe <j@", "[2]", "[2]"},
+			{"to", "recipients:;", "[1]", "[]"},
+			{"to", "", "[1]", "[1]"},
+		} {
+			for test, want := range map[Test]string{HasHeader: c.in, InEnvelope: c.envelope} {
+				got, err := v.Search(h.ctx(), Criterion{Test: test, Header: c.header, Text: c.text})
+				if err != nil || fmt.Sprint(got) != want {
+					t.Errorf("search %d, test %d: %v, %v; want %s", i, test, got, err, want)
+				}
+			}
+		}
+	})
+}
+
 func FuzzEnvelopeText(f *testing.F) {
 	f.Add([]byte(`("Mon, 2 Mar 2026" "a \"b\"" (("n" NIL "l" "h")("n2" NIL NIL NIL)) NIL NIL ((NIL NIL "x" "y")) NIL NIL NIL "<i@d>")`), 2)
 	f.Add([]byte("(NIL {3}\r\na\"b NIL"), 1)

@@ -12,8 +12,9 @@ import (
 )
 
 // envelopePlace returns where in an ENVELOPE (RFC 3501 §7.4.2) a field stands,
-// whose name is in lower case; -1 if what stands there is not all there is to
-// find in the field. Sender and Reply-To are From where the message has none.
+// whose name is in lower case; -1 if another's text may stand there: Sender and
+// Reply-To are From where the message has none. What stands there is less than
+// the header has: the first of several fields, or addresses without their form.
 func envelopePlace(field string) int {
 	switch field {
 	case "date":

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -14,7 +15,8 @@ import (
 )
 
 // TextKind says where in a message a text stands. The kinds below InHeader are
-// the fields of the ENVELOPE (RFC 3501 §7.4.2), by their place in it.
+// the fields of the ENVELOPE (RFC 3501 §7.4.2), by their place in it, as it has
+// them and as the header has each of them.
 type TextKind uint8
 
 // The kinds that are no field of the ENVELOPE.
@@ -259,8 +261,11 @@ func (s *Store) Texts(ctx context.Context, m Indexable, limit int, f func(kind T
 	for place := range int(InHeaders) {
 		f(TextKind(place), []byte(fold(envelopeText(m.envelope, place))))
 	}
-	for line := range t.headerTexts(&t.ix.Parts[0]) {
-		f(InHeaders, []byte(fold(line)))
+	for field := range t.header(&t.ix.Parts[0]).Fields() {
+		f(InHeaders, []byte(fold(fieldText(field))))
+		if place := envelopePlace(strings.ToLower(string(field.Name))); place >= 0 {
+			f(TextKind(place), []byte(fold(field.Decoded())))
+		}
 	}
 	return t.bodies(limit, f), t.err
 }

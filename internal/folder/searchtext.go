@@ -161,7 +161,7 @@ func (t *texts) section(s message.Span) io.Reader {
 
 func (t *texts) has(c *criterion) bool {
 	switch c.Test {
-	case HasHeader:
+	case HasHeader, InEnvelope:
 		for _, f := range t.header(&t.ix.Parts[0]).All(c.Header) {
 			if c.needle.in(f.Decoded()) {
 				return true
@@ -197,15 +197,18 @@ func (t *texts) inHeader(p *message.Part, n needle) bool {
 func (t *texts) headerTexts(p *message.Part) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for f := range t.header(p).Fields() {
-			line := string(f.Name) + ": " + f.Decoded()
-			if len(f.Name) == 0 {
-				line = message.DecodeWords(string(f.Raw))
-			}
-			if !yield(line) {
+			if !yield(fieldText(f)) {
 				return
 			}
 		}
 	}
+}
+
+func fieldText(f message.Field) string {
+	if len(f.Name) == 0 {
+		return message.DecodeWords(string(f.Raw))
+	}
+	return string(f.Name) + ": " + f.Decoded()
 }
 
 // inBody looks through the texts of a message, with their transfer encoding

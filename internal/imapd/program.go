@@ -41,6 +41,8 @@ func (p *program) criterion(k *wire.SearchKey) (folder.Criterion, error) {
 		c.Test = folder.HasKeyword
 	case wire.SearchHeader:
 		c.Test = folder.HasHeader
+	case wire.SearchEnvelope:
+		c.Test = folder.InEnvelope
 	case wire.SearchBody:
 		c.Test = folder.InBody
 	case wire.SearchText:

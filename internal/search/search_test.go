@@ -42,6 +42,9 @@ func randomMail(r *rand.Rand) string {
 	if r.IntN(2) == 0 {
 		head += fmt.Sprintf("To: %d@demo.test, g: Bob <b%d@demo.test>;\r\nMessage-ID: <%d@example.com>\r\nCc: %s\r\n", r.IntN(9), r.IntN(9), r.IntN(99), phrase(r, 1))
 	}
+	if r.IntN(4) == 0 { // fields once more, which the ENVELOPE has not, or not in this form
+		head += fmt.Sprintf("Subject: %s\r\nFrom: %d@example.com (%s)\r\nCc: %s:;\r\n", encoded(phrase(r, 2)), r.IntN(30), encoded(phrase(r, 1)), phrase(r, 1))
+	}
 	wrap := func(typ, text string) string {
 		return "Content-Type: " + typ + "\r\nContent-Transfer-Encoding: base64\r\n\r\n" + base64.StdEncoding.EncodeToString([]byte(text)) + "\r\n"
 	}
@@ -92,7 +95,7 @@ func randomCriterion(r *rand.Rand, depth int) folder.Criterion {
 	case 2:
 		c.Test, c.Num = folder.Larger, uint64(r.IntN(2000))
 	default:
-		c.Test = folder.HasHeader
+		c.Test = []folder.Test{folder.HasHeader, folder.InEnvelope}[r.IntN(2)]
 		c.Header = []string{"subject", "FROM", "to", "Cc", "X-Odd", "message-id", "sender"}[r.IntN(7)]
 		if r.IntN(3) == 0 {
 			c.Text = fmt.Sprint(r.IntN(9), "@DEMO")

@@ -43,7 +43,7 @@ func day(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0,
 // 4959, 5032, 5161, 5182, 5256, 5258, 5819, 6154, 6851, 7162, 8437, 8970, 9208
 // and 9394.
 func TestCommands(t *testing.T) {
-	header := SearchKey{Op: SearchHeader, Header: "From", Text: "Smith"}
+	header := SearchKey{Op: SearchEnvelope, Header: "From", Text: "Smith"}
 	since := SearchKey{Op: SearchSince, Date: day(1994, time.February, 1)}
 	tests := []struct {
 		line string
@@ -116,7 +116,7 @@ func TestCommands(t *testing.T) {
 		{`STORE 1 FLAGS (\Answered \Flagged \Draft \Recent)`, &Store{Messages: seqs("1"), Flags: Flags{System: Answered | Flagged | Draft}}},
 
 		{`SEARCH FLAGGED SINCE 1-Feb-1994 NOT FROM "Smith"`, &Search{Key: SearchKey{Op: SearchAnd, Keys: []SearchKey{
-			{Op: SearchFlag, Flag: Flagged}, since, {Op: SearchHeader, Header: "From", Text: "Smith", Not: true}}}}},
+			{Op: SearchFlag, Flag: Flagged}, since, {Op: SearchEnvelope, Header: "From", Text: "Smith", Not: true}}}}},
 		{"SEARCH CHARSET UTF-8 TEXT {6}\r\n\xd0\x96\xd0\x96xx", &Search{Key: SearchKey{Op: SearchText, Text: "ЖЖxx"}}},
 		{`UID SEARCH RETURN (MIN COUNT SAVE) OR FROM Smith (1:3,5 UNSEEN)`, &Search{UID: true,
 			SearchOptions: SearchOptions{Extended: true, Return: ReturnMin | ReturnCount | ReturnSave},

@@ -35,7 +35,7 @@ COPY| 1 a|UID COPY| 1 a|MOVE| 1 a|UID MOVE| 1 a|UID EXPUNGE| 1|GETQUOTA| a|GETQU
 
 func TestSearchKeys(t *testing.T) {
 	flag := func(f SystemFlags, not bool) SearchKey { return SearchKey{Op: SearchFlag, Flag: f, Not: not} }
-	field := func(name string) SearchKey { return SearchKey{Op: SearchHeader, Header: name, Text: "x"} }
+	field := func(name string) SearchKey { return SearchKey{Op: SearchEnvelope, Header: name, Text: "x"} }
 	on := func(op SearchOp) SearchKey { return SearchKey{Op: op, Date: day(2026, 1, 2)} }
 	for line, want := range map[string]SearchKey{
 		"ALL":                    {Op: SearchAll},
@@ -57,7 +57,7 @@ func TestSearchKeys(t *testing.T) {
 		"CC x":                   field("Cc"),
 		"BCC x":                  field("Bcc"),
 		`SUBJECT "x"`:            field("Subject"),
-		"HEADER List-Id x":       field("List-Id"),
+		"HEADER List-Id x":       {Op: SearchHeader, Header: "List-Id", Text: "x"},
 		"BODY x":                 {Op: SearchBody, Text: "x"},
 		"BEFORE 2-Jan-2026":      on(SearchBefore),
 		"ON 02-jan-2026":         on(SearchOn),

@@ -20,6 +20,7 @@ const (
 	SearchFlag                              // Flag; Recent for RECENT
 	SearchKeyword                           // Text
 	SearchHeader                            // Header, Text: a field with that name that contains the text
+	SearchEnvelope                          // Header, Text: what the ENVELOPE has of that field contains the text
 	SearchBody                              // Text: in the body
 	SearchText                              // Text: in header or body
 	SearchBefore                            // Date: internal date earlier than the day
@@ -43,7 +44,7 @@ const (
 
 // SearchKey is one node of a search program. NOT, UNSEEN and their like are
 // Not on the key they negate; NEW is RECENT and not seen; FROM, SUBJECT and
-// their like are SearchHeader with that field's name.
+// their like are SearchEnvelope with that field's name.
 type SearchKey struct {
 	Op      SearchOp
 	Not     bool
@@ -255,15 +256,15 @@ func numberOp(w []byte) (op SearchOp, limit uint64) {
 func textOp(w []byte) (op SearchOp, header string) {
 	switch string(w) {
 	case "FROM":
-		return SearchHeader, "From"
+		return SearchEnvelope, "From"
 	case "TO":
-		return SearchHeader, "To"
+		return SearchEnvelope, "To"
 	case "CC":
-		return SearchHeader, "Cc"
+		return SearchEnvelope, "Cc"
 	case "BCC":
-		return SearchHeader, "Bcc"
+		return SearchEnvelope, "Bcc"
 	case "SUBJECT":
-		return SearchHeader, "Subject"
+		return SearchEnvelope, "Subject"
 	case "BODY":
 		return SearchBody, ""
 	case "TEXT":
