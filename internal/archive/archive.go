@@ -77,10 +77,11 @@ type Sink struct {
 
 // Limits of what is kept in memory while an archive is read.
 const (
-	maxPlace    = 200     // bytes
-	maxName     = 4 << 10 // bytes of a file's name, as systems bound it; of thousands it is remembered
-	maxSideFile = 4 << 20 // bytes of a file that tells of folders or keywords
-	maxTables   = 10_000  // folders with keywords
+	maxPlace    = 200             // bytes
+	maxName     = 4 << 10         // bytes of a file's name, as systems bound it; of thousands it is remembered
+	maxSideFile = 4 << 20         // bytes of a file that tells of folders or keywords
+	maxSides    = 4 * maxSideFile // of all of them
+	maxTables   = 10_000          // folders with keywords
 )
 
 // place makes a name of an archive fit to be shown.

@@ -16,11 +16,14 @@ import (
 
 // Files that stand beside messages in a Maildir.
 const (
-	keywordsFile = "dovecot-keywords"       // the letters a to z and what they mean, as Dovecot has it
-	moreFile     = "mailstead-keywords"     // keywords beyond those, by message
-	foldersFile  = "mailstead-folders.json" // names and special uses of folders
-	maxLetters   = 26
-	maildirMark  = "Maildir" // what the folder of all folders is called, usually
+	keywordsFile = "dovecot-keywords"   // the letters a to z and what they mean, as Dovecot has it
+	moreFile     = "mailstead-keywords" // keywords beyond those, by message
+	// keywordsRecord has, in a tar, those of a message for which moreFile had no
+	// room.
+	keywordsRecord = "MAILSTEAD.keywords"
+	foldersFile    = "mailstead-folders.json" // names and special uses of folders
+	maxLetters     = 26
+	maildirMark    = "Maildir" // what the folder of all folders is called, usually
 )
 
 // folderNote is an entry of foldersFile.
@@ -55,7 +58,7 @@ func (d *maildirs) side(dir, base string, r io.Reader, to Sink) (known bool, err
 	if err != nil {
 		return true, err
 	}
-	if d.bytes += len(text); d.bytes > 4*maxSideFile || len(d.letters)+len(d.more)+len(d.notes) > maxTables {
+	if d.bytes += len(text); d.bytes > maxSides || len(d.letters)+len(d.more)+len(d.notes) > maxTables {
 		return true, broken("The files of the archive that tell of keywords and folders are too large.")
 	}
 	switch base {

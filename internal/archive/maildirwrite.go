@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -26,11 +27,17 @@ type MaildirWriter struct {
 	buf   []byte
 	now   time.Time
 	paths map[string]string // of folders, by name
+	aside int               // bytes of the files that tell of folders and keywords
 
 	dir      string // of the folder that is being written
 	validity uint32
 	letters  map[string]byte // of keywords there
+	listed   uint32          // up to this UID moreFile has the further keywords
 }
+
+// maxAside is how much the files with further keywords may come to with all
+// others: the rest is for the letters of folders to come.
+const maxAside = maxSides - maxSideFile
 
 // NewMaildirWriter begins a tar with directories for all folders. The name of
 // INBOX is "INBOX". now is the date of what has no date of its own.
@@ -108,6 +115,7 @@ func (m *MaildirWriter) file(name string, text []byte) error {
 	if err := m.t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, ModTime: m.now, Size: int64(len(text))}); err != nil {
 		return err
 	}
+	m.aside += len(text)
 	_, err := m.t.Write(text)
 	return err
 }
@@ -120,9 +128,10 @@ type Tagged struct {
 
 // Folder begins a folder that NewMaildirWriter was told of. Messages whose
 // keywords have no letter, since there are only 26, are asked for by tagged,
-// which is called with each keyword's letter known.
+// which is called with each keyword's letter known, in the order of their UIDs.
 func (m *MaildirWriter) Folder(name string, validity uint32, keywords []string, tagged func(yield func(Tagged) bool)) error {
 	m.dir, m.validity, m.letters = m.paths[name], validity, map[string]byte{} // by the word in lower case: its case says nothing
+	m.listed = math.MaxUint32
 	if len(keywords) == 0 {
 		return nil
 	}
@@ -135,16 +144,25 @@ func (m *MaildirWriter) Folder(name string, validity uint32, keywords []string, 
 		return err
 	}
 	var more bytes.Buffer
+	room := min(maxSideFile, maxAside-m.aside)
 	for t := range tagged {
-		words := slices.DeleteFunc(slices.Clone(t.Keywords), func(w string) bool { return m.letters[strings.ToLower(w)] != 0 })
-		if len(words) > 0 {
-			fmt.Fprintf(&more, "%s %s\n", m.key(t.UID), strings.Join(words, " "))
+		words := m.further(t.Keywords)
+		if words == "" {
+			continue
 		}
-	}
-	if more.Len() > maxSideFile {
-		return fmt.Errorf("the keywords of folder %s take more than %d bytes", m.dir, maxSideFile)
+		line := m.key(t.UID) + " " + words + "\n"
+		if more.Len()+len(line) > room { // what reads it takes no more; Write tells the others
+			m.listed = t.UID - 1
+			break
+		}
+		more.WriteString(line)
 	}
 	return m.file(join(m.dir, moreFile), more.Bytes())
+}
+
+// further returns the keywords that have no letter, with spaces between.
+func (m *MaildirWriter) further(keywords []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(keywords), func(w string) bool { return m.letters[strings.ToLower(w)] != 0 }), " ")
 }
 
 func (m *MaildirWriter) key(uid uint32) string { return fmt.Sprintf("U%dV%d", uid, m.validity) }
@@ -162,8 +180,13 @@ func (m *MaildirWriter) Write(msg *Message, uid uint32, t Text) error {
 	}
 	date := credible(msg.Date)
 	name := fmt.Sprintf("%d.%s.mailstead,S=%d,W=%d:2,%s", date.Unix(), m.key(uid), size, t.Size(), m.info(msg))
-	err = m.t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: join(join(m.dir, "cur"), name), Mode: 0o600, ModTime: date, Size: size})
-	if err != nil {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: join(join(m.dir, "cur"), name), Mode: 0o600, ModTime: date, Size: size}
+	if uid > m.listed {
+		if words := m.further(msg.Keywords); words != "" {
+			h.PAXRecords = map[string]string{keywordsRecord: words}
+		}
+	}
+	if err := m.t.WriteHeader(h); err != nil {
 		return err
 	}
 	in := io.NewSectionReader(t, 0, t.Size())

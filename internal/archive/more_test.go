@@ -4,11 +4,63 @@ package archive
 
 import (
 	"fmt"
+	"io"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
+
+// However many keywords the messages have, all are written and read.
+func TestManyKeywords(t *testing.T) {
+	long := strings.Repeat("x", 90)
+	all := make([]string, 64)
+	for i := range all {
+		all[i] = fmt.Sprint(long, i)
+	}
+	folders := []Folder{{Name: "INBOX"}, {Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
+	const each = 1300 // 4.5 MB of further keywords in each folder
+	in, out := io.Pipe()
+	go func() {
+		out.CloseWithError(func() error {
+			w, err := NewMaildirWriter(out, folders, time.Now())
+			if err != nil {
+				return err
+			}
+			for _, f := range folders {
+				err := w.Folder(f.Name, 7, all, func(yield func(Tagged) bool) {
+					for uid := uint32(1); uid <= each && yield(Tagged{uid, all}); uid++ {
+						continue
+					}
+				})
+				if err != nil {
+					return err
+				}
+				for uid := uint32(1); uid <= each; uid++ {
+					if err := w.Write(&Message{Keywords: all}, uid, text{strings.NewReader("Subject: x\r\n\r\n")}); err != nil {
+						return err
+					}
+				}
+			}
+			return w.Close()
+		}())
+	}()
+	n := 0
+	g := &gathered{}
+	to := g.sink()
+	to.Message = func(m *Message) error {
+		n++
+		if slices.Sort(m.Keywords); len(slices.Compact(m.Keywords)) != len(all) {
+			t.Fatalf("message %d has %d keywords", n, len(m.Keywords))
+		}
+		return nil
+	}
+	if err := Read(in, Options{}, to); err != nil || n != each*len(folders) {
+		t.Fatalf("%v after %d messages", err, n)
+	}
+}
 
 // The files that tell of keywords take little more memory than their size.
 func TestMemoryOfKeywords(t *testing.T) {

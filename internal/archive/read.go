@@ -239,6 +239,7 @@ func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
 			return nil
 		}
 		m, verbatim := x.dirs.message(dirOf(path.Dir(dir)), base, h.ModTime, h.Size)
+		m.Keywords = append(m.Keywords, strings.Fields(h.PAXRecords[keywordsRecord])...)
 		m.Place = place(name)
 		if m.Body = r; !verbatim {
 			m.Body = withCRLF(r)
