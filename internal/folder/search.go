@@ -72,6 +72,7 @@ type criterion struct {
 	of     []criterion
 	words  map[uint32]bool // the sets of keywords with the one looked for
 	needle needle
+	look   look
 	place  int // of Header in an ENVELOPE; -1 if it isn't there
 	sought int // what of the index tells about it; -1 for nothing
 }
@@ -298,5 +299,5 @@ func (c *criterion) testRow(m *candidate) truth {
 	if m.bytes == nil {
 		return maybe
 	}
-	return is(m.bytes.has(c))
+	return m.bytes.has(c)
 }

@@ -165,6 +165,42 @@ func (s stopped) ReadAt(p []byte, off int64) (int, error) {
 
 func (s stopped) Close() error { return s.FileReader.Close() }
 
+// A search for many texts reads each message once.
+func TestSearchReadsOnce(t *testing.T) {
+	each(t, func(h *house) {
+		_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("big", strings.Repeat("Hello.\r\n", 50_000)+"a needle"), 0))
+		h.must(err)
+		v := h.view(Inbox)
+		reads := 0
+		h.Blobs.Files = stopped{Files: h.Blobs.Files, stop: func() {}, reads: &reads}
+		search := func(c Criterion) []uint32 {
+			reads = 0
+			uids, err := v.Search(h.ctx(), c)
+			h.must(err)
+			return uids
+		}
+		search(Criterion{Test: InText, Text: "absent"})
+		once := reads
+		some, all := Criterion{Test: Or}, Criterion{Test: And}
+		for i := range 50 {
+			text := fmt.Sprint("x", i)
+			some.Of = append(some.Of, Criterion{Test: InBody, Text: text}, Criterion{Test: InText, Text: text}, Criterion{Test: HasHeader, Header: "X", Text: text})
+			all.Of = append(all.Of, Criterion{Test: InText, Text: text, Not: true})
+		}
+		if got := search(some); got != nil || reads > once {
+			t.Errorf("found %v with %d readings; one text takes %d", got, reads, once)
+		}
+		some.Of = append(some.Of, Criterion{Test: InBody, Text: "O.\r\nA NEEDLE"})
+		all.Of = append(all.Of, Criterion{Test: InBody, Text: "needle"}, Criterion{Test: InText, Text: "subject: big"}, Criterion{Test: InBody, Text: "big", Not: true})
+		if got := search(Criterion{Test: And, Of: []Criterion{some, all}}); len(got) != 1 || reads > once {
+			t.Errorf("found %v with %d readings; one text takes %d", got, reads, once)
+		}
+		if search(Criterion{Test: InBody, Text: "hello"}); reads >= once {
+			t.Errorf("%d readings for what stands at the beginning; all takes %d", reads, once)
+		}
+	})
+}
+
 // A search for many texts in one large message ends with its context.
 func TestSearchEnds(t *testing.T) {
 	each(t, func(h *house) {

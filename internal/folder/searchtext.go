@@ -54,19 +54,6 @@ const textBuffer = 32 << 10
 // maxText is more than any message has.
 const maxText = 1 << 40
 
-// inReader reports whether the UTF-8 text at r contains the needle. buf is what
-// it reads into; it needs little more memory, however long the text.
-func (n needle) inReader(r io.Reader, buf []byte) (found bool, err error) {
-	if len(n) == 0 {
-		return true, nil
-	}
-	err = foldedWindows(r, len(n)-1, buf, func(window []byte) (more bool) {
-		found = bytes.Contains(window, n)
-		return !found
-	})
-	return found, err
-}
-
 // foldedWindows calls f with the folded UTF-8 text at r, piece by piece, each
 // begun with the last keep bytes of what was before, until f wants no more.
 func foldedWindows(r io.Reader, keep int, buf []byte, f func(window []byte) (more bool)) error {
@@ -116,7 +103,16 @@ type texts struct {
 	r   io.ReaderAt
 	ix  *message.Index
 	buf []byte
-	err error // the first one of reading
+	top message.Header // of the message itself, once it was read
+	all bool           // bodies were looked through to their end
+	err error          // the first one of reading
+}
+
+// look is what is known of a criterion and the message in hand, whose bytes are
+// read once for all criteria.
+type look struct {
+	found bool
+	done  bool // also if it was not found
 }
 
 // judgeBytes judges a message whose row left it open.
@@ -139,8 +135,26 @@ func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf [
 	if m.bytes, err = newTexts(ctx, r, m.row.Structure, buf); err != nil {
 		return no, fmt.Errorf("scanning message %s: %w", m.row.Message, err)
 	}
+	sought := c.begin(m, nil)
+	if c.judge(m) == maybe {
+		m.bytes.lookThrough(sought, func() bool { return c.judge(m) != maybe })
+		m.bytes.all = true
+	}
 	found := c.judge(m)
 	return found, m.bytes.err
+}
+
+// begin makes the criterion ready for another message, and adds to sought what
+// looks through bodies.
+func (c *criterion) begin(m *candidate, sought []*criterion) []*criterion {
+	for i := range c.of {
+		sought = c.of[i].begin(m, sought)
+	}
+	c.look = look{}
+	if (c.Test == InBody || c.Test == InText) && !m.index.lacks(c.sought, m.at) {
+		sought = append(sought, c)
+	}
+	return sought
 }
 
 // newTexts prepares to look through a message. A structure that can't be read
@@ -153,43 +167,44 @@ func newTexts(ctx context.Context, r *blob.Reader, structure, buf []byte) (t *te
 	return t, err
 }
 
-// section reads until ctx ends: many criteria may read a large message again
-// and again.
+// section reads until ctx ends.
 func (t *texts) section(s message.Span) io.Reader {
 	return blob.Until(t.ctx, io.NewSectionReader(t.r, s.Start, s.Len))
 }
 
-func (t *texts) has(c *criterion) bool {
-	switch c.Test {
-	case HasHeader, InEnvelope:
-		for _, f := range t.header(&t.ix.Parts[0]).All(c.Header) {
-			if c.needle.in(f.Decoded()) {
-				return true
-			}
+func (t *texts) has(c *criterion) truth {
+	if c.Test == HasHeader || c.Test == InEnvelope {
+		if !c.look.done {
+			c.look = look{found: t.hasField(c), done: true}
 		}
-		return false
-	case InText:
-		if t.inHeader(&t.ix.Parts[0], c.needle) {
-			return true
-		}
+		return is(c.look.found)
 	}
-	return t.inBody(c.needle)
+	if !c.look.found && !t.all {
+		return maybe
+	}
+	return is(c.look.found)
 }
 
-// header reads the header of a part, up to message.MaxHeader bytes.
-func (t *texts) header(p *message.Part) message.Header {
-	b, err := io.ReadAll(io.LimitReader(t.section(p.Header), message.MaxHeader))
-	t.fail(err)
-	return b
-}
-
-func (t *texts) inHeader(p *message.Part, n needle) bool {
-	for line := range t.headerTexts(p) {
-		if n.in(line) {
+func (t *texts) hasField(c *criterion) bool {
+	for _, f := range t.header(&t.ix.Parts[0]).All(c.Header) {
+		if c.needle.in(f.Decoded()) {
 			return true
 		}
 	}
 	return false
+}
+
+// header reads the header of a part, up to message.MaxHeader bytes.
+func (t *texts) header(p *message.Part) message.Header {
+	if p == &t.ix.Parts[0] && t.top != nil {
+		return t.top
+	}
+	b, err := io.ReadAll(io.LimitReader(t.section(p.Header), message.MaxHeader))
+	t.fail(err)
+	if p == &t.ix.Parts[0] {
+		t.top = b
+	}
+	return b
 }
 
 // headerTexts are the fields of a part's header, decoded, as TEXT sees them,
@@ -211,27 +226,60 @@ func fieldText(f message.Field) string {
 	return string(f.Name) + ": " + f.Decoded()
 }
 
-// inBody looks through the texts of a message, with their transfer encoding
-// undone and as UTF-8, of HTML only what people see of it, and through the
-// headers of messages within it. Other files are no text. RFC 9051 §6.4.4 lets a
-// server match more freely than by octets: nobody looks for markup, and a word
-// is found although a part of it is bold.
-func (t *texts) inBody(n needle) bool {
+// lookThrough looks for what criteria seek, until that decides. InBody means the
+// texts of a message, with their transfer encoding undone and as UTF-8, of HTML
+// only what people see of it, and the headers of messages within it. Other files
+// are no text. RFC 9051 §6.4.4 lets a server match more freely than by octets:
+// nobody looks for markup, and a word is found although a part of it is bold.
+func (t *texts) lookThrough(sought []*criterion, decided func() bool) {
+	keep, heads := 0, false
+	for _, c := range sought {
+		keep = max(keep, len(c.needle)-1)
+		heads = heads || c.Test == InText
+	}
+	// see looks at a text of which the first bytes were seen before.
+	see := func(text []byte, before int, body bool) (more bool) {
+		news := false
+		for _, c := range sought {
+			if c.look.found || !body && c.Test != InText {
+				continue
+			}
+			from := max(0, before-len(c.needle)+1)
+			if bytes.Contains(text[min(from, len(text)):], c.needle) {
+				c.look.found, news = true, true
+			}
+		}
+		return !news || !decided()
+	}
+	seeHeader := func(p *message.Part, body bool) (more bool) {
+		for line := range t.headerTexts(p) {
+			if !see([]byte(fold(line)), 0, body) {
+				return false
+			}
+		}
+		return true
+	}
+	if heads && !seeHeader(&t.ix.Parts[0], false) {
+		return
+	}
 	for i := range t.ix.Parts {
 		p := &t.ix.Parts[i]
-		if t.isWithin(p) && t.inHeader(p, n) {
-			return true
+		if t.isWithin(p) && !seeHeader(p, true) {
+			return
 		}
 		if !isText(p) {
 			continue
 		}
-		found, err := n.inReader(t.text(p), t.buf)
-		t.fail(err)
-		if found {
-			return true
+		before, more := 0, true
+		t.fail(foldedWindows(t.text(p), keep, t.buf, func(window []byte) bool {
+			more = see(window, before, true)
+			before = min(len(window), keep)
+			return more
+		}))
+		if !more {
+			return
 		}
 	}
-	return false
 }
 
 // isWithin reports whether a part is a message within the message.
