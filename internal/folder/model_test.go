@@ -121,13 +121,14 @@ func (m *model) store(t *rapid.T) {
 	}
 	m.change(f.content, uids, change)
 	// The client does the same with what it knows, as after FLAGS.SILENT: what
-	// it doesn't know it has to be told later.
+	// others did it is told.
 	there := slices.DeleteFunc(slices.Clone(uids), func(uid uint32) bool {
 		return !slices.ContainsFunc(f.content, func(e told) bool { return e.uid == uid })
 	})
 	m.change(c.known, there, change)
-	_, _, err := c.v.Store(ctx, uids, change)
+	changed, _, err := c.v.Store(ctx, uids, change)
 	m.must(err)
+	m.must(c.flags(slices.DeleteFunc(changed, func(f FlagChange) bool { return !f.Others })))
 }
 
 func (m *model) change(content []told, uids []uint32, change StoreFlags) {
