@@ -18,7 +18,7 @@ import (
 // messages of a folder goes this way, so the row's lock orders it.
 
 var (
-	takeFolder = db.SQL(`UPDATE folder SET modseq = modseq + 1, changed = modseq + 1,
+	takeFolder = db.SQL(`UPDATE folder SET modseq = modseq + $6, changed = modseq + $6,
 			messages = messages - $3, unseen = unseen - $4, bytes = bytes - $5
 		WHERE id = $1 AND changed = $2 RETURNING modseq`)
 	insertChange = db.SQL(`INSERT INTO folder_change (folder, modseq, vanished, uids) VALUES ($1, $2, $3, $4)`)
@@ -74,6 +74,11 @@ func (sh *shared) unchanged(ctx context.Context, since uint64) error {
 	}
 	return nil
 }
+
+// step is by how much a change raises the mod-sequence whose entry in the log is
+// uids. No quota counts the log, so a long entry takes as many of the logKeep
+// mod-sequences as short ones of its size would.
+func step(uids string) int64 { return 1 + int64(len(uids)/logUnit) }
 
 // logChange queues the entry of the log after the one of mod-sequence since, and
 // now and then its pruning: arrivals may take every number that logPrune divides.

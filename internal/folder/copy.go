@@ -19,7 +19,7 @@ var (
 			messages = messages + $4, unseen = unseen + $5, bytes = bytes + $6
 		WHERE id = $1 AND mailbox = $2 AND name = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
 	// moveWithin is both at once, for a move to the folder itself.
-	moveWithin = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + 1, changed = modseq + 1
+	moveWithin = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + $5, changed = modseq + $5
 		WHERE id = $1 AND name = $2 AND changed = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
 	copyRows = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		SELECT CAST($4 AS BIGINT), CAST($5 AS BIGINT) - 1 + ROW_NUMBER() OVER (ORDER BY uid), message, flags, keywords,
@@ -55,6 +55,7 @@ type transfer struct {
 	validity uint32
 	micros   int64
 	source   *shared
+	log      string // of a move, its entry in the source's log
 }
 
 // Copy copies messages to another folder of the mailbox, all in one commit. No
@@ -108,6 +109,9 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move, all
 		if most := v.store.Carry; len(t.uids) > most {
 			return fault.New(fault.Limited, "too_many_messages", "At most %d messages can be copied or moved at once. Take them in parts.", most)
 		}
+		if move {
+			t.log = t.spans.text()
+		}
 		err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 			Guard: t.guard,
 			Apply: t.apply,
@@ -138,12 +142,12 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move, all
 // transfers in opposite directions don't wait for each other.
 func (t *transfer) guard(b *db.Batch) {
 	if t.move && t.from.ID == t.to.ID {
-		b.Queue(moveWithin.With(t.to.ID, t.to.Name, int64(t.since), t.messages)).One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
+		b.Queue(moveWithin.With(t.to.ID, t.to.Name, int64(t.since), t.messages, step(t.log))).One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
 		return
 	}
 	takeSource := func() {
 		if t.move {
-			b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes)).One(&t.srcSeq).Else(errStale)
+			b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes, step(t.log))).One(&t.srcSeq).Else(errStale)
 		} else {
 			b.Queue(holdFolder.With(t.from.ID, int64(t.since))).One(new(int64)).Else(errStale)
 		}
@@ -176,5 +180,5 @@ func (t *transfer) apply(b *db.Batch) {
 	for p := range pieces(t.spans.list) {
 		b.Queue(p.with(takeOut, takeOutList, t.from.ID))
 	}
-	t.source.logChange(b, t.since, t.srcSeq, true, t.spans.text())
+	t.source.logChange(b, t.since, t.srcSeq, true, t.log)
 }

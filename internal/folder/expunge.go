@@ -87,10 +87,10 @@ func (v *View) Expunge(ctx context.Context, only []uint32) ([]uint32, error) {
 
 func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (modseq uint64, err error) {
 	sh := v.shared
-	now := db.Micros(v.store.Now())
+	now, log := db.Micros(v.store.Now()), out.spans.text()
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
-			b.Queue(takeFolder.With(sh.id, int64(since), out.messages, out.unseen, out.bytes)).One(&modseq).Else(errStale)
+			b.Queue(takeFolder.With(sh.id, int64(since), out.messages, out.unseen, out.bytes, step(log))).One(&modseq).Else(errStale)
 		},
 		Apply: func(b *db.Batch) {
 			b.Queue(mailbox.Deposit(v.row.Mailbox, -out.bytes, -out.messages))
@@ -98,7 +98,7 @@ func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (mo
 				b.Queue(p.with(noteExpunged, noteExpungedList, sh.id, now))
 				b.Queue(p.with(takeOut, takeOutList, sh.id))
 			}
-			sh.logChange(b, since, modseq, true, out.spans.text())
+			sh.logChange(b, since, modseq, true, log)
 		},
 		AfterCommit: func() { v.store.wakeFolder(sh.id) },
 	})

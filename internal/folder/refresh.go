@@ -4,6 +4,7 @@ package folder
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -25,16 +26,17 @@ const (
 	logPage  = 1_000  // changes
 )
 
-// The log keeps the changes of the last logKeep mod-sequences. It is pruned by
-// the first change of every logPrune, in the commit that makes it.
+// The log keeps the changes of the last logKeep mod-sequences, of logUnit bytes
+// each on average at most. It is pruned by the first change of every logPrune, in
+// the commit that makes it.
 const (
 	logKeep   = 1 << 16
+	logUnit   = 64
 	logPrune  = 1 << 8
 	logMargin = 1 << 10
 )
 
-// One change takes at most logRanges ranges of the log, which no quota counts.
-// At most readRanges are read for all changes.
+// A change of flags takes at most logRanges ranges of the log. At most readRanges are read for all changes.
 const (
 	logRanges  = 1_000
 	readRanges = 10_000
@@ -87,6 +89,9 @@ func (sh *shared) read(ctx context.Context) error {
 			err, again = sh.load(ctx, row), true
 		case row.changed != sh.changed || row.UIDNext != sh.next:
 			err = sh.update(ctx, row)
+			if errors.Is(err, errCut) {
+				err, again = sh.load(ctx, row), true
+			}
 		}
 		if err != nil {
 			return err
@@ -172,6 +177,9 @@ func (sh *shared) missing(gone, changed []Range, found []entry) (drop []uint32) 
 	return drop
 }
 
+// errCut says that the log was pruned while it was read.
+var errCut = errors.New("the change log does not go back that far any more")
+
 // readLog returns the UIDs, normal, that changed and that vanished, and the
 // mod-sequence up to which that is known.
 func (sh *shared) readLog(ctx context.Context, row Folder) (changed, gone []Range, upTo uint64, err error) {
@@ -204,6 +212,9 @@ func (sh *shared) readLog(ctx context.Context, row Folder) (changed, gone []Rang
 		if n < logPage {
 			break
 		}
+	}
+	if upTo > sh.changed+logKeep { // who prunes is in the log by then
+		return nil, nil, 0, errCut
 	}
 	return normal(changed), normal(gone), max(upTo, row.changed), nil
 }

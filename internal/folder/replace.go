@@ -79,7 +79,7 @@ func (r *replacement) guard(b *db.Batch) {
 		b.Queue(replaceWithin.With(from, r.to.Name, int64(r.since), f.unseen()-r.old.unseen, f.size()-r.old.bytes)).
 			One(&f.UID, &f.ModSeq, &f.UIDValidity).Else(errStale)
 	} else {
-		take := takeFolder.With(from, int64(r.since), r.old.messages, r.old.unseen, r.old.bytes)
+		take := takeFolder.With(from, int64(r.since), r.old.messages, r.old.unseen, r.old.bytes, 1)
 		if from < r.to.ID {
 			b.Queue(take).One(&r.srcSeq).Else(errStale)
 		}

@@ -71,16 +71,11 @@ func (v *View) Matched(seqs, uids []Range) (upTo uint32) {
 // means all. It takes time for what has vanished; only what the log no longer
 // tells, the view does: then all of known that is not there is returned.
 func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) ([]Range, error) {
-	// The session's row may be old, and the log shorter by now.
-	row, err := readFolder(ctx, v.store.DB, folderByID.With(v.shared.id))
-	if err != nil {
-		return nil, err
-	}
 	given := []Range{{1, max(v.snap.last(), v.row.UIDNext-1)}} // all UIDs that there ever were
 	if known != nil {
 		given = common(normal(slices.Clone(known)), given)
 	}
-	if modseq < row.logFloor || row.ModSeq-min(modseq, row.ModSeq) > logKeep-logMargin {
+	if modseq < v.row.logFloor {
 		return v.absent(given), nil
 	}
 	var gone []Range
@@ -102,6 +97,15 @@ func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) 
 		if n < logPage {
 			break
 		}
+	}
+	// The session's row may be old, and the log was perhaps pruned before it was
+	// read to its end.
+	row, err := readFolder(ctx, v.store.DB, folderByID.With(v.shared.id))
+	if err != nil {
+		return nil, err
+	}
+	if modseq < row.logFloor {
+		return v.absent(given), nil
 	}
 	// What the session still numbers it is told of as expunged, later.
 	return v.absent(common(given, normal(gone))), nil

@@ -173,9 +173,11 @@ func planStore(base *snapshot, uids []uint32, change *StoreFlags, words *wordCha
 // commitStore has the database do it.
 func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, withWords bool) (modseq uint64, err error) {
 	sh := v.shared
+	// Who reads the log reads the messages too: one more is no mistake.
+	log := rangesText(coarse(p.touched.ranges(), logRanges))
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
-			b.Queue(takeFolder.With(sh.id, int64(since), 0, p.unseen, 0)).One(&modseq).Else(errStale)
+			b.Queue(takeFolder.With(sh.id, int64(since), 0, p.unseen, 0, step(log))).One(&modseq).Else(errStale)
 		},
 		Apply: func(b *db.Batch) {
 			for _, g := range p.groups {
@@ -189,8 +191,7 @@ func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, with
 					}
 				}
 			}
-			// Who reads the log reads the messages too: one more is no mistake.
-			sh.logChange(b, since, modseq, false, rangesText(coarse(p.touched.ranges(), logRanges)))
+			sh.logChange(b, since, modseq, false, log)
 		},
 		AfterCommit: func() { v.store.wakeFolder(sh.id) },
 	})

@@ -3,6 +3,7 @@
 package folder
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -224,6 +225,47 @@ func TestLogIsPrunedBetweenArrivals(t *testing.T) {
 		}
 		if f := h.status(Inbox); f.logFloor != logKeep+1 || f.ModSeq != logKeep*2+2 {
 			t.Errorf("the folder is %+v", f)
+		}
+	})
+}
+
+// Long entries drive old ones out of the log sooner, lest whoever moves scattered
+// messages to and fro fills the disk.
+func TestLongLogIsPruned(t *testing.T) {
+	each(t, func(h *house) {
+		uids := h.fill(Inbox, 2_000)
+		v := h.view(Inbox)
+		behind, err := h.newStore(h.db, nil, Options{Poll: -1}).Open(h.ctx(), h.box, Inbox, true)
+		h.must(err)
+		defer behind.Close()
+		_, _, err = v.Store(h.ctx(), uids[:1], StoreFlags{Op: Add, Flags: Seen})
+		h.must(err)
+		first := h.status(Inbox)
+		dbtest.Exec(h, h.db, skipAhead.With(v.Folder().ID, logKeep))
+		var some []uint32
+		for i := 0; i < len(uids); i += 2 {
+			some = append(some, uids[i])
+		}
+		_, err = v.Move(h.ctx(), some, Inbox)
+		h.must(err)
+		var text string
+		h.must(h.db.One(h.ctx(), lastChange.With(), &text))
+		f := h.status(Inbox)
+		if f.ModSeq < logKeep+uint64(len(text))/logUnit || f.logFloor < first.ModSeq {
+			t.Errorf("an entry of %d bytes makes the folder %+v", len(text), f)
+		}
+		// What began to read before that was pruned does not go on.
+		if err := behind.shared.update(h.ctx(), first); !errors.Is(err, errCut) {
+			t.Errorf("the log without its beginning was read: %v", err)
+		}
+		_, err = behind.Sync(h.ctx(), true)
+		h.must(err)
+		h.sync(v, true)
+		h.expect("the other node's view", behind.show(), strings.ReplaceAll(v.show(), "R", ""))
+		gone, err := v.VanishedSince(h.ctx(), first.ModSeq, nil)
+		h.must(err)
+		if len(gone) != len(some) {
+			t.Errorf("%d ranges are gone of %d", len(gone), len(some))
 		}
 	})
 }
