@@ -113,7 +113,10 @@ func (want Want) columns(row *Row, dst []any) (ranges, list *db.Query, _ []any) 
 // expunged meanwhile is left out, if its row was needed; ones that the session
 // does not know always are.
 func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row) error) error {
-	if want == 0 {
+	limit := fetchPage
+	if v.shared.words.isFull() {
+		limit = KeywordsPage
+	} else if want == 0 {
 		var row Row
 		for index, e := range v.snap.pick(uids) {
 			row = Row{FlagChange: v.flagChange(index, e), Size: e.size}
@@ -124,12 +127,15 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row)
 		return nil
 	}
 	for len(uids) > 0 {
-		page := uids[:min(len(uids), fetchPage)]
+		page := uids[:min(len(uids), limit)]
 		rows, more, err := v.readPage(ctx, page, want)
+		if err == nil {
+			err = v.fillKeywords(ctx, len(rows), func(i int) *FlagChange { return &rows[i].FlagChange })
+		}
 		if err != nil {
 			return err
 		}
-		v.missed = v.missed || len(rows) < len(page)-more
+		v.missed = v.missed || want != 0 && len(rows) < len(page)-more
 		if want&WantBytes != 0 {
 			err = v.withBytes(ctx, rows, f)
 		} else {
@@ -219,6 +225,9 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want Want) (rows []R
 	for index, e := range v.snap.pick(uids) {
 		runs.add(index, e.uid)
 		known = append(known, Row{FlagChange: v.flagChange(index, e), Size: e.size})
+	}
+	if want == 0 {
+		return known, 0, nil
 	}
 	rows = known[:0] // those that are found move to the front
 	var row Row

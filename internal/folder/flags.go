@@ -44,4 +44,6 @@ type FlagChange struct {
 	// Others says, of what Store returns, that others have changed them too
 	// since the session was told: its client can't know them from the command.
 	Others bool
+
+	otherWords bool // Keywords are to be read
 }

@@ -3,10 +3,13 @@
 package folder
 
 import (
+	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -29,15 +32,19 @@ type wordTable struct {
 const maxWords = 8 << 20
 
 // maxTable bounds, in bytes, all sets: no quota counts the keywords of messages
-// that clients append. Messages with the sets that are too many are shown
-// without keywords, which then nobody can change.
+// that clients append. Those of messages with the sets that are too many are read
+// whenever they are told (FillKeywords), and can't be changed but by replacing them.
 const maxTable = 32 << 20
+
+// otherWords stands for the sets that the table did not take.
+const otherWords = math.MaxUint32
 
 func newWordTable() *wordTable {
 	return &wordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
 }
 
-// id returns the number of a set as it is stored, 0 if the table is full.
+// id returns the number of a set as it is stored, otherWords if the table is
+// full.
 func (t *wordTable) id(text string) uint32 {
 	if text == "" {
 		return 0
@@ -46,12 +53,12 @@ func (t *wordTable) id(text string) uint32 {
 	defer t.mu.Unlock()
 	if _, known := t.ids[text]; !known && t.bytes+len(text) > maxTable {
 		t.full = true
-		return 0
+		return otherWords
 	}
 	return t.idLocked(text)
 }
 
-// isFull reports whether messages may be shown without their keywords.
+// isFull reports whether messages may have other sets.
 func (t *wordTable) isFull() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -76,7 +83,7 @@ func (t *wordTable) idLocked(text string) uint32 {
 }
 
 func (t *wordTable) set(id uint32) []string {
-	if id == 0 {
+	if id == 0 || id == otherWords {
 		return nil
 	}
 	t.mu.RLock()
@@ -130,6 +137,9 @@ func (t *wordTable) change(from uint32, op Op, words []string) (uint32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var set []string
+	if op != Replace && from == otherWords {
+		return 0, fullOfKeywords()
+	}
 	if op != Replace {
 		set = slices.Clone(t.sets[from])
 	}
@@ -157,6 +167,49 @@ func (t *wordTable) change(from uint32, op Op, words []string) (uint32, error) {
 		}
 	}
 	return t.idLocked(text), nil
+}
+
+var keywordsList = db.SQL(`SELECT uid, keywords FROM folder_message
+	WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+
+// FillKeywords reads the Keywords that Sync and Store could not tell, as the
+// table did not take them. They take memory of their own: fill, and forget, at
+// most KeywordsPage at a time.
+func (v *View) FillKeywords(ctx context.Context, changes []FlagChange) error {
+	return v.fillKeywords(ctx, len(changes), func(i int) *FlagChange { return &changes[i] })
+}
+
+// KeywordsPage is of how many messages keywords are read at once.
+const KeywordsPage = 100
+
+func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChange) error {
+	var open []*FlagChange
+	for i := range n {
+		if c := at(i); c.otherWords {
+			open = append(open, c)
+		}
+	}
+	for some := range slices.Chunk(open, listSize) {
+		args := make([]any, listSize, listSize+1)
+		for i := range args {
+			args[i] = some[min(i, len(some)-1)].UID
+		}
+		err := v.store.DB.Each(ctx, keywordsList.With(append(args, v.shared.id)...), func(r db.Row) error {
+			var uid uint32
+			var text string
+			err := r.Scan(&uid, &text)
+			for _, c := range some {
+				if c.UID == uid {
+					c.Keywords = strings.Fields(text)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // weight is about how many bytes of memory the table takes.

@@ -65,13 +65,36 @@ func TestKeywordsUncounted(t *testing.T) {
 		if table.bytes > maxTable {
 			t.Errorf("%d bytes of keywords", table.bytes)
 		}
-		for _, c := range []StoreFlags{{Op: Replace}, {Op: Add, Keywords: []string{"new"}}} {
+		for _, c := range []StoreFlags{{Op: Remove, Keywords: []string{"late"}}, {Op: Add, Keywords: []string{"new"}}} {
 			if _, _, err := v.Store(h.ctx(), uids, c); !fault.Is(err, fault.Limited) {
 				t.Errorf("got %v", err)
 			}
 		}
-		_, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Seen})
+		changed, _, err := v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Seen})
 		h.must(err)
+		h.must(v.FillKeywords(h.ctx(), changed))
+		told := func(what string, c FlagChange) { h.expect(what, fmt.Sprint(c.Keywords), "[late]") }
+		told("STORE", changed[0])
+		_, more, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("two", "Hello."), 0))
+		h.must(err)
+		h.sync(v, true)
+		for _, want := range []Want{0, WantDates, WantBytes} {
+			h.must(v.Fetch(h.ctx(), append(uids, more...), want, func(r *Row) error {
+				if r.UID == uids[0] {
+					told("FETCH", r.FlagChange)
+				} else if r.Keywords != nil {
+					t.Errorf("the other message has %v", r.Keywords)
+				}
+				return nil
+			}))
+		}
+		for _, c := range []Criterion{{Test: HasKeyword, Text: "LATE"}, {Test: HasKeyword, Text: "new", Not: true}} {
+			found, err := v.Search(h.ctx(), c)
+			h.must(err)
+			if len(found) == 0 || found[0] != uids[0] {
+				t.Errorf("%+v finds %v", c, found)
+			}
+		}
 		v.shared.mu.Lock()
 		if v.shared.storable() {
 			t.Error("the view may be stored without the keywords")
@@ -80,6 +103,15 @@ func TestKeywordsUncounted(t *testing.T) {
 		other, err := h.newStore(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer other.Close()
-		h.expect("with a table of its own", other.show(), "1:1S[late]")
+		h.expect("with a table of its own", other.show(), "1:1S[late] 2:2")
+		_, _, err = other.Store(h.ctx(), uids, StoreFlags{Op: Add, Keywords: []string{"then"}})
+		h.must(err)
+		h.must(v.shared.refresh(h.ctx(), true))
+		c := h.sync(v, true)
+		h.must(v.FillKeywords(h.ctx(), c.Flags))
+		h.expect("Sync", fmt.Sprint(c.Flags[0].Keywords), "[late then]")
+		_, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Replace})
+		h.must(err)
+		h.expect("replaced", v.show(), "1:1 2:2")
 	})
 }

@@ -204,7 +204,7 @@ func (v *View) prepare(c *Criterion) criterion {
 // wants returns what must be read of the messages that the view leaves open.
 func (c *criterion) wants() (want Want) {
 	switch c.Test {
-	case DateBefore, DateSince, SavedBefore, SavedSince:
+	case DateBefore, DateSince, SavedBefore, SavedSince, HasKeyword:
 		want = WantDates
 	case SentBefore, SentSince:
 		want = WantEnvelope
@@ -260,7 +260,13 @@ func (c *criterion) test(m *candidate) truth {
 		}
 		return is(flags&c.Flags == c.Flags)
 	case HasKeyword:
-		return is(c.words[m.words])
+		switch {
+		case m.words != otherWords:
+			return is(c.words[m.words])
+		case m.row == nil:
+			return maybe
+		}
+		return is(slices.ContainsFunc(m.row.Keywords, func(w string) bool { return strings.EqualFold(w, c.Text) }))
 	case Larger:
 		return is(uint64(m.size) > c.Num)
 	case Smaller:

@@ -198,7 +198,7 @@ func (c *criterion) testChunk(s slot) truth {
 			return no
 		}
 	case HasKeyword:
-		if s.words.width == 0 && s.words.step == 0 {
+		if s.words.width == 0 && s.words.step == 0 && s.words.base != otherWords {
 			return is(c.words[uint32(s.words.base)])
 		}
 	case ModSeqFrom:

@@ -136,9 +136,6 @@ func planStore(base *snapshot, uids []uint32, change *StoreFlags, words *wordCha
 	p := &storePlan{}
 	p.keep, p.add = change.masks()
 	withWords := change.touchesWords()
-	if withWords && words.table.isFull() { // messages would lose keywords that the view doesn't show
-		return nil, fullOfKeywords()
-	}
 	for index, e := range base.pick(uids) {
 		if change.Conditional && e.modseq > change.UnchangedSince {
 			p.failed = append(p.failed, e.uid)

@@ -157,6 +157,7 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 // flagChange tells the flags of the message with this index.
 func (v *View) flagChange(index int, e entry) FlagChange {
 	c := FlagChange{Seq: uint32(index + 1), UID: e.uid, Flags: e.flags, Keywords: v.shared.words.set(e.words), ModSeq: e.modseq}
+	c.otherWords = e.words == otherWords
 	if v.isRecent(e.uid) {
 		c.Flags |= Recent
 	}

@@ -3,6 +3,8 @@
 package imapd
 
 import (
+	"slices"
+
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
@@ -70,8 +72,19 @@ func (s *session) announce(expunge bool) error {
 		s.w.Exists(c.Exists)
 		s.tellRecent(c.Recent)
 	}
-	for i := range c.Flags {
-		s.writeFlags(&c.Flags[i])
+	return s.eachChange(c.Flags, func(c *folder.FlagChange) { s.writeFlags(c) })
+}
+
+// eachChange calls write with all changes, each with its keywords.
+func (s *session) eachChange(changes []folder.FlagChange, write func(c *folder.FlagChange)) error {
+	for some := range slices.Chunk(changes, folder.KeywordsPage) {
+		if err := s.view.FillKeywords(s.ctx(), some); err != nil {
+			return err
+		}
+		for i := range some {
+			write(&some[i])
+			some[i].Keywords = nil
+		}
 	}
 	return nil
 }

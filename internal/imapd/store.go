@@ -28,8 +28,8 @@ func (s *session) store(cmd *wire.Store) (wire.Code, error) {
 		return "", err
 	}
 	s.tellKeywords()
-	for i := range changed {
-		s.writeStored(&changed[i], cmd)
+	if err := s.eachChange(changed, func(c *folder.FlagChange) { s.writeStored(c, cmd) }); err != nil {
+		return "", err
 	}
 	if len(failed) > 0 {
 		return s.modified(cmd, failed), nil

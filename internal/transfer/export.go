@@ -3,6 +3,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -141,7 +142,9 @@ func (x *exporting) maildir(folders []folder.Folder, w io.Writer) error {
 	}
 	for i, f := range folders {
 		err := x.each(f.Name, func(v *folder.View) error {
-			return to.Folder(list[i].Name, f.UIDValidity, v.Keywords(), func(yield func(archive.Tagged) bool) { tagged(x.ctx, v, yield) })
+			var failed error
+			err := to.Folder(list[i].Name, f.UIDValidity, v.Keywords(), func(yield func(archive.Tagged) bool) { failed = tagged(x.ctx, v, yield) })
+			return cmp.Or(err, failed)
 		}, to.Write)
 		if err != nil {
 			return err
@@ -151,9 +154,9 @@ func (x *exporting) maildir(folders []folder.Folder, w io.Writer) error {
 }
 
 // tagged tells of all messages that have keywords.
-func tagged(ctx context.Context, v *folder.View, yield func(archive.Tagged) bool) {
+func tagged(ctx context.Context, v *folder.View, yield func(archive.Tagged) bool) error {
 	more := true
-	_ = v.Fetch(ctx, v.Resolve(everything(), false), 0, func(r *folder.Row) error { // reads no database
+	return v.Fetch(ctx, v.Resolve(everything(), false), 0, func(r *folder.Row) error {
 		if more && len(r.Keywords) > 0 {
 			more = yield(archive.Tagged{UID: r.UID, Keywords: r.Keywords})
 		}
