@@ -4,6 +4,7 @@ package api_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -67,5 +68,29 @@ func TestFilesAreHarmless(t *testing.T) {
 	}
 	for _, n := range []string{"9", "-1", "+1", "00", "x", "99999999999999999999"} {
 		refused(t, "file "+n, s.API("GET", message+"/attachments/"+n, nil), 404, "not_found")
+	}
+}
+
+// Whatever date a message bears, lists show it.
+func TestDatesAreShown(t *testing.T) {
+	s := servertest.Start(t)
+	for _, date := range []string{"Fri, 31 Dec 9999 23:59:59 -1200", "Thu, 01 Jan 1970 00:00:00 +2400"} {
+		a := s.API("POST", "/sandbox/inbound", object{"rcpt_to": []string{"alice@demo.test"},
+			"raw": base64.StdEncoding.EncodeToString([]byte("From: bob@elsewhere.example\r\nDate: " + date + "\r\nSubject: x\r\n\r\nx\r\n"))})
+		status(t, "receiving", a, 200)
+		var got struct {
+			Recipients []struct {
+				ID      string
+				Mailbox string `json:"mailbox_id"`
+			}
+		}
+		a.Into(t, &got)
+		box := "/mailboxes/" + got.Recipients[0].Mailbox + "/messages"
+		for _, path := range []string{box, box + "/" + got.Recipients[0].ID, "/events"} {
+			a := s.API("GET", path, nil)
+			if a.Status != 200 || !json.Valid(a.Body) {
+				t.Errorf("%s of %s: %d %q", path, date, a.Status, a.Body)
+			}
+		}
 	}
 }

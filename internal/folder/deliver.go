@@ -208,10 +208,6 @@ type filing struct {
 	now      int64
 }
 
-// endOfDates is from when on neither IMAP nor JSON can tell a date of receipt.
-// Files, and other servers, may name such.
-var endOfDates = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
-
 func (s *Store) newFiling(mailbox db.ID, u Upload) (*filing, error) {
 	if u.Blob.Size > math.MaxUint32 {
 		return nil, fmt.Errorf("a message of %d bytes is beyond what IMAP can tell", u.Blob.Size)
@@ -221,8 +217,9 @@ func (s *Store) newFiling(mailbox db.ID, u Upload) (*filing, error) {
 		return nil, err
 	}
 	f := &filing{Upload: u, blob: u.Blob, mailbox: mailbox, keywords: keywords, now: db.Micros(s.Now())}
+	year := u.Date.UTC().Year()
 	switch f.date = db.Micros(u.Date); {
-	case !u.Date.After(time.Time{}), !u.Date.Before(endOfDates):
+	case u.Date.IsZero(), year < 1, year > 9999: // which neither IMAP nor JSON could tell
 		f.date = f.now
 	case f.date == 0: // the start of 1970, which stored would be no date
 		f.date = 1

@@ -3,6 +3,7 @@
 package folder
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -68,6 +69,25 @@ func TestDateZero(t *testing.T) {
 				t.Errorf("the internal date is %v", r.Date)
 			}
 			return nil
+		}))
+	})
+}
+
+// Whatever date a client or an archive gives, it can be told.
+func TestDatesCanBeTold(t *testing.T) {
+	each(t, func(h *house) {
+		for _, date := range []string{"9999-12-31T23:59:59-12:00", "0000-01-01T00:00:00+12:00"} {
+			u := h.upload(mail("one", "Hello."), 0)
+			var err error
+			u.Date, err = time.Parse(time.RFC3339, date)
+			h.must(err)
+			_, _, err = h.Append(h.ctx(), h.box, Inbox, u)
+			h.must(err)
+		}
+		v := h.view(Inbox)
+		h.must(v.Fetch(h.ctx(), numbers(1, 2), WantDates, func(r *Row) error {
+			_, err := json.Marshal(r.Date)
+			return err
 		}))
 	})
 }
