@@ -95,7 +95,7 @@ var anyMessage = rapid.Custom(func(t *rapid.T) kept {
 	k.Date = time.Unix(rapid.Int64Range(-1e9, 9e9).Draw(t, "date"), 0).UTC()
 	k.Flags = Flags(rapid.IntRange(0, 31).Draw(t, "flags"))
 	for n := range rapid.IntRange(0, 3).Draw(t, "keywords") {
-		k.Keywords = append(k.Keywords, fmt.Sprintf("$k%d", n+rapid.IntRange(0, 40).Draw(t, "k")))
+		k.Keywords = append(k.Keywords, fmt.Sprintf(rapid.SampledFrom([]string{"$k%d", "$k,%d"}).Draw(t, "form"), n+rapid.IntRange(0, 40).Draw(t, "k")))
 	}
 	slices.Sort(k.Keywords)
 	k.Keywords = slices.Compact(k.Keywords)

@@ -421,7 +421,7 @@ func (b *mboxBody) ours(msg *Message, sender string) bool {
 	}
 	msg.mark("status", values[statusField])
 	msg.mark("x-status", values[xStatusField])
-	msg.mark("x-keywords", values[keywordsField])
+	msg.Keywords = strings.Fields(values[keywordsField]) // a comma is part of one
 	if all {
 		msg.Folder, msg.Special = decodeName(values[folderField]), use(values[specialField])
 	}
