@@ -71,6 +71,7 @@ type criterion struct {
 	*Criterion
 	of     []criterion
 	words  map[uint32]bool // the sets of keywords with the one looked for
+	others bool            // messages may have sets that are in no table
 	needle needle
 	look   look
 	place  int // of Header in an ENVELOPE; -1 if it isn't there
@@ -191,7 +192,7 @@ func (v *View) prepare(c *Criterion) criterion {
 	}
 	switch c.Test {
 	case HasKeyword:
-		ready.words = v.shared.words.having(c.Text)
+		ready.words, ready.others = v.shared.words.having(c.Text), v.shared.words.isFull()
 	case HasHeader, InEnvelope, InBody, InText:
 		ready.needle = newNeedle(c.Text)
 		if c.Header != "" && c.Text != "" {
@@ -204,8 +205,12 @@ func (v *View) prepare(c *Criterion) criterion {
 // wants returns what must be read of the messages that the view leaves open.
 func (c *criterion) wants() (want Want) {
 	switch c.Test {
-	case DateBefore, DateSince, SavedBefore, SavedSince, HasKeyword:
+	case DateBefore, DateSince, SavedBefore, SavedSince:
 		want = WantDates
+	case HasKeyword:
+		if c.others {
+			want = WantDates // with any row the keywords are read
+		}
 	case SentBefore, SentSince:
 		want = WantEnvelope
 	case InEnvelope:
