@@ -81,6 +81,7 @@ const (
 	maxName     = 4 << 10         // bytes of a file's name, as systems bound it; of thousands it is remembered
 	maxSideFile = 4 << 20         // bytes of a file that tells of folders or keywords
 	maxSides    = 4 * maxSideFile // of all of them
+	maxFurther  = 16 << 10        // bytes of the keywords of one message: more than ours can have
 	maxTables   = 10_000          // folders with keywords
 )
 

@@ -72,6 +72,9 @@ func (d *maildirs) side(dir, base string, r io.Reader, to Sink) (known bool, err
 			return true, to.Failed(place(path.Join(dir, base)), "This list of folders can't be read.")
 		}
 		for _, n := range notes {
+			if len(n.Name) > maxName { // it is fitted again for each message
+				n.Name = strings.ToValidUTF8(n.Name[:maxName], "")
+			}
 			d.notes[clean(path.Join(dir, n.Path))] = n
 			if err := to.Folder(Folder{Name: n.Name, Special: use(n.Special), Subscribed: n.Subscribed}); err != nil {
 				return true, err
@@ -101,6 +104,9 @@ func readMore(text []byte) map[string]string {
 	for line := range strings.Lines(string(text)) {
 		key, words, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if number, rest, ok := strings.Cut(key, "V"); ok && rest != "" && len(number) > 1 && key[0] == 'U' && words != "" {
+			if len(words) > maxFurther { // of another's making, and taken apart for each message of that name
+				words = words[:max(0, strings.LastIndexByte(words[:maxFurther], ' '))]
+			}
 			more[key] = words
 		}
 	}

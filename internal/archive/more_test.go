@@ -62,6 +62,25 @@ func TestManyKeywords(t *testing.T) {
 	}
 }
 
+// What a file tells of one message does not cost more with each message that is
+// called so.
+func TestKeywordsOfOneName(t *testing.T) {
+	d := newMaildirs()
+	if _, err := d.side("", moreFile, strings.NewReader("U1V1"+strings.Repeat(" (", maxSideFile/2-2)), Sink{}); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := d.message("", "1.U1V1.x:2,", time.Time{}, 0); len(m.Keywords) == 0 || len(m.Keywords) > maxFurther {
+		t.Errorf("the message has %d keywords", len(m.Keywords))
+	}
+	to := (&gathered{}).sink()
+	if _, err := d.side("", foldersFile, strings.NewReader(`[{"name": "`+strings.Repeat("x", maxSideFile-100)+`"}]`), to); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := d.message("", "1.x:2,", time.Time{}, 0); m.Folder == "" || len(m.Folder) > maxName {
+		t.Errorf("its folder has a name of %d bytes", len(m.Folder))
+	}
+}
+
 // The files that tell of keywords take little more memory than their size.
 func TestMemoryOfKeywords(t *testing.T) {
 	var lines strings.Builder
