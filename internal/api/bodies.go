@@ -16,7 +16,7 @@ import (
 // requests at once.
 const (
 	freeBody       = 64 << 10 // of each request; it counts for nothing
-	bodyStep       = 1 << 20
+	bodyStep       = 128 << 10
 	maxBodies      = 256 << 20
 	maxBodiesOfOne = 96 << 20
 )

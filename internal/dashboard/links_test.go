@@ -167,6 +167,14 @@ func TestLinksAreNotReadWhereTheyArrive(t *testing.T) {
 			t.Fatal(err)
 		}
 		look(alice.ID.String(), 2)
+
+		// To call it junk does not keep the next link from her.
+		if _, err := c.Copy(imap.SeqSetNum(1), "Junk").Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if all := called(t, s, "GET", "/suppressions", nil)["data"].([]any); len(all) != 0 {
+			t.Errorf("suppressed: %v", all)
+		}
 	})
 }
 

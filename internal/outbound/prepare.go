@@ -81,7 +81,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	m := &queue.Mail{
 		About: r.about(), ID: r.id, Domain: sender.Name, ReturnDomain: r.returnsTo, Sender: r.sender,
 		Head: head, Body: opener(b), Size: int64(len(head)) + r.size, UTF8: r.utf8, EightBit: r.eightBit,
-		Private: r.private, RequireTLS: r.requireTLS == tlsRequired, OptionalTLS: r.requireTLS == tlsOptional,
+		RequireTLS: r.requireTLS == tlsRequired, OptionalTLS: r.requireTLS == tlsOptional,
 	}
 	if r.api() {
 		// Bounces of API mail become events: the header is all they need.

@@ -16,6 +16,7 @@ type About struct {
 	Account   db.ID
 	Domain    db.ID           // of its From; 0 if the message is gone
 	API       bool            // mail of the API, whose failures may suppress; not of a mailbox
+	Private   bool            // the service wrote it: where it is filed here, only the mailbox's own protocols give its text
 	MessageID string          // with angle brackets
 	ThreadID  string          // "" if it has none
 	Metadata  json.RawMessage // an object; nil for none
@@ -44,8 +45,6 @@ type Mail struct {
 	UTF8       bool // the headers need SMTPUTF8
 	EightBit   bool // the body has octets above 127
 	RequireTLS bool // RFC 8689
-	// Private: where it is filed here, only the mailbox's own protocols give its text.
-	Private bool
 	// OptionalTLS: no policy of the recipient's domain is to keep the message
 	// from it ("TLS-Required: No", RFC 8689 §3).
 	OptionalTLS bool

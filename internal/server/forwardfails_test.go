@@ -36,7 +36,10 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- srv.Serve(l) }()
-		t.Cleanup(func() { _ = srv.Close(); <-done })
+		t.Cleanup(func() {
+			_ = srv.Close()
+			_ = <-done
+		})
 		s := newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
 		ctx := t.Context()
 		rival(t, s)

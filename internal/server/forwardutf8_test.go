@@ -59,7 +59,10 @@ func TestForwardNeedsUTF8(t *testing.T) {
 				}
 				done := make(chan error, 1)
 				go func() { done <- srv.Serve(l) }()
-				t.Cleanup(func() { _ = srv.Close(); <-done })
+				t.Cleanup(func() {
+					_ = srv.Close()
+					_ = <-done
+				})
 				s := newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
 				if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
 					t.Fatal(err)
