@@ -34,11 +34,14 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done := make(chan error, 1)
-		go func() { done <- srv.Serve(l) }()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = srv.Serve(l)
+		}()
 		t.Cleanup(func() {
 			_ = srv.Close()
-			_ = <-done
+			<-done
 		})
 		s := newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
 		ctx := t.Context()

@@ -57,11 +57,14 @@ func TestForwardNeedsUTF8(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				done := make(chan error, 1)
-				go func() { done <- srv.Serve(l) }()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_ = srv.Serve(l)
+				}()
 				t.Cleanup(func() {
 					_ = srv.Close()
-					_ = <-done
+					<-done
 				})
 				s := newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
 				if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
