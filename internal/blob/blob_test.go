@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob/blobtest"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 func newFolder(t *testing.T) (*blob.Folder, string) {
@@ -195,6 +197,55 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
+// A folder that is not there, or another service's, is told, and its files don't
+// count as lost.
+func TestOpenFolder(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dir := filepath.Join(t.TempDir(), "blobs")
+		open := func(owner string) (*blob.Folder, error) { return blob.OpenFolder(t.Context(), d, dir, owner) }
+		refused := func(owner, says string) {
+			t.Helper()
+			if _, err := open(owner); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want %q", err, says)
+			}
+		}
+		f, err := open("one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &blob.Store{DB: d, Files: f, Now: time.Now}
+		b := fromBytes(t, s, text(70_000))
+		dbtest.Exec(t, d, b.Insert())
+		refused("two", "another service's")
+		if _, err := open("one"); err != nil {
+			t.Error(err)
+		}
+		if files := filesIn(t, dir); len(files) != 2 {
+			t.Errorf("files %q", files)
+		}
+
+		if err := os.Rename(dir, dir+" away"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Open(t.Context()); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("while the folder is away: %v", err)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil { // where it is mounted
+			t.Fatal(err)
+		}
+		refused("one", "mounted")
+		if err := os.Mkdir(filepath.Join(dir, "new"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open("one"); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Open(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("of a file that is lost: %v", err)
+		}
+	})
+}
+
 // A file that lost its end is an error, never a shorter message.
 func TestTruncatedFile(t *testing.T) {
 	each(t, func(t *testing.T, s *blob.Store, dir string) {
@@ -231,6 +282,9 @@ func TestSweep(t *testing.T) {
 		}
 		kept, shared, removed, back := fromBytes(t, s, text(70_000)), fromBytes(t, s, text(80_000)), fromBytes(t, s, text(90_000)), fromBytes(t, s, text(95_000))
 		fromBytes(t, s, text(100_000)) // never got a row
+		if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0); err != nil {
+			t.Fatal(err)
+		}
 		copied := s.Prepend(shared, []byte("head"))
 		dbtest.Exec(t, s.DB, kept.Insert(), shared.Insert(), copied.Insert(), removed.Insert(), fromBytes(t, s, text(10)).Insert())
 		dbtest.Exec(t, s.DB, blob.Remove(shared.ID), blob.Remove(removed.ID))

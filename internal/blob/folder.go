@@ -94,9 +94,19 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Open reads a file.
+// Open reads a file. While the folder itself is not there, which is not mounted
+// then, no file counts as lost.
 func (f *Folder) Open(_ context.Context, name db.ID) (FileReader, error) {
-	return os.Open(f.path(name))
+	file, err := os.Open(f.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, away := os.Stat(filepath.Join(f.dir, "new")); away != nil {
+			return nil, errors.New("the folder of the large messages is not there: " + away.Error())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
 }
 
 // Delete removes a file.
@@ -115,6 +125,9 @@ func (f *Folder) Each(ctx context.Context, before time.Time, do func(db.ID) erro
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+		if e != nil && e.IsDir() && path != f.dir && e.Name() != "new" && len(e.Name()) != 2 {
+			return fs.SkipDir // not ours, such as lost+found
+		}
 		if err != nil || e.IsDir() {
 			return errors.Join(err, ctx.Err())
 		}
@@ -126,7 +139,10 @@ func (f *Folder) Each(ctx context.Context, before time.Time, do func(db.ID) erro
 			return err
 		}
 		if filepath.Base(filepath.Dir(path)) == "new" {
-			return os.Remove(path)
+			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another node may have
+				return err
+			}
+			return nil
 		}
 		id, err := strconv.ParseInt(e.Name(), 16, 64)
 		if err != nil || path != f.path(db.ID(id)) {

@@ -34,10 +34,13 @@ func (s *Server) openState(ctx context.Context) (err error) {
 		return err
 	}
 	s.lease.run(func(ctx context.Context) error { return s.node.Keep(ctx) })
-	files, err := blob.NewFolder(s.Config.Blobs)
+	files, err := blob.OpenFolder(ctx, s.DB, s.Config.Blobs, s.key.Fingerprint())
+	if err != nil {
+		return err
+	}
 	s.Blobs = &blob.Store{DB: s.DB, Files: files, Now: time.Now}
 	s.Events = &event.Log{DB: s.DB, Node: s.node, Hub: s.Hub, Now: time.Now}
-	return err
+	return nil
 }
 
 // openDNS makes the resolver; in dev with the sandbox zone, which answers with

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// ownerFile names, in a folder, the service whose files are in it.
+const ownerFile = "service"
+
+var anyFile = db.SQL(`SELECT file FROM blob WHERE file > 0 ORDER BY file LIMIT 1`)
+
+// OpenFolder is NewFolder for a service, which owner names. It returns a
+// fault.Conflict for the folder of another, whose files it would sweep as named by
+// no row, and for one that was never used while the database names files: it is
+// not mounted, and what came in now would be hidden by it later.
+func OpenFolder(ctx context.Context, d *db.DB, dir, owner string) (*Folder, error) {
+	if _, err := os.Stat(filepath.Join(dir, "new")); errors.Is(err, fs.ErrNotExist) {
+		switch err := d.One(ctx, anyFile.With(), new(db.ID)); {
+		case err == nil:
+			return nil, fault.New(fault.Conflict, "other_blob_folder", "The large messages of this database are not in %[1]s. "+
+				"Look whether it is mounted, and whether --blobs is right. If they are lost, make the folder %[1]s/new to start without them.", dir)
+		case !errors.Is(err, db.ErrNoRow):
+			return nil, err
+		}
+	}
+	f, err := NewFolder(dir)
+	if err == nil {
+		err = f.claim(owner)
+	}
+	return f, err
+}
+
+// claim notes the owner of the folder, unless it has another.
+func (f *Folder) claim(owner string) error {
+	name := filepath.Join(f.dir, ownerFile)
+	found, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f.note(name, owner)
+	}
+	if err == nil && string(found) != owner+"\n" {
+		err = fault.New(fault.Conflict, "other_blob_folder",
+			"The folder %s is another service's, with another secret key. Give each service a folder of its own, by --blobs.", f.dir)
+	}
+	return err
+}
+
+func (f *Folder) note(name, owner string) error {
+	tmp, err := os.CreateTemp(filepath.Join(f.dir, "new"), "")
+	if err != nil {
+		return err
+	}
+	w := &folderFile{File: tmp, final: name}
+	defer w.Abort()
+	if _, err := w.WriteString(owner + "\n"); err != nil {
+		return err
+	}
+	return w.Commit()
+}
