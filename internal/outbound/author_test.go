@@ -34,7 +34,7 @@ func TestCheckAuthor(t *testing.T) {
 		"From: bob@demo.test (x), alice@victim.test":               fault.Denied,
 		"From: =?utf-8?q?bob?=@demo.test":                          fault.Denied,
 		"From: \"bob@demo.test\"@victim.test":                      fault.Denied,
-		"From: alice@demo.test bob@demo.test":                      fault.Denied,
+		"From: alice@demo.test bob@demo.test":                      fault.Invalid,
 		"From: bob@demo.test\r\nSender: alice@demo.test":           fault.Denied,
 		"From: bob@demo.test\r\nfrom : alice@demo.test":            fault.Invalid,
 		"From: us:;": fault.Invalid,
