@@ -45,6 +45,8 @@ var (
 		ON CONFLICT (account, person) DO NOTHING`)
 	members = db.SQL(`SELECT u.id, u.email, u.name, u.password, u.totp, u.created_at, m.role, m.created_at
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
+	memberByEmail = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
+		WHERE u.email = $2 AND m.account = $1`)
 	memberships = db.SQL(`SELECT account, role FROM dashboard_member WHERE person = $1 ORDER BY account LIMIT $2`)
 	roleOf      = db.SQL(`SELECT role FROM dashboard_member WHERE account = $1 AND person = $2`)
 	setRole     = db.SQL(`UPDATE dashboard_member SET role = $3 WHERE account = $1 AND person = $2`)

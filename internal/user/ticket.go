@@ -65,7 +65,8 @@ func (u *Users) NewSetup(ctx context.Context) (token string, err error) {
 	return u.issue(ctx, Ticket{Kind: Setup, Role: Owner}, setupLife)
 }
 
-// NewInvite makes a link to join an account. It works for seven days.
+// NewInvite makes a link to join an account. It works for seven days. For a
+// member it is a fault.Conflict.
 func (u *Users) NewInvite(ctx context.Context, account db.ID, email string, r Role) (token string, err error) {
 	var bad fault.Fields
 	key, err := parseEmail(email)
@@ -76,6 +77,12 @@ func (u *Users) NewInvite(ctx context.Context, account db.ID, email string, r Ro
 		bad.Add("role", "invalid", "The role is owner, member or reader.")
 	}
 	if err := bad.Err(); err != nil {
+		return "", err
+	}
+	switch err := u.DB.One(ctx, memberByEmail.With(account, key), new(db.ID)); {
+	case err == nil: // who accepts an invitation keeps the role that he has
+		return "", fault.New(fault.Conflict, "already_member", "%s is a member already. Change the role instead.", key)
+	case !errors.Is(err, db.ErrNoRow):
 		return "", err
 	}
 	open, err := u.Invitations(ctx, account)

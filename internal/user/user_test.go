@@ -362,6 +362,9 @@ func TestLinks(t *testing.T) {
 		_, err = h.Accept(ctx, second, carl)
 		is(t, err, fault.NotFound)
 
+		_, err = h.NewInvite(ctx, first, "Carl@example.com", user.Owner) // whoever accepted it would stay what he is
+		is(t, err, fault.Conflict)
+
 		third, err := h.NewInvite(ctx, first, "eve@example.com", user.Owner)
 		if err != nil {
 			t.Fatal(err)
