@@ -53,6 +53,7 @@ type rcpt struct {
 type report struct {
 	message db.ID
 	n       int
+	onward  bool // about an address that the recipient's leads to, which may well be in order itself
 }
 
 // Begin begins a message from a sender (nil: the null sender) of size octets
@@ -111,7 +112,7 @@ func (i *Inbound) returnPath(ctx context.Context, to address.Address) (report, e
 	if !ok {
 		return report{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
 	}
-	return report{db.ID(id), n}, nil
+	return report{message: db.ID(id), n: n}, nil
 }
 
 // Message takes the message, whose line ends are all CRLF, and returns once it

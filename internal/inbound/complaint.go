@@ -98,7 +98,7 @@ func (i *Inbound) shown(header string) (r report, ok bool) {
 			continue
 		}
 		if id, n, ok := i.Key.ParseReturnPath(word); ok {
-			return report{db.ID(id), n}, true
+			return report{message: db.ID(id), n: n}, true
 		}
 		if tried++; tried == maxShown {
 			break

@@ -281,7 +281,8 @@ func (i *Inbound) reportOn(ctx context.Context, m outbound.Submitted, all []queu
 }
 
 // bounceBack makes of a report about a forwarded message a bounce of the delivery
-// that was forwarded. After a failure in between it changes nothing again.
+// that was forwarded. Its recipient is not suppressed: mailboxes here may have it as
+// well. After a failure in between it changes nothing again.
 func (i *Inbound) bounceBack(ctx context.Context, m outbound.Submitted, all []queue.Notice, to address.Address) error {
 	r, err := i.returnPath(ctx, to)
 	if fault.Is(err, fault.NotFound) {
@@ -290,6 +291,7 @@ func (i *Inbound) bounceBack(ctx context.Context, m outbound.Submitted, all []qu
 	if err != nil {
 		return err
 	}
+	r.onward = true
 	s, err := i.writeReport(ctx, &m, all)
 	if err != nil {
 		return err

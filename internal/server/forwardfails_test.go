@@ -57,19 +57,29 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(demo.ID)})
 		defer sub.Close()
 		c := clientOf(t, s)
-		sent, err := c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"out@rival.test"}, Subject: "Hi", Text: "Hi"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			m, err := c.GetMessage(ctx, sent.ID)
+		forwards(t, c, s, 1, true, away)
+		for _, to := range []string{"out@rival.test", "bob@demo.test"} {
+			sent, err := c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{to}, Subject: "Hi", Text: "Hi"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m.Status == "bounced" {
-				break
+			for {
+				m, err := c.GetMessage(ctx, sent.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Status == "bounced" {
+					break
+				}
+				<-sub.C
 			}
-			<-sub.C
+		}
+		// Bob has it all the same, and is to have the next one too.
+		if list, err := c.ListSuppressions(ctx, client.SuppressionFilter{}, client.Paging{}); err != nil || len(list.Data) != 0 {
+			t.Errorf("suppressed: %+v, %v", list, err)
+		}
+		if n := count(t, s, heldBy, 1); n != 1 {
+			t.Errorf("bob holds %d", n)
 		}
 	})
 }
