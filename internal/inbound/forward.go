@@ -267,6 +267,9 @@ func (i *Inbound) reportOn(ctx context.Context, m outbound.Submitted, all []queu
 	if secret.IsReturnPath(to.Local) {
 		return i.bounceBack(ctx, m, all, to)
 	}
+	if to.Local == postmaster {
+		m.Ret = "HDRS" // the operator may be that: he does not read the mail of others, as keep has it
+	}
 	return i.mailReport(ctx, m, all, func(e *errand) error {
 		utf8, eightBit := e.s.index.Needs()
 		ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
