@@ -110,7 +110,8 @@ func (p *parts) readWords(r *Report, words string) {
 	named := p.header.Text("X-Failed-Recipients") != ""
 	// An answer has the subject of what it answers, which may be "Delivery status".
 	titled := named || saysBounce(subject) && (daemon || !answers(subject))
-	said := saysFailure(text)
+	code, enhanced := replyIn(words)
+	said := saysFailure(text) || titled && code >= 400 && enhanced != ""
 	failed := titled || said
 	switch auto := p.automatic(subject); {
 	case auto && !failed, auto && !daemon && !named && !(titled && said): // somebody who is away may well speak of delivery
