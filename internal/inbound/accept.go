@@ -131,6 +131,7 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 		return 0, err
 	}
 	e := i.errand(s, l.from, false)
+	e.utf8 = strings.HasPrefix(received.With, "UTF8SMTP") // RFC 6531 §4.3
 	defer e.drop()
 	which, err := e.deliverAll(ctx, l, junk)
 	if err != nil {

@@ -131,7 +131,7 @@ func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
 // outcome.
 func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, route mailbox.Route) error {
 	e := i.errand(s, c.From, true)
-	e.tls = c.Mail.RequireTLS
+	e.tls, e.utf8 = c.Mail.RequireTLS, c.Mail.UTF8
 	defer e.drop()
 	for _, to := range route.Mailboxes {
 		if _, err := e.deliver(ctx, box{Recipient: to, as: []string{d.Recipient}, source: d.Message}); err != nil {

@@ -145,11 +145,13 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	top := message.AppendDeliveredTo(nil, o.as)
 	top = append(top, loopField+": "+o.as+"\r\n"...)
 	top = append(top, s.trace...)
+	// Old programs write such bytes and ask for nothing: that goes on as it came,
+	// as most hosts take it.
 	utf8, eightBit := s.index.Needs()
 	ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
 		Account: o.Account, Domain: o.Domain, By: o.Alias, Sender: i.sendsAs(s, o), To: o.Elsewhere,
 		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, EightBit: eightBit, Private: s.private,
-		UTF8: utf8 || message.Header(top).EightBit(), RequireTLS: e.tls,
+		UTF8: utf8 && e.utf8 || message.Header(top).EightBit(), RequireTLS: e.tls,
 	})
 	if err == nil {
 		e.out = append(e.out, ready)
@@ -313,6 +315,7 @@ func (i *Inbound) mailReport(ctx context.Context, m outbound.Submitted, all []qu
 		return err
 	}
 	e := i.errand(s, "", true)
+	e.utf8 = true // if it has to be: it is of our own making
 	defer e.drop()
 	e.also = i.Queue.Told(all)
 	for _, n := range all {

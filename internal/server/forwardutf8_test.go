@@ -43,8 +43,9 @@ func (h *hop) Data(r io.Reader) error {
 	return err
 }
 
-// What goes on with bytes above 127 in its header goes with SMTPUTF8, by whichever
-// way it came; where a host has none, a report in the same form says so.
+// What came with SMTPUTF8 and has bytes above 127 in its header goes on with it;
+// where a host has none, a report in the same form says so. What came without goes
+// on as it is.
 func TestForwardNeedsUTF8(t *testing.T) {
 	const raw = "From: Ann <ann@none.com>\r\nSubject: Grüße\r\n\r\nHi\r\n"
 	for name, offered := range map[string]bool{"offered": true, "not offered": false} {
@@ -77,6 +78,12 @@ func TestForwardNeedsUTF8(t *testing.T) {
 				if <-there.took {
 					t.Error("ASCII went with SMTPUTF8")
 				}
+				if err := plainly(s, "ann@none.com", raw, "out@demo.test"); err != nil {
+					t.Fatal(err)
+				}
+				if <-there.took {
+					t.Error("what came without SMTPUTF8 goes on with it")
+				}
 				long := raw + strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 1000)
 				for n, tt := range []struct{ to, text, kind string }{
 					{"out@demo.test", raw, "message/global\r\nContent-Transfer-Encoding: 8bit\r\n"},
@@ -101,6 +108,16 @@ func TestForwardNeedsUTF8(t *testing.T) {
 			})
 		})
 	}
+}
+
+// plainly is mx without any parameter, which net/smtp gives by itself.
+func plainly(s *servertest.Server, from, msg, to string) error {
+	c, err := smtp.Dial(s.Addr("smtp"))
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // only a client
+	return c.SendMail(from, []string{to}, strings.NewReader(msg))
 }
 
 var demandsTLS = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded NOT IN (0, $1) AND require_tls = 'required'`)
