@@ -48,7 +48,7 @@ func (p *parts) automatic(subject string) bool {
 // answers reports whether a subject begins as those of answers do.
 func answers(subject string) bool {
 	for _, begin := range []string{
-		"re:", "aw:", "sv:", "antw:", "auto:", "automatic reply", "auto reply", "autoreply", "auto-reply", "auto response", "autoresponse", "auto-response",
+		"re:", "re :", "re[", "aw:", "sv:", "vs:", "rv:", "odp:", "antw:", "antwort:", "auto:", "automatic reply", "auto reply", "autoreply", "auto-reply", "auto response", "autoresponse", "auto-response",
 		"out of office", "out of the office", "abwesenheit", "automatische antwort", "reponse automatique", "respuesta automatica", "risposta automatica",
 		"resposta automatica", "automatisch antwoord", "自動応答", "自动回复", "автоответ", "autosvar",
 	} {
