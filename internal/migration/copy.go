@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -161,22 +163,51 @@ func (f *copying) judge(err error, uids []uint32) error {
 	var last final
 	words, no := refused(err)
 	switch {
-	case errors.As(err, &own), errors.As(err, &last), errors.Is(err, errLost), errors.Is(err, context.Canceled):
+	case errors.As(err, &own), errors.As(err, &last), errors.Is(err, errLost), errors.Is(err, context.Canceled), f.asking:
 	case errors.As(err, &strange):
 		f.blame(uids, maxUnreadable, "What the source says of it can't be understood.")
 	case no && f.passed > maxBroken:
 		return final{words}
 	case no:
-		f.blame(uids, maxUnreadable, words)
+		f.accuse(uids, maxUnreadable, words)
 	case f.at != 0:
 		f.blame([]uint32{f.at}, maxSuspect, "The connection broke off each time that it was read.")
 	case f.Retries >= stuck && f.passed < maxPassed:
-		f.blame(uids, maxSuspect, trouble(err))
+		f.accuse(uids, maxSuspect, trouble(err))
 	}
-	f.at = 0
+	f.at, f.asking = 0, false
 	if len(f.broken) > maxBroken {
 		return final{"The source's answers can't be understood."}
 	}
+	return err
+}
+
+// accuse is blame where the source itself may be in trouble, which must cost no
+// message: a single one is blamed only where another was given just before.
+func (f *copying) accuse(uids []uint32, often int, why string) {
+	if len(uids) > 1 || f.gives || !f.doubted {
+		f.blame(uids, often, why)
+	}
+	f.doubted = true
+}
+
+// other finds out, for a message that is doubted, whether the source gives
+// another one. Where there is none, all tries but the last are the source's.
+func (f *copying) other(than uint32) error {
+	f.asking = true
+	uids, err := f.src.search(1, 0)
+	if err != nil {
+		return err
+	}
+	uids = slices.DeleteFunc(uids, func(uid uint32) bool { return uid == than || f.broken[uid] != "" })
+	if f.gives = len(uids) == 0 && f.Retries >= maxRetries; len(uids) > 0 {
+		some := uids[rand.IntN(len(uids)):][:1] //nolint:gosec // that one may be bad as well
+		err = f.src.texts(some, func(uint32) {}, func(_ uint32, text imap.LiteralReader) error {
+			_, err := io.Copy(io.Discard, text)
+			return f.src.did(err)
+		}, func(uint32) error { f.gives = true; return nil })
+	}
+	f.asking = err != nil
 	return err
 }
 
@@ -241,6 +272,11 @@ func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
 			return err
 		}
 		f.at = 0
+	}
+	if f.gives = false; f.doubted && len(left) == 1 {
+		if err := f.other(left[0]); err != nil {
+			return err
+		}
 	}
 	letters, silent, err := f.describe(left)
 	if err != nil {

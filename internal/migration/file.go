@@ -370,7 +370,7 @@ func (b *batch) file(ctx context.Context, all []kept) error {
 		}
 	}, uploads...)
 	if err == nil {
-		b.passed = 0
+		b.passed, b.doubted = 0, false
 		b.gains.Add(1)
 		b.changed.Store(true)
 	}

@@ -39,6 +39,9 @@ type task struct {
 	suspect  map[uint32]int    // messages at which the line broke, and how often
 	broken   map[uint32]string // messages that can't be had, and why
 	passed   int               // how many of them there were since one was copied
+	doubted  bool              // since then the source refused some: it may be in trouble itself
+	asking   bool              // for another than the doubted one
+	gives    bool              // it came, just before
 }
 
 var (
