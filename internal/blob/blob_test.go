@@ -246,6 +246,24 @@ func TestOpenFolder(t *testing.T) {
 	})
 }
 
+// Whatever the folder is called, the sweep leaves its owner's name there.
+func TestSweepLeavesOwner(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dir := filepath.Join(t.TempDir(), "new")
+		f, err := blob.OpenFolder(t.Context(), d, dir, "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &blob.Store{DB: d, Files: f, Now: func() time.Time { return time.Now().Add(2 * blob.SweepAge) }}
+		if _, err := s.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := blob.OpenFolder(t.Context(), d, dir, "two"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("another service has it: %v", err)
+		}
+	})
+}
+
 // A file that lost its end is an error, never a shorter message.
 func TestTruncatedFile(t *testing.T) {
 	each(t, func(t *testing.T, s *blob.Store, dir string) {

@@ -138,7 +138,7 @@ func (f *Folder) Each(ctx context.Context, before time.Time, do func(db.ID) erro
 		if err != nil || !info.ModTime().Before(before) {
 			return err
 		}
-		if filepath.Base(filepath.Dir(path)) == "new" {
+		if filepath.Dir(path) == filepath.Join(f.dir, "new") {
 			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another node may have
 				return err
 			}
