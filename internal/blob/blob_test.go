@@ -246,6 +246,28 @@ func TestOpenFolder(t *testing.T) {
 	})
 }
 
+// A folder that came back from a backup without its empty folders is not one
+// that is not mounted.
+func TestOpenFolderRestored(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dir := filepath.Join(t.TempDir(), "blobs")
+		f, err := blob.OpenFolder(t.Context(), d, dir, "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &blob.Store{DB: d, Files: f, Now: time.Now}
+		b := fromBytes(t, s, text(70_000))
+		dbtest.Exec(t, d, b.Insert())
+		if err := errors.Join(os.Remove(filepath.Join(dir, "new")), os.Remove(filepath.Join(dir, "service"))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := blob.OpenFolder(t.Context(), d, dir, "one"); err != nil {
+			t.Errorf("without new: %v", err)
+		}
+		same(t, s, b.ID, text(70_000))
+	})
+}
+
 // Whatever the folder is called, the sweep leaves its owner's name there.
 func TestSweepLeavesOwner(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

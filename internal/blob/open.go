@@ -24,11 +24,16 @@ var anyFile = db.SQL(`SELECT file FROM blob WHERE file > 0 ORDER BY file LIMIT 1
 // not mounted, and what came in now would be hidden by it later.
 func OpenFolder(ctx context.Context, d *db.DB, dir, owner string) (*Folder, error) {
 	if _, err := os.Stat(filepath.Join(dir, "new")); errors.Is(err, fs.ErrNotExist) {
-		switch err := d.One(ctx, anyFile.With(), new(db.ID)); {
-		case err == nil:
+		var file db.ID
+		err := d.One(ctx, anyFile.With(), &file)
+		if err == nil {
+			_, err = os.Stat((&Folder{dir: dir}).path(file)) // some backups have no empty folders
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return nil, fault.New(fault.Conflict, "other_blob_folder", "The large messages of this database are not in %[1]s. "+
 				"Look whether it is mounted, and whether --blobs is right. If they are lost, make the folder %[1]s/new to start without them.", dir)
-		case !errors.Is(err, db.ErrNoRow):
+		case err != nil && !errors.Is(err, db.ErrNoRow):
 			return nil, err
 		}
 	}
