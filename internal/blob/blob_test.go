@@ -268,6 +268,24 @@ func TestOpenFolderRestored(t *testing.T) {
 	})
 }
 
+// A folder in which nothing can be written, such as on a full disk, can still be
+// read.
+func TestOpenFolderFull(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dir := t.TempDir()
+		if _, err := blob.NewFolder(dir); err != nil {
+			t.Fatal(err)
+		}
+		fresh := filepath.Join(dir, "new")
+		if err := errors.Join(os.Remove(fresh), os.Symlink("/proc/self", fresh)); err != nil { // takes no files
+			t.Fatal(err)
+		}
+		if _, err := blob.OpenFolder(t.Context(), d, dir, "one"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Whatever the folder is called, the sweep leaves its owner's name there.
 func TestSweepLeavesOwner(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

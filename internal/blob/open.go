@@ -49,7 +49,8 @@ func (f *Folder) claim(owner string) error {
 	name := filepath.Join(f.dir, ownerFile)
 	found, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f.note(name, owner)
+		_ = f.note(name, owner) // on a full disk there is still mail to be read; the next start notes it
+		return nil
 	}
 	if err == nil && string(found) != owner+"\n" {
 		err = fault.New(fault.Conflict, "other_blob_folder",
