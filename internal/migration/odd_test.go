@@ -328,3 +328,18 @@ func TestBusyCostsNothing(t *testing.T) {
 		}
 	}
 }
+
+// The only message of a folder is passed over too, in the end.
+func TestOnlyMessageRefused(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	for what, said := range map[string]string{"no": "NO Can't be retrieved", "trouble": "NO [SERVERBUG] Internal error"} {
+		m := &mover{t, s, clientOf(t, s), nil}
+		addr := serve(t, few(1, func(_ net.Conn, tag, command string) string {
+			if strings.Contains(command, "BODY.PEEK[]") {
+				return tag + " " + said + "\r\n"
+			}
+			return ""
+		}))
+		m.ends(m.box("only"+what, 0), source(addr, "ann", "none"), "completed", "", 0, 0, 1)
+	}
+}
