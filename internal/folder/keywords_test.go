@@ -110,6 +110,13 @@ func TestKeywordsUncounted(t *testing.T) {
 		c := h.sync(v, true)
 		h.must(v.FillKeywords(h.ctx(), c.Flags))
 		h.expect("Sync", fmt.Sprint(c.Flags[0].Keywords), "[late then]")
+		_, _, err = other.Store(h.ctx(), uids, StoreFlags{Op: Remove, Keywords: []string{"then"}})
+		h.must(err)
+		changed, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Add, Flags: Flagged})
+		h.must(err)
+		if !changed[0].Others {
+			t.Error("STORE does not say that others changed the keywords")
+		}
 		_, _, err = v.Store(h.ctx(), uids, StoreFlags{Op: Replace})
 		h.must(err)
 		h.expect("replaced", v.show(), "1:1 2:2")

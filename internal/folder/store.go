@@ -227,7 +227,7 @@ func (v *View) takeOver(before, now *snapshot, uids []uint32, p *storePlan, word
 		c := v.flagChange(index, asked[0])
 		if !inStep {
 			to, err := words.of(e.words)
-			c.Others = err != nil || to != asked[0].words || e.flags&p.keep|p.add != asked[0].flags
+			c.Others = err != nil || to != asked[0].words || to == otherWords || e.flags&p.keep|p.add != asked[0].flags
 			known = append(known, asked[0])
 		}
 		changed = append(changed, c)
