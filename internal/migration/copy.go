@@ -192,10 +192,10 @@ func (f *copying) accuse(uids []uint32, often int, why string) {
 }
 
 // other finds out, for a message that is doubted, whether the source gives
-// another one. Where there is none, all tries but the last are the source's.
+// another one, near it. Where there is none, all tries but the last are the source's.
 func (f *copying) other(than uint32) error {
 	f.asking = true
-	uids, err := f.src.search(1, 0)
+	uids, err := f.src.search(than-min(than-1, firstSpan), than+min(1<<32-1-than, firstSpan)) // of a large folder not all
 	if err != nil {
 		return err
 	}
