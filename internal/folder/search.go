@@ -218,7 +218,9 @@ func (c *criterion) wants() (want Want) {
 			want = WantBlob | WantStructure
 		}
 	case HasHeader, InBody, InText:
-		want = WantBlob | WantStructure
+		if want = WantBlob | WantStructure; c.Test == HasHeader && c.place >= 0 {
+			want |= WantEnvelope
+		}
 	}
 	for i := range c.of {
 		want |= c.of[i].wants()
@@ -305,6 +307,12 @@ func (c *criterion) testRow(m *candidate) truth {
 	case InEnvelope:
 		if c.place >= 0 {
 			return is(c.needle.in(envelopeText(m.row.Envelope, c.place)))
+		}
+	case HasHeader:
+		// What the ENVELOPE has need not be read; what it has not, the header may.
+		addresses := c.place >= 2 && c.place <= 7
+		if c.place >= 0 && (!addresses || c.needle.plain()) && c.needle.in(envelopeText(m.row.Envelope, c.place)) {
+			return yes
 		}
 	}
 	if m.bytes == nil {

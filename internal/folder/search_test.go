@@ -198,6 +198,9 @@ func TestSearchReadsOnce(t *testing.T) {
 		if search(Criterion{Test: InBody, Text: "hello"}); reads >= once {
 			t.Errorf("%d readings for what stands at the beginning; all takes %d", reads, once)
 		}
+		if got := search(Criterion{Test: HasHeader, Header: "Subject", Text: "big"}); len(got) != 1 || reads > 0 {
+			t.Errorf("found %v with %d readings of what the ENVELOPE has", got, reads)
+		}
 	})
 }
 

@@ -21,6 +21,10 @@ type needle []byte
 
 func newNeedle(text string) needle { return needle(fold(text)) }
 
+// plain reports whether an address list that has it as the ENVELOPE tells it has
+// it in any form.
+func (n needle) plain() bool { return !bytes.ContainsAny(n, " \t\"\\<>(),:;") }
+
 // fold makes texts that differ in case only the same.
 func fold(text string) string {
 	for i := range len(text) {
