@@ -93,7 +93,7 @@ func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
 				remote = why.Host
 			}
 			b.Queue(letGoWhy.With(d.Message, d.N, d.tenure, db.Micros(at),
-				why.Code, clean(why.Enhanced, 16), clean(smtpclient.Anonymous(why.Reply), maxReply), clean(remote, 255)))
+				why.Code, clean(why.Enhanced, 16), clean(smtpclient.Anonymous(smtpclient.Stage(why.Stage), why.Reply), maxReply), clean(remote, 255)))
 		}
 	}})
 	if err != nil {

@@ -92,11 +92,12 @@ func (s *shift) breakOff() {
 // giveUp tells the queue that the destination can't be reached. Of what a host
 // has taken a part, the rest is deferred.
 func (s *shift) giveUp(o queue.Outcome) {
-	o.State, o.Reply = queue.Deferred, smtpclient.Anonymous(o.Reply) // for those who did not get it
+	o.State = queue.Deferred
 	if s.needs != nil {
 		s.needs.end(s, o)
 		return
 	}
+	o.Reply = smtpclient.Anonymous(smtpclient.Stage(o.Stage), o.Reply) // for those who did not get it
 	first := s.fallen
 	for _, j := range s.pending {
 		switch {

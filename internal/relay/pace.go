@@ -46,7 +46,7 @@ type pace struct {
 	halved  time.Time // the last complaint
 	since   time.Time // when sent began to be counted
 	sent    int
-	because string // the last complaint's text, without addresses
+	because string // the last complaint's text, without addresses of a message
 
 	stay time.Duration // of a run, about
 }
@@ -81,7 +81,7 @@ func (p *pace) success(now time.Time) {
 // complaint slows down. One that is about all mail, and not one message, also
 // brings a rest.
 func (p *pace) complaint(now time.Time, all bool, text string) {
-	p.because = smtpclient.Anonymous(text)
+	p.because = text
 	if !p.halved.IsZero() && now.Sub(p.halved) < oneEvent && (!all || now.Before(p.cool)) {
 		return
 	}
@@ -111,7 +111,7 @@ func (p *pace) rest(waiting int) time.Duration {
 
 // refused notes that the host takes no further connection beside so many.
 func (p *pace) refused(talking int, text string) {
-	p.because = smtpclient.Anonymous(text)
+	p.because = text
 	p.limit = max(1, min(p.limit/2, float64(talking)))
 }
 

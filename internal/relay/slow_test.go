@@ -240,3 +240,17 @@ func TestTroubleTellsNoAddresses(t *testing.T) {
 	h.run()
 	h.reads(other, "<***>: busy")
 }
+
+// What a host says to us before any message is told of all as it is: whom to turn
+// to, say. It can name nobody's recipients.
+func TestRefusalKeepsItsContact(t *testing.T) {
+	const contact = "ask tosa@rx.d.test to clarify"
+	s := listen(t, &sink{answer: refuse("greeting", "554 "+contact)})
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	first, other := h.send("bob@d.test"), h.send("carol@d.test")
+	h.run()
+	if a := h.attempt(first); a.Reply != contact {
+		t.Errorf("the first reads %q\n%s", a.Reply, a.Transcript)
+	}
+	h.reads(other, contact)
+}

@@ -108,7 +108,7 @@ func (v *visit) heard(outcomes []smtpclient.Outcome) {
 	for _, o := range outcomes {
 		switch yes, all := complains(o.Reply); {
 		case yes:
-			p.complaint(now, all, o.Reply.String())
+			p.complaint(now, all, smtpclient.Anonymous(o.Stage, o.Reply.String()))
 			h.settle(v.terms.addr, h.live[v.terms.addr])
 			return
 		case o.Class == smtpclient.Delivered:

@@ -145,8 +145,15 @@ func cutEnhanced(code int, text []byte) (string, []byte) {
 var anAddress = regexp.MustCompile(`(?:"[^"]*"|[^\s<>()\[\]",;:]*)@[^\s<>()\[\]",;:]*`)
 
 // Anonymous takes the addresses out of what a host said to one message, so that
-// it can be told of others', which may be another customer's.
-func Anonymous(text string) string { return anAddress.ReplaceAllString(text, "***") }
+// it can be told of others', which may be another customer's. Before MAIL a host
+// knows of none: an address is then one to turn to, and stays.
+func Anonymous(stage Stage, text string) string {
+	switch stage {
+	case StageMail, StageRcpt, StageData, StageFinal:
+		return anAddress.ReplaceAllString(text, "***")
+	}
+	return text
+}
 
 // clean makes text from outside fit to store and show.
 func clean(b []byte) string {
