@@ -77,6 +77,20 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
+// What is told of others' mail has no address of a message, nor has a link in it.
+func TestAnonymous(t *testing.T) {
+	for text, want := range map[string]string{
+		"<bob@d.test>: busy":                                        "<***>: busy",
+		`"bob smith"@d.test, or b=ob@d.test`:                        "***, or ***",
+		"see http://why.test/?s=mfrom;id=bob%40d.test;ip=192.0.2.1": "see http://why.test/?s=mfrom;***;ip=192.0.2.1",
+		"see http://why.test/?ip=192.0.2.1":                         "see http://why.test/?ip=192.0.2.1",
+	} {
+		if got := Anonymous(StageRcpt, text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestExtensions(t *testing.T) {
 	e := parseExtensions([]string{"mx.test greets", "size 1000", "Auth plain LOGIN", "AUTH=LOGIN", "LIMITS MAILMAX=10 RCPTMAX=x", "X", "", "8BITMIME"})
 	if !e.Size || e.MaxSize != 1000 || !slices.Equal(e.Auth, []string{"PLAIN", "LOGIN", "LOGIN"}) || e.MaxMessages != 10 || e.MaxRecipients != 0 || !e.EightBit {

@@ -142,7 +142,7 @@ func cutEnhanced(code int, text []byte) (string, []byte) {
 	return string(word), rest
 }
 
-var anAddress = regexp.MustCompile(`(?:"[^"]*"|[^\s<>()\[\]",;:]*)@[^\s<>()\[\]",;:]*`)
+var anAddress = regexp.MustCompile(`(?:"[^"]*"|[^\s<>()\[\]",;:]*)(?:@|%40)[^\s<>()\[\]",;:]*`)
 
 // Anonymous takes the addresses out of what a host said to one message, so that
 // it can be told of others', which may be another customer's. Before MAIL a host
