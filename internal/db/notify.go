@@ -20,6 +20,8 @@ func (d *DB) Notify(ctx context.Context, payloads ...string) error {
 	if !ok {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxTxTime)
+	defer cancel()
 	var b pgx.Batch
 	for _, p := range payloads {
 		b.Queue(`SELECT pg_notify($1, $2)`, channel, p)

@@ -37,9 +37,9 @@ const (
 	// the database (deadlock, serialisation, lost connection); the waits
 	// between add up to a second.
 	maxTries = 8
-	// maxTxTime bounds one transaction, from BEGIN to the answer to COMMIT, and
-	// one read: a server that says nothing any more must not stop a lane, or a
-	// duty, for ever.
+	// maxTxTime bounds one transaction, from BEGIN to the answer to COMMIT, one
+	// read, and what is told to other nodes: a server that says nothing any more
+	// must not stop a lane, or a duty, for ever.
 	maxTxTime = time.Minute
 	// leastReady is how long the server may take at least to make a connection
 	// ready for use that is there: a third of the lease may be short for that.
