@@ -191,6 +191,44 @@ func explainSQLite(t *testing.T, queries []namedQuery) {
 	}
 }
 
+// Who looks at a message reads the last attempts of each delivery, and no others,
+// by the key: not all, nor all of them for each delivery.
+func TestExplainAttempts(t *testing.T) {
+	queries := slices.DeleteFunc(projectQueries(t), func(q namedQuery) bool {
+		return q.where != filepath.Join("internal", "queue", "read.go") || !strings.Contains(q.text, "attempt AS a")
+	})
+	if len(queries) != 1 {
+		t.Fatalf("%d queries read attempts", len(queries))
+	}
+	for engine, plan := range map[string]func(t *testing.T) (string, error){
+		"sqlite": func(t *testing.T) (string, error) {
+			url := dbtest.SQLite(t)
+			dbtest.Open(t, url)
+			conn, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
+			if err != nil {
+				return "", err
+			}
+			defer conn.Close() //nolint:errcheck // nothing to lose
+			plan, err := sqlitePlan(conn, queries[0].text)
+			return strings.Join(plan, "\n"), err
+		},
+		"postgres": func(t *testing.T) (string, error) {
+			url := dbtest.Postgres(t)
+			dbtest.Open(t, url)
+			return postgresPlan(t.Context(), plannerConn(t, url), 0, queries[0].text)
+		},
+	} {
+		t.Run(engine, func(t *testing.T) {
+			got, err := plan(t)
+			if err != nil || !byKey.MatchString(got) {
+				t.Errorf("%v\n%s", err, got)
+			}
+		})
+	}
+}
+
+var byKey = regexp.MustCompile(`SEARCH a USING PRIMARY KEY \(message=\? AND n=\? AND attempt>\?\)|Index Cond: .*\(n = d\.n\) AND \(attempt > `)
+
 func errorsOf(rows *sql.Rows) error {
 	if err := rows.Err(); err != nil {
 		return err

@@ -49,8 +49,11 @@ var (
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
 	// Of a delivery the last 100: who retries it all the time makes any number.
+	// With CROSS SQLite, and with + 0 PostgreSQL looks for them by their key; else
+	// both read all of the message, PostgreSQL once for each delivery.
 	attempts = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.micros, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply, a.transcript
-		FROM delivery AS d JOIN attempt AS a ON a.message = d.message AND a.n = d.n AND a.attempt > d.attempts - 100 WHERE d.message = $1
+		FROM delivery AS d CROSS JOIN attempt AS a
+		WHERE d.message = $1 AND a.message = d.message + 0 AND a.n = d.n AND a.attempt > d.attempts - 100
 		UNION ALL
 		SELECT n, 0, at, 0, outcome, remote, '', '', stage, code, enhanced, reply, ''
 		FROM remark WHERE message = $1
