@@ -55,11 +55,11 @@ var (
 		SELECT COALESCE(MAX(id), 0) + 1, $1, 0 FROM node WHERE true
 		ON CONFLICT (name) DO NOTHING`)
 	// nodeReuse gives a new name the number of a node that is long gone, once all
-	// are given: in a container each process may have another name.
+	// are given: in a container each process may have another name. Of several that
+	// begin at once each gets its own.
 	nodeReuse = SQL(`UPDATE node SET name = $1
 		WHERE id = (SELECT id FROM node WHERE seen_at < {now} - $2
-				AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.node = node.id) ORDER BY seen_at, id LIMIT 1)
-			AND seen_at < {now} - $2
+				AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.node = node.id) ORDER BY seen_at, id LIMIT 1 {skip_locked})
 			AND (SELECT MAX(id) FROM node) >= $3 AND NOT EXISTS (SELECT 1 FROM node WHERE name = $1)`)
 	nodeSeen = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END
 		WHERE name = $1 RETURNING id, seen_at`)

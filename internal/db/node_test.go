@@ -392,6 +392,31 @@ func TestNodeNumbersRunOut(t *testing.T) {
 	})
 }
 
+// Of two that are started at once, as containers are, each gets a number.
+func TestNodeNumbersGivenAtOnce(t *testing.T) {
+	url := dbtest.Postgres(t)
+	d, _ := openWithClock(t, url)
+	if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+		for i := range 1023 {
+			if _, err := tx.Exec(t.Context(), oldNode.With(fmt.Sprint("old ", i), (48*time.Hour).Microseconds())); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var second *db.Node
+	if err := d.Tx(t.Context(), func(tx *db.Tx) (err error) {
+		if _, err = tx.Exec(t.Context(), nodeOf.With(1, "first")); err == nil { // is about to get it
+			second, err = d.Join(t.Context(), "second", "second")
+		}
+		return err
+	}); err != nil || second.Number != 2 {
+		t.Errorf("%+v, %v", second, err)
+	}
+}
+
 // waiting waits until n goroutines wait for their turn to write.
 func waiting(n int) {
 	for stacks := make([]byte, 1<<20); ; runtime.Gosched() {
