@@ -198,3 +198,26 @@ func BenchmarkReadSend4KiB(b *testing.B) {
 		}
 	}
 }
+
+// What is left of a refused body is taken without counting as kept: clients that
+// send large ones side by side would all be refused, one because of the other.
+func TestRefusedBodyIsNotKept(t *testing.T) {
+	a := quiet()
+	a.bodies = newBodies()
+	kept := []int{}
+	left := readerFunc(func([]byte) (int, error) {
+		kept = append(kept, a.bodies.total)
+		return 0, io.EOF
+	})
+	r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader(`{"text":"`+strings.Repeat("x", 1<<20)), strings.NewReader("\" no JSON"), left))
+	r.Header.Set("Content-Type", "application/json")
+	post := &posting{api: a, bounds: oneSend()}
+	_, err := post.carryOut(httptest.NewRecorder(), r, new(struct{}), nil, nil)
+	if post.end(); !fault.Is(err, fault.Invalid) || !reflect.DeepEqual(kept, []int{0}) || a.bodies.total != 0 || len(a.bodies.of) != 0 {
+		t.Errorf("%v; kept %d while the rest came, %d afterwards", err, kept, a.bodies.total)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -87,9 +87,22 @@ type posting struct {
 func (p *posting) end() {
 	p.files.remove()
 	p.claim.End()
+	p.giveBack()
+}
+
+// giveBack gives back what take took.
+func (p *posting) giveBack() {
 	if p.held > 0 {
 		p.api.bodies.giveBack(p.principal.Account, p.held)
+		p.held = 0
 	}
+}
+
+// refused takes what is left of a body within reason: a client that is still
+// sending would not see the answer. Nothing of the body is kept any more.
+func (p *posting) refused(r *http.Request) {
+	p.giveBack()
+	_, _ = io.CopyN(io.Discard, r.Body, p.body)
 }
 
 // take takes memory for the body.
@@ -110,9 +123,7 @@ func (p *posting) carryOut(w http.ResponseWriter, r *http.Request, in any,
 		types, err = p.read(w, r, in)
 	}
 	if err != nil {
-		// A client that is still sending would not see the answer. What is
-		// left of a body within reason is taken first.
-		_, _ = io.CopyN(io.Discard, r.Body, p.body)
+		p.refused(r)
 		return nil, err
 	}
 	if answer, err := p.stored(r.Context()); answer != nil || err != nil {

@@ -114,7 +114,7 @@ func (a *API) simulate(w http.ResponseWriter, r *http.Request, p account.Princip
 	var in simulateRequest
 	bad, err := post.read(w, r, &in)
 	if err != nil {
-		_, _ = io.CopyN(io.Discard, r.Body, post.body) // else the client would not see the answer
+		post.refused(r)
 		return simulatedAnswer{}, err
 	}
 	s := &simulation{in: &in, files: &post.files, bad: bad}
