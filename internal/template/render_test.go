@@ -210,6 +210,10 @@ func TestTextOfLinks(t *testing.T) {
 		`<A TITLE="x > y" HREF='https://x.example/'>here</A> it is`:                       "here <https://x.example/> it is",
 		`<a href=https://x.example/ data-href="no">here</a><abbr>it</abbr><a>is</a>`:      "here <https://x.example/>itis",
 		`<a href="https://x.example/">a</a> <a title="odd>b</a> <a href="y">c</a>`:        "a <https://x.example/> b c <y>",
+		`<style type="text/css">td > p {a: b}</style><p>Hello</p>`:                        "Hello",
+		`<a href="x">Shop ></a> <a href="y">Buy >></a> <a href="z">End</a>`:               "Shop <x> Buy <y> End <z>",
+		"<a\n  href=\"x\"\n  >here</a\n> <A HREF='y'>there</A > it is":                    "here <x> there <y> it is",
+		`<a target="_blank"href="x">here</a>`:                                             "here <x>",
 		`<a href="javascript:x">a</a> <a href="https://x.example/">b</a> <a href>c</a> d`: "a b <https://x.example/> c d",
 	} {
 		if got := strings.Join(strings.Fields(textOf(html)), " "); got != want {
