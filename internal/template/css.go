@@ -118,7 +118,23 @@ var (
 	formatting = regexp.MustCompile(`(?i)<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^>]*)?>`)
 	plainTag   = regexp.MustCompile(`(?i)^<[a-z]+(?:\s+[a-z0-9:_-]+(?:="[^"]*"|='[^']*')?)*\s*>$`)
 	quotes     = regexp.MustCompile(`"[^"]*"|'[^']*'`)
+	atOnce     = closedAtOnce()
 )
+
+// closedAtOnce finds those of them that do not go on: between them and their end
+// stand only text and pictures, in a link also tags which are no blocks.
+func closedAtOnce() *regexp.Regexp {
+	const (
+		attributes = `(?:\s+[a-z0-9:_-]+(?:="[^"<>]*"|='[^'<>]*'|=[^\s"'<>]+)?)*\s*/?>`
+		names      = "b big code em font i nobr s small strike strong tt u"
+	)
+	inLink := strings.ReplaceAll(names, " ", "|")
+	all := `<a` + attributes + `(?:[^<]|<(?:br|img|/?(?:span|` + inLink + `))` + attributes + `)*</a\s*>`
+	for name := range strings.FieldsSeq(names) {
+		all += `|<` + name + attributes + `(?:[^<]|<(?:br|img)` + attributes + `)*</` + name + `\s*>`
+	}
+	return regexp.MustCompile(`(?i)` + all)
+}
 
 // maxLinks is how many <a> may be open at once: each closes the one before, but for
 // what nine blocks within it keep, of which no more fit into the parser's depth.
@@ -129,7 +145,15 @@ const maxLinks = 512 / 10
 func sprawls(source string) bool {
 	cost, links, link := 1, 0, 0
 	seen := map[string]bool{}
-	for _, tag := range formatting.FindAllString(source, -1) {
+	closed := atOnce.FindAllStringIndex(source, -1)
+	for _, at := range formatting.FindAllStringIndex(source, -1) {
+		for len(closed) > 0 && closed[0][0] < at[0] {
+			closed = closed[1:]
+		}
+		if len(closed) > 0 && closed[0][0] == at[0] {
+			continue
+		}
+		tag := source[at[0]:at[1]]
 		plain := plainTag.MatchString(tag)
 		attributes := strings.Count(tag, "=") + strings.Count(tag, " ") + strings.Count(tag, "/")
 		if plain {

@@ -293,24 +293,25 @@ func TestInlineCSSBounds(t *testing.T) {
 		fmt.Fprintf(&links, "<a h=%d>%s", i, strings.Repeat("<div>", 10))
 	}
 	for what, source := range map[string]string{
-		"links that go on":       "<style>p{a:b}</style>" + links.String() + strings.Repeat("</div>", 450) + strings.Repeat("<p>x</p>", 50_000),
-		"many declarations":      "<style>p{" + strings.Repeat(declarations.String(), 10) + "}</style><p>x",
-		"many long attributes":   "<style>p{" + declarations.String() + "}</style>" + strings.Repeat("<p>", 50_000),
-		"one long declaration":   "<style>p{a:" + strings.Repeat("b", 100_000) + "}</style>" + strings.Repeat("<p>", 5000),
-		"ancestors":              "<style>h1 div div div div div div p{a:b}</style>" + strings.Repeat("<div>", 400) + "<p>",
-		"siblings":               "<style>h1 ~ p ~ p{a:b}</style>" + strings.Repeat("<p>", 50_000),
-		"a long attribute":       "<style>" + strings.Repeat("[t~=z]{a:b}", 1900) + `</style><p t="` + strings.Repeat("x ", 300_000) + `">`,
-		"a long class":           "<style>" + strings.Repeat(".z{a:b}", 1900) + `</style><p class="` + strings.Repeat("x ", 300_000) + `">`,
-		"tags that go on":        "<style>p{a:b}</style><p>" + tags.String() + strings.Repeat("<p>x", 50_000),
-		"tags that go on quoted": "<style>p{a:b}</style><p>" + strings.ReplaceAll(tags.String(), "x", `y=">" x`) + strings.Repeat("<p>x", 50_000),
+		"links that go on":         "<style>p{a:b}</style>" + links.String() + strings.Repeat("</div>", 450) + strings.Repeat("<p>x</p>", 50_000),
+		"many declarations":        "<style>p{" + strings.Repeat(declarations.String(), 10) + "}</style><p>x",
+		"many long attributes":     "<style>p{" + declarations.String() + "}</style>" + strings.Repeat("<p>", 50_000),
+		"one long declaration":     "<style>p{a:" + strings.Repeat("b", 100_000) + "}</style>" + strings.Repeat("<p>", 5000),
+		"ancestors":                "<style>h1 div div div div div div p{a:b}</style>" + strings.Repeat("<div>", 400) + "<p>",
+		"siblings":                 "<style>h1 ~ p ~ p{a:b}</style>" + strings.Repeat("<p>", 50_000),
+		"a long attribute":         "<style>" + strings.Repeat("[t~=z]{a:b}", 1900) + `</style><p t="` + strings.Repeat("x ", 300_000) + `">`,
+		"a long class":             "<style>" + strings.Repeat(".z{a:b}", 1900) + `</style><p class="` + strings.Repeat("x ", 300_000) + `">`,
+		"tags that go on":          "<style>p{a:b}</style><p>" + tags.String() + strings.Repeat("<p>x", 50_000),
+		"tags that go on, and not": "<style>p{a:b}</style>" + strings.ReplaceAll(tags.String(), "<b", `<i a="b">x</i><a h=1><i>x</i><img alt='x'/></a><b`) + strings.Repeat("<p>x", 50_000),
+		"tags that go on quoted":   "<style>p{a:b}</style><p>" + strings.ReplaceAll(tags.String(), "x", `y=">" x`) + strings.Repeat("<p>x", 50_000),
 	} {
 		if got := inlineCSS(source); got != source {
 			t.Errorf("%s: the html of %d bytes was changed, into %d", what, len(source), len(got))
 		}
 	}
 	// What a long newsletter has is no reason to leave it as it is.
-	letter := "<style>td{a:b}</style><table>" + strings.Repeat(`<tr><td><b>x</b> <font color="red" size='2'><i>y</i></font> <a href="https://x.example/a/b?c=d&amp;e=f" class="l" style="color: red; margin: 0" target="_blank">z</a></td></tr>`, 300) + "</table>"
-	if got := inlineCSS(letter); strings.Count(got, `<td style="a: b">`) != 300 {
+	letter := "<style>td{a:b}</style><table>" + strings.Repeat(`<tr><td><b>x</b> <font color="red" size='2'><i>y</i></font> <a href="https://x.example/a/b?c=d&amp;e=f" class="l" style="color: red; margin: 0" target="_blank">z</a></td></tr>`, 2000) + "</table>"
+	if got := inlineCSS(letter); strings.Count(got, `<td style="a: b">`) != 2000 {
 		t.Error("an ordinary html was left as it is")
 	}
 	if got := inlineCSS("<style>[t#=(a.*b)]{a:b}</style><p t=ab>x</p>"); !strings.Contains(got, "<p t=\"ab\">x") {
