@@ -272,6 +272,9 @@ func (s *sheet) keep(end int) { s.rest.WriteString(strings.TrimSpace(s.source[s.
 // endRule adds a rule for each of its selectors, or keeps it as it is when one
 // can't stand in an attribute.
 func (s *sheet) endRule(end int) {
+	if s.order+len(s.rules) > maxRules {
+		return // more would not be looked at
+	}
 	selectors, ok := readSelectors(s.selectors)
 	if !ok {
 		s.keep(end)

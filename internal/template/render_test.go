@@ -319,6 +319,16 @@ func TestInlineCSSBounds(t *testing.T) {
 	}
 }
 
+// Nor do selectors that are too many take more memory than those that are looked at.
+func TestManySelectors(t *testing.T) {
+	for what, sheet := range map[string]string{"of one rule": strings.Repeat("a,", 100_000) + "a{b:c}", "of a rule each": strings.Repeat("a{}", 100_000)} {
+		source := "<style>" + sheet + "</style><p>x"
+		if made := testing.AllocsPerRun(1, func() { inlineCSS(source) }); made > 200_000 || inlineCSS(source) != source {
+			t.Errorf("%s: %.0f allocations", what, made)
+		}
+	}
+}
+
 // Selectors mean what they do to cascadia, and weigh as much.
 func TestSelectors(t *testing.T) {
 	root, err := html.Parse(strings.NewReader(`<div id="a" class="x y"><p title="a, b > c ]">1</p>-<!-- --><p class="x">2</p><ul><li>3</li><li><b class="a.b">4</b></li></ul></div><p>`))

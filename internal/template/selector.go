@@ -26,8 +26,8 @@ type part struct {
 	wide       bool // it asks for attributes other than class and id
 }
 
-// readSelectors takes a list of selectors apart. It is not ok with one that can't be
-// moved into attributes, or can't be read.
+// readSelectors takes a list of selectors apart, of at most one more than maxRules. It
+// is not ok with one that can't be moved into attributes, or can't be read.
 func readSelectors(list string) (all []selector, ok bool) {
 	if strings.Contains(list, ":") || strings.Contains(list, "/*") || strings.Contains(list, "#=") { // the last is cascadia's own, for expressions
 		return nil, false
@@ -52,7 +52,9 @@ func readSelectors(list string) (all []selector, ok bool) {
 			if len(one) == 0 || combinator != 0 && combinator != ' ' {
 				return nil, false
 			}
-			all, one, combinator = append(all, one), nil, 0
+			if all, one, combinator = append(all, one), nil, 0; len(all) > maxRules {
+				return all, true
+			}
 		case '>', '+', '~':
 			if len(one) == 0 || combinator != 0 && combinator != ' ' {
 				return nil, false
