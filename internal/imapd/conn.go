@@ -145,8 +145,9 @@ func (s *session) current() error {
 		s.tag = ""
 		return &wire.Error{Status: wire.Bye, Text: "Your log-in has ended. Please sign in again."}
 	case err != nil:
-		s.doubted.Store(true) // nobody can tell now; every command asks again
-		s.logger().Error("imap: whether a log-in still counts could not be found out", "err", err)
+		if !s.doubted.Swap(true) { // nobody can tell now; every command asks again
+			s.logger().Error("imap: whether a log-in still counts could not be found out", "err", err)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -59,5 +61,24 @@ func TestAccountSuspended(t *testing.T) {
 		c.send("N NOOP\r\n")
 		c.next("* BYE …")
 		c.closed()
+	})
+}
+
+var noAccounts = db.SQL(`ALTER TABLE account RENAME TO gone`)
+
+// While the database does not answer sessions go on, and say so once: idling ones
+// ask every few seconds, and there may be ten thousand.
+func TestAccountUnknown(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.selected("INBOX")
+		c.ok("NOOP")
+		h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Active)) // what was known is forgotten
+		dbtest.Exec(h, h.db, noAccounts.With())
+		for range 3 {
+			c.ok("NOOP")
+		}
+		if got := h.log.all(); len(got) != 1 {
+			t.Errorf("logged: %q", got)
+		}
 	})
 }
