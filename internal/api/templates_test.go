@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/template"
 )
@@ -233,4 +235,21 @@ func TestSendTemplateOnce(t *testing.T) {
 
 func templateOf(name string) template.New {
 	return template.New{Name: name, Content: template.Content{Subject: name, Text: name}}
+}
+
+var olderTemplate = db.SQL(`UPDATE template_version SET html = $1`)
+
+// A template that an older release took with a NUL, which SQLite keeps, is still
+// sent.
+func TestSendOlderTemplate(t *testing.T) {
+	s := servertest.Start(t)
+	made := newTemplate(t, s, nil)
+	dbtest.Exec(t, s.DB, olderTemplate.With("<p>a\x00b</p>"))
+	got := s.API("POST", "/outbound/send-template", object{
+		"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "template_id": made["id"], "variables": object{"order": 1},
+	})
+	status(t, "a send", got, 202)
+	if html := into(t, s.API("GET", "/templates/"+made["id"].(string), nil))["html"]; html != "<p>ab</p>" {
+		t.Errorf("its html is %q", html)
+	}
 }

@@ -99,6 +99,9 @@ func scanVersion(r db.Row) (v Version, err error) {
 	if err := r.Scan(&v.Number, &v.Subject, &v.HTML, &v.Text, &v.InlineCSS, &variables, &created); err != nil {
 		return v, err
 	}
+	for _, part := range []*string{&v.Subject, &v.HTML, &v.Text} {
+		*part = strings.ReplaceAll(*part, "\x00", "") // an older release took it, on SQLite
+	}
 	v.CreatedAt = db.Time(created)
 	d := json.NewDecoder(strings.NewReader(variables))
 	d.UseNumber()
