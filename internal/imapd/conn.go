@@ -124,6 +124,9 @@ func (s *session) loop() error {
 			}
 			continue
 		}
+		if err := s.served(); err != nil {
+			return s.refuse(err)
+		}
 		if err := s.command(); err != nil {
 			return err
 		}
@@ -133,23 +136,32 @@ func (s *session) loop() error {
 
 // current is a BYE when the log-in that the session stands on has ended.
 func (s *session) current() error {
-	if s.box == 0 {
+	if s.box == 0 || !s.doubted.Swap(false) {
 		return nil
 	}
-	err := s.Mailboxes.Served(s.ctx(), s.login)
-	if err == nil && s.doubted.Swap(false) {
-		err = s.Mailboxes.Current(s.ctx(), s.login)
-	}
+	err := s.Mailboxes.Current(s.ctx(), s.login)
 	switch {
 	case fault.Is(err, fault.Unknown):
-		s.tag = ""
-		return &wire.Error{Status: wire.Bye, Text: "Your log-in has ended. Please sign in again."}
+		return s.revoked()
 	case err != nil:
-		if !s.doubted.Swap(true) { // nobody can tell now; every command asks again
-			s.logger().Error("imap: whether a log-in still counts could not be found out", "err", err)
-		}
+		s.doubted.Store(true) // nobody can tell now; every command asks again
+		s.logger().Error("imap: whether a log-in still counts could not be found out", "err", err)
 	}
 	return nil
+}
+
+// served is a BYE when the account of the mailbox is suspended. Whoever idles is
+// told with his next command. If nobody can tell now, neither can the command.
+func (s *session) served() error {
+	if s.box != 0 && fault.Is(s.Mailboxes.Served(s.ctx(), s.login), fault.Unknown) {
+		return s.revoked()
+	}
+	return nil
+}
+
+func (s *session) revoked() error {
+	s.tag = ""
+	return &wire.Error{Status: wire.Bye, Text: "Your log-in has ended. Please sign in again."}
 }
 
 // await waits for the next command without holding more than the read buffer.
