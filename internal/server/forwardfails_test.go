@@ -3,7 +3,6 @@
 package server_test
 
 import (
-	"net"
 	"strings"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
-	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
 )
@@ -30,20 +28,7 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
 		srv.Domain = "relay.test"
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = srv.Serve(l)
-		}()
-		t.Cleanup(func() {
-			_ = srv.Close()
-			<-done
-		})
-		s := newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
+		s := behind(t, url, srv)
 		ctx := t.Context()
 		rival(t, s)
 		submitted(t, s, 0, "From: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "out@rival.test")

@@ -43,6 +43,25 @@ func (h *hop) Data(r io.Reader) error {
 	return err
 }
 
+// behind is a server whose mail for others goes by srv.
+func behind(t *testing.T, url string, srv *smtp.Server) *servertest.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = srv.Close()
+		<-done
+	})
+	return newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
+}
+
 // What came with SMTPUTF8 and has bytes above 127 in its header goes on with it;
 // where a host has none, a report in the same form says so. What came without goes
 // on as it is.
@@ -54,20 +73,7 @@ func TestForwardNeedsUTF8(t *testing.T) {
 				there := &nextHop{make(chan bool, 10)}
 				srv := smtp.NewServer(there)
 				srv.Domain, srv.EnableSMTPUTF8 = "relay.test", offered
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					_ = srv.Serve(l)
-				}()
-				t.Cleanup(func() {
-					_ = srv.Close()
-					<-done
-				})
-				s := newOutsider(t, servertest.Database(url), func(c *server.Config) { c.Relay = "smtp://" + l.Addr().String() }).s
+				s := behind(t, url, srv)
 				if _, err := clientOf(t, s).CreateAlias(t.Context(), "out@demo.test", away); err != nil {
 					t.Fatal(err)
 				}
