@@ -2,7 +2,10 @@
 
 package db
 
-import "context"
+import (
+	"context"
+	"database/sql"
+)
 
 // Rendered shows tests a query's text as an engine gets it.
 func Rendered(e Engine, text string) string { return render(e, text) }
@@ -58,6 +61,12 @@ func (q *Query) Reads() bool { return q.reads }
 func (o Options) WithWAL(copy, hold, alarm int) Options {
 	o.wal = walLimits{copy: copy, anew: (copy + hold) / 2, hold: hold, alarm: alarm}
 	return o
+}
+
+// LookAtWAL is what the keeper of the write-ahead log does now and then, by a
+// connection of its own, after it said that the log was over its limit.
+func (d *DB) LookAtWAL(ctx context.Context, own *sql.DB) {
+	(&walKeeper{sqliteEngine: d.engine.(*sqliteEngine), own: own, alarmed: true}).look(ctx)
 }
 
 // Committed is how a transaction of PostgreSQL is asked for whose connection

@@ -5,6 +5,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 )
 
@@ -91,6 +92,10 @@ func (k *walKeeper) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	if errors.Is(err, errUntold) {
+		k.unfinished = true
+		return
+	}
 	if err != nil {
 		k.log.Warn("copying the write-ahead log back failed", "error", k.check(err))
 	}
@@ -136,11 +141,18 @@ func (k *walKeeper) tend(ctx context.Context) (wal, error) {
 	return k.checkpoint(ctx, mode)
 }
 
+// errUntold: a commit was just changing the index of the WAL, or another
+// process is copying it back.
+var errUntold = errors.New("the size of the write-ahead log could not be told")
+
 // checkpoint is the pragma: NOOP only tells, PASSIVE copies what no reader
 // still needs in the WAL, RESTART also waits for the readers.
 func (k *walKeeper) checkpoint(ctx context.Context, mode string) (wal, error) {
 	var w wal
 	var busy int
 	err := k.own.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &w.pages, &w.copied)
+	if err == nil && w.pages < 0 {
+		err = errUntold
+	}
 	return w, err
 }

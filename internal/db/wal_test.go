@@ -5,6 +5,7 @@ package db_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"io"
 	"log/slog"
@@ -191,6 +192,48 @@ func TestWALSlowReader(t *testing.T) {
 	}
 	if now := w.size(); now >= large {
 		t.Errorf("the WAL has %d bytes, as %d before", now, large)
+	}
+}
+
+// That the WAL is within its limit is not said by a look that falls between
+// the two copies which a commit writes of the header of the WAL's index
+// (sqlite.org/walformat.html#the_wal_index_file_format).
+func TestWALUntold(t *testing.T) {
+	w := openWAL(t, func(o db.Options) db.Options { return o })
+	w.write(32)
+	file := strings.TrimSuffix(w.file, "-wal")
+	own, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close() //nolint:errcheck // nothing is written through it
+	own.SetMaxOpenConns(1)
+	if _, err := own.ExecContext(t.Context(), "PRAGMA wal_checkpoint(NOOP)"); err != nil { // opens the file
+		t.Fatal(err)
+	}
+	index, err := os.OpenFile(file+"-shm", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer index.Close() //nolint:errcheck // it is mapped by the database
+	if err := w.Tx(t.Context(), func(*db.Tx) error {
+		var changes [1]byte
+		if _, err := index.ReadAt(changes[:], 8); err != nil {
+			return err
+		}
+		if _, err := index.WriteAt([]byte{^changes[0]}, 8); err != nil {
+			return err
+		}
+		w.LookAtWAL(t.Context(), own)
+		_, err := index.WriteAt(changes[:], 8)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case said := <-w.said:
+		t.Errorf("said %q", said)
+	default:
 	}
 }
 
