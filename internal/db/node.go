@@ -85,9 +85,22 @@ func (d *DB) Join(ctx context.Context, name, holder string) (*Node, error) {
 }
 
 func (n *Node) begin(ctx context.Context) error {
-	var t *tenure
-	var number int64
-	err := txBy(ctx, n.db.vital, func(tx *Tx) error {
+	t, number, err := n.take(ctx)
+	for n.db.IsConflict(err) { // another has just got the same number
+		t, number, err = n.take(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("joining as node %s: %w", n.Name, err)
+	}
+	if n.Number == 0 { // Join; afterwards it stays what it is, and others read it
+		n.Number = number
+	}
+	n.current.Store(t)
+	return nil
+}
+
+func (n *Node) take(ctx context.Context) (t *tenure, number int64, err error) {
+	err = txBy(ctx, n.db.vital, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, nodeReuse.With(n.Name, longGone.Microseconds(), maxNode)); err != nil {
 			return err
 		}
@@ -114,14 +127,7 @@ func (n *Node) begin(ctx context.Context) error {
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("joining as node %s: %w", n.Name, err)
-	}
-	if n.Number == 0 { // Join; afterwards it stays what it is, and others read it
-		n.Number = number
-	}
-	n.current.Store(t)
-	return nil
+	return t, number, err
 }
 
 // Tenure returns the id that marks what this node has in hand, and whether it

@@ -417,6 +417,45 @@ func TestNodeNumbersGivenAtOnce(t *testing.T) {
 	}
 }
 
+var (
+	ownPID    = db.SQL(`SELECT pg_backend_pid()`)
+	waitingOn = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid))`)
+)
+
+// So do those for which there are numbers that nobody had.
+func TestNodesAddedAtOnce(t *testing.T) {
+	d, _ := openWithClock(t, dbtest.Postgres(t))
+	type answer struct {
+		*db.Node
+		error
+	}
+	joined := make(chan answer, 1)
+	if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), oldNode.With("first", 0)); err != nil { // is about to get it
+			return err
+		}
+		go func() {
+			n, err := d.Join(t.Context(), "second", "second")
+			joined <- answer{n, err}
+		}()
+		var pid, waits int
+		if err := tx.One(t.Context(), ownPID.With(), &pid); err != nil {
+			return err
+		}
+		for waits == 0 && len(joined) == 0 {
+			if err := d.One(t.Context(), waitingOn.With(pid), &waits); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-joined; got.error != nil || got.Number != 2 {
+		t.Errorf("%+v, %v", got.Node, got.error)
+	}
+}
+
 // waiting waits until n goroutines wait for their turn to write.
 func waiting(n int) {
 	for stacks := make([]byte, 1<<20); ; runtime.Gosched() {
