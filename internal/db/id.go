@@ -137,6 +137,13 @@ func (s *idSource) next() ID {
 	return ID(s.last>>seqBits<<(nodeBits+seqBits) | s.node<<seqBits | s.last&maxSeq)
 }
 
+// latest is when the last id says that it was made, in microseconds.
+func (s *idSource) latest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.last>>seqBits + idEpoch) * 1000
+}
+
 // startAfter makes the source give only ids later than t.
 func (s *idSource) startAfter(node int64, t time.Time) {
 	s.mu.Lock()

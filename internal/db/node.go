@@ -61,7 +61,9 @@ var (
 		WHERE id = (SELECT id FROM node WHERE seen_at < {now} - $2
 				AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.node = node.id) ORDER BY seen_at, id LIMIT 1 {skip_locked})
 			AND (SELECT MAX(id) FROM node) >= $3 AND NOT EXISTS (SELECT 1 FROM node WHERE name = $1)`)
-	nodeSeen = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} THEN seen_at ELSE {now} END
+	// nodeSeen also notes when the node's last id says that it was made: a clock
+	// that is ahead may be set right before the next process.
+	nodeSeen = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} AND seen_at > $2 THEN seen_at WHEN {now} > $2 THEN {now} ELSE $2 END
 		WHERE name = $1 RETURNING id, seen_at`)
 	tenureEnd = SQL(`UPDATE tenure SET expires_at = 0 WHERE node = $1 AND holder = $2 AND expires_at > 0`)
 	tenureAdd = SQL(`INSERT INTO tenure (id, node, holder, expires_at)
@@ -109,13 +111,17 @@ func (n *Node) take(ctx context.Context) (t *tenure, number int64, err error) {
 		}
 		// This update also makes two processes of one name take turns.
 		var seen int64
-		if err := tx.One(ctx, nodeSeen.With(n.Name), &number, &seen); err != nil {
+		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), &number, &seen); err != nil {
 			return err
 		}
 		if number > maxNode {
 			return fmt.Errorf("there can be %d nodes at most", maxNode)
 		}
-		n.db.ids.startAfter(number, Time(seen))
+		taken := Time(seen)
+		if taken.Sub(n.db.now()) > n.db.lease { // the clock that was ahead made some after that as well
+			taken = taken.Add(n.db.lease)
+		}
+		n.db.ids.startAfter(number, taken)
 		if _, err := tx.Exec(ctx, tenureEnd.With(number, n.holder)); err != nil {
 			return err
 		}
@@ -184,7 +190,7 @@ func (n *Node) renew(ctx context.Context) error {
 	lost := false
 	err := txBy(ctx, n.db.vital, func(tx *Tx) error {
 		asked = n.db.now()
-		if err := tx.One(ctx, nodeSeen.With(n.Name), new(int64), new(int64)); err != nil {
+		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), new(int64), new(int64)); err != nil {
 			return err
 		}
 		renewed, err := tx.Exec(ctx, tenureRenew.With(t.id, n.db.lease.Microseconds()))

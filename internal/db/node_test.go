@@ -250,6 +250,31 @@ func TestTenureClocks(t *testing.T) {
 	})
 }
 
+// What a process has made with a clock that was ahead, the next one does not
+// make again once the clock is right.
+func TestIDsAfterAClockAhead(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, clock := openWithClock(t, url)
+		n := join(t, d, "one", "folder")
+		clock.forward(6 * time.Hour)
+		d.NewID()
+		clock.forward(-6 * time.Hour) // while it runs
+		d.NewID()
+		if err := n.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 10_000 {
+			d.NewID()
+		}
+		last := d.NewID()
+		next, _ := openWithClock(t, url)
+		join(t, next, "one", "folder")
+		if id := next.NewID(); id <= last {
+			t.Errorf("%d after %d: its time is %s, after %s", id, last, id.Time(), last.Time())
+		}
+	})
+}
+
 // Renewing lengthens the lease, here and there.
 func TestTenureRenew(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
