@@ -21,9 +21,12 @@ const (
 	// keywordsRecord has, in a tar, those of a message for which moreFile had no
 	// room.
 	keywordsRecord = "MAILSTEAD.keywords"
-	foldersFile    = "mailstead-folders.json" // names and special uses of folders
-	maxLetters     = 26
-	maildirMark    = "Maildir" // what the folder of all folders is called, usually
+	// recordsFile has, in a folder of files, what keywordsRecord says of those
+	// beside it. Programs pass over what begins with a dot.
+	recordsFile = ".mailstead-keywords"
+	foldersFile = "mailstead-folders.json" // names and special uses of folders
+	maxLetters  = 26
+	maildirMark = "Maildir" // what the folder of all folders is called, usually
 )
 
 // folderNote is an entry of foldersFile.
@@ -118,13 +121,7 @@ func readMore(text []byte) map[string]string {
 func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *Message, verbatim bool) {
 	m = &Message{Date: changed}
 	m.Folder, m.Special = d.folder(dir)
-	name, info := base, ""
-	for _, mark := range []string{":2,", "!2,", ";2,"} { // the others where a name can't have a colon
-		if at := strings.LastIndex(base, mark); at >= 0 {
-			name, info = base[:at], base[at+len(mark):]
-			break
-		}
-	}
+	name, info := cutInfo(base)
 	for _, c := range info {
 		switch c {
 		case 'S':
@@ -167,6 +164,16 @@ func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *
 		}
 	}
 	return m, stored != "" && stored == wire && stored == strconv.FormatInt(size, 10)
+}
+
+// cutInfo cuts the name of a file before the letters of its flags.
+func cutInfo(base string) (name, info string) {
+	for _, mark := range []string{":2,", "!2,", ";2,"} { // the others where a name can't have a colon
+		if at := strings.LastIndex(base, mark); at >= 0 {
+			return base[:at], base[at+len(mark):]
+		}
+	}
+	return base, ""
 }
 
 // folder returns the folder that a Maildir is. Its path is as Maildir++ has it,

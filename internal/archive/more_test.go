@@ -3,8 +3,12 @@
 package archive
 
 import (
+	"archive/tar"
+	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -107,5 +111,47 @@ func TestMemoryOfKeywords(t *testing.T) {
 			t.Errorf("%s: %d MB are kept", name, n>>20)
 		}
 		runtime.KeepAlive(d)
+	}
+}
+
+// Keywords that a tar tells beside its files stay with them in a folder, also
+// when a program there has changed a message's flags.
+func TestUnpackedKeywords(t *testing.T) {
+	var in bytes.Buffer
+	w := tar.NewWriter(&in)
+	for _, h := range []*tar.Header{
+		{Typeflag: tar.TypeDir, Name: "cur/", Mode: 0o700},
+		{Typeflag: tar.TypeReg, Name: "cur/1.U1V7.x:2,S", PAXRecords: map[string]string{keywordsRecord: "one two"}},
+		{Typeflag: tar.TypeReg, Name: "cur/2.U2V7.x:2,"},
+		{Typeflag: tar.TypeReg, Name: "cur/3.U3V7.x:2,", PAXRecords: map[string]string{keywordsRecord: "three"}},
+		{Typeflag: tar.TypeDir, Name: ".a/cur/", Mode: 0o700},
+		{Typeflag: tar.TypeReg, Name: ".a/cur/1.U1V7.x:2,", PAXRecords: map[string]string{keywordsRecord: "four"}},
+	} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := Unpack(&in, dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "cur/1.U1V7.x:2,S"), filepath.Join(dir, "cur/1.U1V7.x:2,FS")); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Pack(&out, dir, func(name string) { t.Error(name) }); err != nil {
+		t.Fatal(err)
+	}
+	g := gather(t, out.String(), Options{})
+	var got []string
+	for _, m := range g.messages {
+		got = append(got, m.Place+" "+strings.Join(m.Keywords, " "))
+	}
+	want := []string{".a/cur/1.U1V7.x:2, four", "cur/1.U1V7.x:2,FS one two", "cur/2.U2V7.x:2, ", "cur/3.U3V7.x:2, three"}
+	if !slices.Equal(got, want) || len(g.failed) > 0 {
+		t.Errorf("%q, failed: %q", got, g.failed)
 	}
 }

@@ -46,6 +46,10 @@ func (p *packing) directory(dir string) error {
 	if err != nil {
 		return err
 	}
+	records, err := p.records(dir)
+	if err != nil {
+		return err
+	}
 	if dir != "." {
 		if err := p.t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o700}); err != nil {
 			return err
@@ -68,11 +72,13 @@ func (p *packing) directory(dir string) error {
 	})
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
+		unique, _ := cutInfo(e.Name())
 		switch {
 		case e.IsDir():
 			err = p.directory(name)
+		case e.Name() == recordsFile:
 		case e.Type().IsRegular():
-			err = p.file(name)
+			err = p.file(name, records[unique])
 		default:
 			p.skipped(name)
 		}
@@ -83,7 +89,22 @@ func (p *packing) directory(dir string) error {
 	return nil
 }
 
-func (p *packing) file(name string) error {
+// records reads what Unpack noted of the files of a directory: the keywords of
+// each, by its name without flags, which programs change.
+func (p *packing) records(dir string) (map[string]string, error) {
+	text, err := fs.ReadFile(p.root.FS(), path.Join(dir, recordsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	records := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, words, _ := strings.Cut(strings.TrimSpace(line), " ")
+		records[name] = words
+	}
+	return records, err
+}
+
+func (p *packing) file(name, keywords string) error {
 	f, err := p.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		p.skipped(name)
@@ -97,7 +118,11 @@ func (p *packing) file(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: info.Size(), ModTime: info.ModTime().Truncate(time.Second)}); err != nil {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: info.Size(), ModTime: info.ModTime().Truncate(time.Second)}
+	if keywords != "" {
+		h.PAXRecords = map[string]string{keywordsRecord: keywords}
+	}
+	if err := p.t.WriteHeader(h); err != nil {
 		return err
 	}
 	n, err := io.CopyBuffer(struct{ io.Writer }{p.t}, io.LimitReader(f, info.Size()), p.buf)
@@ -164,6 +189,9 @@ func Unpack(r io.Reader, dir string) error {
 			u.made = append(u.made, name)
 		case tar.TypeReg:
 			err = u.file(name, h.ModTime, t)
+			if words := strings.Fields(h.PAXRecords[keywordsRecord]); err == nil && len(words) > 0 {
+				err = u.record(name, words)
+			}
 		default:
 			err = fmt.Errorf("the tar holds %q, which is no file", place(h.Name))
 		}
@@ -181,9 +209,10 @@ func Unpack(r io.Reader, dir string) error {
 }
 
 type unpackingTo struct {
-	root *os.Root
-	buf  []byte
-	made []string
+	root    *os.Root
+	buf     []byte
+	made    []string
+	records string // the recordsFile that was written to last
 }
 
 func (u *unpackingTo) file(name string, changed time.Time, r io.Reader) error {
@@ -197,6 +226,21 @@ func (u *unpackingTo) file(name string, changed time.Time, r io.Reader) error {
 	}
 	u.made = append(u.made, name)
 	return u.root.Chtimes(name, changed, changed)
+}
+
+// record notes the keywords of a file beside it.
+func (u *unpackingTo) record(name string, keywords []string) error {
+	list := filepath.Join(filepath.Dir(name), recordsFile)
+	f, err := u.root.OpenFile(list, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if u.records != list {
+		u.records, u.made = list, append(u.made, list)
+	}
+	unique, _ := cutInfo(filepath.Base(name))
+	_, err = fmt.Fprintf(f, "%s %s\n", unique, strings.Join(keywords, " "))
+	return errors.Join(err, f.Close())
 }
 
 func (u *unpackingTo) sync(name string) error {
