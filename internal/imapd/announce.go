@@ -75,11 +75,13 @@ func (s *session) announce(expunge bool) error {
 	return s.eachChange(c.Flags, func(c *folder.FlagChange) { s.writeFlags(c) })
 }
 
-// eachChange calls write with all changes, each with its keywords.
+// eachChange calls write with all changes, each with its keywords. They are not
+// told again: if it fails, the connection ends.
 func (s *session) eachChange(changes []folder.FlagChange, write func(c *folder.FlagChange)) error {
 	for some := range slices.Chunk(changes, folder.KeywordsPage) {
 		if err := s.view.FillKeywords(s.ctx(), some); err != nil {
-			return err
+			s.logger().Error("imap: reading keywords", "folder", s.view.Folder().ID, "err", err)
+			return lost(err)
 		}
 		for i := range some {
 			write(&some[i])

@@ -2,7 +2,13 @@
 
 package imapd_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
 
 // keywords are the answers that tell of a new keyword, the only one or the
 // last of several.
@@ -35,5 +41,32 @@ func TestNewKeyword(t *testing.T) {
 		a.ok("CLOSE")
 		a.ok("NOOP")
 		a.got()
+	})
+}
+
+var (
+	putKeywords = db.SQL(`UPDATE folder_message SET keywords = $2 WHERE uid = $1`)
+	noKeywords  = db.SQL(`ALTER TABLE folder_message RENAME COLUMN keywords TO gone`)
+)
+
+// Where keywords that are to be told can't be read the connection ends: changes
+// are told once, and whoever comes back asks for what he has missed.
+func TestKeywordsUnread(t *testing.T) {
+	each(t, func(h *house) {
+		const n = 34
+		a := h.login()
+		for i := range n {
+			a.append("INBOX", "", note("x"))
+			dbtest.Exec(h, h.db, putKeywords.With(i+1, strings.TrimSpace(strings.Repeat(strings.Repeat("x", 1000)+" ", 1000+i)))) // 34 MB in all
+		}
+		a.ok("SELECT INBOX")
+		b, c := h.selected("INBOX"), h.selected("INBOX")
+		c.ok("STORE 34 +FLAGS.SILENT (\\Flagged)")
+		dbtest.Exec(h, h.db, noKeywords.With())
+		a.send("t IDLE\r\n")
+		a.next("+ …")
+		a.closed()
+		b.send("t STORE 34 +FLAGS.SILENT (\\Seen)\r\n")
+		b.closed()
 	})
 }
