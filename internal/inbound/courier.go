@@ -48,7 +48,7 @@ func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcom
 	for n, d := range c.To {
 		var err error
 		if ends[n], err = i.resolve(ctx, d.Recipient, c.Mail.Size); err != nil {
-			if i.wasFiled(ctx, d) {
+			if i.wasFiled(ctx, d.Message, d.N) {
 				err = nil // before the mailbox was full, or deleted
 			}
 			outcomes[n] = i.outcome(d, err)
@@ -148,15 +148,16 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 	}
 	e.also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
 	_, err := e.commit(ctx)
-	if i.db.IsConflict(err) && i.wasFiled(ctx, d) {
+	if i.db.IsConflict(err) && i.wasFiled(ctx, d.Message, d.N) {
 		return nil
 	}
 	return err
 }
 
-// wasFiled reports whether a delivery was filed before and its outcome lost.
-func (i *Inbound) wasFiled(ctx context.Context, d *queue.Delivery) bool {
-	return i.db.One(ctx, wasFiled.With(d.Message, d.N), new(int)) == nil
+// wasFiled reports whether a delivery was filed here; if it has no outcome yet, that
+// was lost.
+func (i *Inbound) wasFiled(ctx context.Context, message db.ID, n int) bool {
+	return i.db.One(ctx, wasFiled.With(message, n), new(int)) == nil
 }
 
 // outcome translates what became of a delivery into what a host would say.

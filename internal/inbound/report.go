@@ -33,7 +33,8 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 		return err
 	}
 	report := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote, Verdict: to.Verdict}
-	report.Verdict.Suppress = to.Suppress && !r.onward
+	// What was filed here, and is reported all the same, went on from here.
+	report.Verdict.Suppress = to.Suppress && !r.onward && !i.wasFiled(ctx, r.message, r.n)
 	changed, err := i.Queue.Bounced(ctx, r.message, r.n, report)
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
 		changed, err = i.reportedPast(ctx, r, report, told.Recipients)

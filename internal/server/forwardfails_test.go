@@ -77,6 +77,33 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 	})
 }
 
+// A host that has taken a forward of an application's mail, and then reports that it
+// can't be delivered, says nothing against the mailbox here that has it.
+func TestForwardIsReturned(t *testing.T) {
+	const report = "From: mailer-daemon@good.com\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=x\r\n\r\n" +
+		"--x\r\n\r\nIt was not delivered.\r\n--x\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; good.com\r\n\r\n" +
+		"Final-Recipient: rfc822; " + away + "\r\nAction: failed\r\nStatus: 5.1.1\r\nDiagnostic-Code: smtp; 550 5.1.1 no such user\r\n\r\n--x--\r\n"
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		c, ctx := clientOf(t, s), t.Context()
+		forwards(t, c, s, 1, true, away)
+		sent, err := c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Subject: "Hi", Text: "Hi"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		arrived(t, s, 1, 1)
+		path, _ := wentOut(t, s, away, 1)
+		if err := mx(t, s, "", report, path); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := c.GetMessage(ctx, sent.ID); err != nil || m.Status != "bounced" {
+			t.Errorf("the message is %+v, %v", m, err)
+		}
+		if list, err := c.ListSuppressions(ctx, client.SuppressionFilter{}, client.Paging{}); err != nil || len(list.Data) != 0 {
+			t.Errorf("suppressed: %+v, %v", list, err)
+		}
+	})
+}
+
 // rival makes another account, without a mailbox; out@rival.test leads elsewhere.
 func rival(t *testing.T, s *servertest.Server) (c *client.Client) {
 	t.Helper()
