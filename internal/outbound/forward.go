@@ -43,13 +43,10 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 		id: o.DB.NewID(), account: f.Account, domain: f.Domain, forwarded: f.By, sender: f.Sender, metadata: "{}",
 		from: clip(strings.TrimSpace(f.Header.Decoded("From")), maxSubject), subject: clip(f.Header.Decoded("Subject"), maxSubject),
 		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, utf8: f.UTF8, eightBit: f.EightBit, private: f.Private,
-		created: now, expires: now.Add(ExpirySubmission),
+		created: now, expires: now.Add(ExpirySubmission), requireTLS: wishOfTLS(f.RequireTLS, f.Header),
 	}
 	if f.Private {
 		r.ret = "HDRS" // others may read the report
-	}
-	if f.RequireTLS {
-		r.requireTLS = tlsRequired
 	}
 	if err := o.join(ctx, r, "", f.Header); err != nil {
 		return nil, err

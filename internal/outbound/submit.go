@@ -97,7 +97,7 @@ func (o *Outbox) submit(ctx context.Context, who limit.Who, s Submission, body i
 	defer o.pace.accepting(o.Now)()
 	defer raw.Discard(ctx)
 	now := o.Now().UTC()
-	r := &row{id: o.DB.NewID(), created: now, ret: s.Ret, envid: s.EnvID, requireTLS: s.wishOfTLS(header)}
+	r := &row{id: o.DB.NewID(), created: now, ret: s.Ret, envid: s.EnvID, requireTLS: wishOfTLS(s.RequireTLS, header)}
 	to, err := own(r, header)
 	if err != nil {
 		return 0, err

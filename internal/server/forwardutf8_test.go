@@ -126,10 +126,13 @@ func plainly(s *servertest.Server, from, msg, to string) error {
 	return c.SendMail(from, []string{to}, strings.NewReader(msg))
 }
 
-var demandsTLS = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded NOT IN (0, $1) AND require_tls = 'required'`)
+var (
+	demandsTLS = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded NOT IN (0, $1) AND require_tls = 'required'`)
+	needsNoTLS = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded NOT IN (0, $1) AND require_tls = 'optional'`)
+)
 
 // Who demands TLS (RFC 8689) is not sent in clear by what an alias or a mailbox here
-// leads to.
+// leads to; who says that he needs none is kept by no policy there.
 func TestForwardRequiresTLS(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s)
@@ -162,6 +165,15 @@ func TestForwardRequiresTLS(t *testing.T) {
 		wentOut(t, s, away, 2)
 		if n := count(t, s, demandsTLS, 0); n != 2 {
 			t.Errorf("%d of 2 went on with the demand", n)
+		}
+		const text = "TLS-Required: No\r\nFrom: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n"
+		submitted(t, s, 0, text, "out@demo.test")
+		if code := simulated(t, s, "p@away.example.net", "bob@demo.test", text, map[string]string{"spf": "pass"}); code != 250 {
+			t.Fatal(code)
+		}
+		wentOut(t, s, away, 4)
+		if n := count(t, s, needsNoTLS, 0); n != 2 {
+			t.Errorf("%d of 2 went on without need of it", n)
 		}
 	})
 }
