@@ -276,7 +276,7 @@ func (i *Inbound) reportOn(ctx context.Context, m outbound.Submitted, all []queu
 		utf8, eightBit := e.s.index.Needs()
 		ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
 			Account: m.Account, Domain: m.Forwards, By: m.Forwards, To: []address.Address{to},
-			Blob: e.s.blob, Header: e.s.header, UTF8: utf8, EightBit: eightBit,
+			Blob: e.s.blob, Header: e.s.header, UTF8: utf8, EightBit: eightBit, RequireTLS: e.tls,
 		})
 		if err == nil {
 			e.out = append(e.out, ready)
@@ -315,7 +315,7 @@ func (i *Inbound) mailReport(ctx context.Context, m outbound.Submitted, all []qu
 		return err
 	}
 	e := i.errand(s, "", true)
-	e.utf8 = true // if it has to be: it is of our own making
+	e.tls, e.utf8 = m.RequireTLS, true // the latter if it has to be: it is of our own making
 	defer e.drop()
 	e.also = i.Queue.Told(all)
 	for _, n := range all {

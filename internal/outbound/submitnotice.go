@@ -31,6 +31,8 @@ type Submitted struct {
 	Size      int64
 	Blob      *blob.Blob // as it was sent, but for its signatures; nil if it is no longer there
 	CreatedAt time.Time
+	// RequireTLS: so does the report (RFC 8689 §5), and Ret is HDRS.
+	RequireTLS bool
 }
 
 // Submitted returns a submission of which the sender is to be told, or
@@ -51,8 +53,12 @@ func (o *Outbox) Submitted(ctx context.Context, id db.ID) (Submitted, error) {
 	if r.forwarded != 0 {
 		forwards = r.domain
 	}
+	demands := r.requireTLS == tlsRequired
+	if demands {
+		r.ret = "HDRS"
+	}
 	return Submitted{
 		Forwards: forwards, ID: r.id, Account: r.account, Mailbox: r.mailbox, Sender: r.sender, MessageID: r.messageID, Subject: r.subject,
-		Ret: r.ret, EnvID: r.envid, UTF8: r.utf8, EightBit: r.eightBit, Size: r.size, Blob: b, CreatedAt: r.created,
+		Ret: r.ret, EnvID: r.envid, UTF8: r.utf8, EightBit: r.eightBit, Size: r.size, Blob: b, CreatedAt: r.created, RequireTLS: demands,
 	}, err
 }

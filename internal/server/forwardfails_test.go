@@ -77,6 +77,28 @@ func TestForwardFailsForOurOwn(t *testing.T) {
 	})
 }
 
+// The report about what demands TLS (RFC 8689 §5) tells its header alone, and demands
+// TLS itself where it goes on.
+func TestReportRequiresTLS(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
+		srv.Domain = "relay.test"
+		s := behind(t, url, srv)
+		rival(t, s)
+		const msg = "From: alice@demo.test\r\nSubject: Hi\r\n\r\nIn confidence\r\n"
+		for n, to := range []string{away, "out@rival.test"} {
+			requiring(t, s, msg, to)
+			text := arrived(t, s, 0, uint32(n+1))
+			if !strings.Contains(text, "Final-Recipient: rfc822; "+away+"\r\nAction: failed\r\nStatus: 5.7.10\r\n") || strings.Contains(text, "In confidence") {
+				t.Errorf("%s: alice is told\n%s", to, text)
+			}
+		}
+		if n := count(t, s, demandsTLS, 0); n != 2 { // what was forwarded, and the report
+			t.Errorf("%d of 2 went on with the demand", n)
+		}
+	})
+}
+
 // A host that has taken a forward of an application's mail, and then reports that it
 // can't be delivered, says nothing against the mailbox here that has it.
 func TestForwardIsReturned(t *testing.T) {

@@ -140,28 +140,7 @@ func TestForwardRequiresTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		forwards(t, c, s, 1, false, away)
-		nc, err := net.Dial("tcp", s.Addr("submission"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		mc, err := smtp.NewClientStartTLS(nc, s.TLS())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mc.Close() //nolint:errcheck // only a client
-		own := s.Dev.Mailboxes[0]
-		if err := errors.Join(mc.Auth(sasl.NewPlainClient("", own.Address, own.Password)),
-			mc.Mail(own.Address, &smtp.MailOptions{RequireTLS: true}), mc.Rcpt("out@demo.test", nil), mc.Rcpt("bob@demo.test", nil)); err != nil {
-			t.Fatal(err)
-		}
-		w, err := mc.Data()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = io.WriteString(w, "From: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n")
-		if err := errors.Join(err, w.Close()); err != nil {
-			t.Fatal(err)
-		}
+		requiring(t, s, "From: alice@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "out@demo.test", "bob@demo.test")
 		wentOut(t, s, away, 2)
 		if n := count(t, s, demandsTLS, 0); n != 2 {
 			t.Errorf("%d of 2 went on with the demand", n)
@@ -176,4 +155,34 @@ func TestForwardRequiresTLS(t *testing.T) {
 			t.Errorf("%d of 2 went on without need of it", n)
 		}
 	})
+}
+
+// requiring is submitted with REQUIRETLS, as alice.
+func requiring(t *testing.T, s *servertest.Server, msg string, to ...string) {
+	t.Helper()
+	nc, err := net.Dial("tcp", s.Addr("submission"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := smtp.NewClientStartTLS(nc, s.TLS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // only a client
+	own := s.Dev.Mailboxes[0]
+	err = errors.Join(c.Auth(sasl.NewPlainClient("", own.Address, own.Password)), c.Mail(own.Address, &smtp.MailOptions{RequireTLS: true}))
+	for _, one := range to {
+		err = errors.Join(err, c.Rcpt(one, nil))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.WriteString(w, msg)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
