@@ -211,12 +211,15 @@ func (j *job) take() *task {
 	return t
 }
 
-// putBack gives a folder back that is not done, because of an error.
-func (j *job) putBack(t *task, err error) {
+// putBack gives a folder back that is not done, because of an error. One that did
+// not come on waits behind the others, or they might never have their turn.
+func (j *job) putBack(t *task, cameOn bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if t != nil {
+	if cameOn {
 		j.tasks = slices.Insert(j.tasks, 0, t)
+	} else {
+		j.tasks = append(j.tasks, t)
 	}
 	j.recent = err
 }
@@ -248,10 +251,11 @@ func (j *job) worker(ctx context.Context, src *source) {
 			src.close()
 			src = nil
 		}
-		if j.gains.Load() > before || t.narrower {
+		cameOn := j.gains.Load() > before || t.narrower
+		if cameOn {
 			tries, t.narrower = 0, false
 		}
-		j.putBack(t, err)
+		j.putBack(t, cameOn, err)
 		var last final
 		var own ours
 		if errors.As(err, &last) || errors.Is(err, errLost) || errors.As(err, &own) {

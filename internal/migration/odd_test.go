@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -342,4 +343,31 @@ func TestOnlyMessageRefused(t *testing.T) {
 		}))
 		m.ends(m.box("only"+what, 0), source(addr, "ann", "none"), "completed", "", 0, 0, 1)
 	}
+}
+
+// Folders of which a source gives nothing, as many as are copied at once, keep no
+// other from being copied.
+func TestFoldersRefused(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	names := []string{"Bad 1", "Bad 2", "Bad 3", "Good"}
+	var opened sync.Map // by connection
+	addr := serve(t, few(2, func(c net.Conn, tag, command string) (said string) {
+		name, _ := opened.Load(c)
+		switch {
+		case strings.HasPrefix(command, "LIST"):
+			for _, name := range names {
+				said += fmt.Sprintf("* LIST () \"/\" %q\r\n", name)
+			}
+			return said + tag + " OK done\r\n"
+		case strings.HasPrefix(command, "STATUS"):
+			return fmt.Sprintf("* STATUS %q (MESSAGES 2)\r\n%s OK done\r\n", strings.Split(command, `"`)[1], tag)
+		case strings.HasPrefix(command, "EXAMINE"):
+			opened.Store(c, strings.Trim(strings.TrimPrefix(command, "EXAMINE "), `"`))
+		case strings.Contains(command, "BODY.PEEK[]") && name != "Good":
+			return tag + " NO Can't be retrieved\r\n"
+		}
+		return ""
+	}))
+	m.ends(m.box("folders", 0), source(addr, "ann", "none"), "failed", "Can't be retrieved", 2, 0, 0)
 }
