@@ -31,11 +31,12 @@ type bodies struct {
 func newBodies() *bodies { return &bodies{of: map[db.ID]int{}} }
 
 // take takes n bytes for a request of an account; too much at once is a
-// fault.Limited.
+// fault.Limited. An account has at most three times what is then free, so there
+// is always some for who comes next.
 func (b *bodies) take(account db.ID, n int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.total+n > maxBodies || b.of[account]+n > maxBodiesOfOne {
+	if of := b.of[account] + n; of > maxBodiesOfOne || of > 3*(maxBodies-b.total-n) {
 		limited := fault.New(fault.Limited, "too_many_large_requests", "There are too many large requests at once. Wait for one to end.")
 		limited.Retry = time.Second
 		return limited

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -221,3 +222,15 @@ func TestRefusedBodyIsNotKept(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// However much some accounts keep, another one still gets a part of what is free.
+func TestLargeBodiesOfMany(t *testing.T) {
+	b := newBodies()
+	for account := db.ID(1); account <= 3; account++ {
+		for b.take(account, bodyStep) == nil {
+		}
+	}
+	if err := b.take(4, 8<<20); err != nil || b.total > maxBodies || b.of[1] != maxBodiesOfOne {
+		t.Errorf("%v; kept %d, %v", err, b.total, b.of)
+	}
+}
