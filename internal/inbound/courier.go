@@ -133,18 +133,28 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 	e := i.errand(s, c.From, true)
 	e.tls, e.utf8 = c.Mail.RequireTLS, c.Mail.UTF8
 	defer e.drop()
+	var full error // of those that only forward, as Letter has it
+	gets := 0
 	for _, to := range route.Mailboxes {
-		if _, err := e.deliver(ctx, box{Recipient: to, as: []string{d.Recipient}, source: d.Message}); err != nil {
+		_, err := e.deliver(ctx, box{Recipient: to, as: []string{d.Recipient}, source: d.Message})
+		switch {
+		case err == nil:
+			gets++
+		case !noRoom(err):
 			return err
+		case full == nil:
+			full = err
 		}
 	}
 	if len(route.Elsewhere) > 0 {
 		o := onward{Route: route, as: d.Recipient, sender: c.From, own: true}
-		if why := s.stops(o); why != nil && len(route.Mailboxes) > 0 { // as Letter.keep has it
+		if why := s.stops(o); why != nil && gets > 0 { // as Letter.keep has it
 			i.Log.Info("a message is not forwarded but kept", "alias", o.Alias, "message", d.Message, "n", d.N, "reason", why)
 		} else if err := e.passOn(ctx, o); err != nil {
 			return err
 		}
+	} else if gets == 0 {
+		return full
 	}
 	e.also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
 	_, err := e.commit(ctx)

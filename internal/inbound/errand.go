@@ -4,6 +4,7 @@ package inbound
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
@@ -77,7 +78,8 @@ type box struct {
 }
 
 // deliver does for a mailbox what its owner wants: the message is filed, goes on
-// to other addresses, is answered. filed is false if it only goes on.
+// to other addresses, is answered. filed is false if it only goes on; if it must not
+// and there is no room for it, that is the error.
 func (e *errand) deliver(ctx context.Context, to box) (filed bool, err error) {
 	one, err := e.in.copyFor(ctx, e.s, to.Recipient, to.o, e.sender, to.as...)
 	if err != nil {
@@ -94,16 +96,21 @@ func (e *errand) deliver(ctx context.Context, to box) (filed bool, err error) {
 			return false, err
 		}
 	}
+	filed = !forwarded || to.KeepCopy
+	if filed && !keeps(to.Recipient) { // it was not asked for room
+		if err := e.in.Mailboxes.Room(ctx, to.Mailbox, e.s.blob.Size); err != nil {
+			return false, err
+		}
+	}
 	if wanted && to.Answers {
 		if err := e.answer(ctx, to.Recipient); err != nil {
 			return false, err
 		}
 	}
-	if forwarded && !to.KeepCopy {
-		return false, nil
+	if filed {
+		e.copies = append(e.copies, one)
 	}
-	e.copies = append(e.copies, one)
-	return true, nil
+	return filed, nil
 }
 
 // maxChain is how many mailboxes may forward a message one after the other.
@@ -131,26 +138,40 @@ func (e *errand) forward(ctx context.Context, to mailbox.Recipient) (bool, error
 }
 
 // deliverAll delivers the message to the mailboxes of a letter. Those whose
-// place in filed is false have no copy.
+// place in filed is false have no copy. One without room, which nobody knew at RCPT,
+// has the letter refused, unless others get it for the same addresses.
 func (e *errand) deliverAll(ctx context.Context, l *Letter, junk []bool) (filed []bool, err error) {
 	filed = make([]bool, len(l.rcpts))
+	full := make([]error, len(l.rcpts))
 	for n, to := range l.rcpts {
 		b := box{Recipient: to.Recipient, as: to.as, o: to.o, junk: to.junk || n < len(junk) && junk[n], spam: to.spam}
 		if n < len(e.s.opinions) {
 			b.o = &e.s.opinions[n]
 		}
-		if filed[n], err = e.deliver(ctx, b); err != nil {
+		if filed[n], err = e.deliver(ctx, b); noRoom(err) {
+			full[n] = err
+		} else if err != nil {
 			return nil, err
 		}
 	}
-	// A mailbox that only forwards was not asked for room.
-	if only := len(l.rcpts) == 1 && filed[0] && !keeps(l.rcpts[0].Recipient); only && len(l.reports)+len(l.onward) == 0 && !l.loop {
-		if err := e.in.Mailboxes.Room(ctx, l.rcpts[0].Mailbox, e.s.blob.Size); err != nil {
+	for n, why := range full {
+		if why != nil && slices.ContainsFunc(l.rcpts[n].as, func(as string) bool { return !l.gets(as, full) }) {
 			e.s.blob.Discard(ctx)
-			return nil, err
+			return nil, why
 		}
 	}
 	return filed, nil
+}
+
+// gets reports whether anybody gets what is for an address, but for recipients that
+// are full.
+func (l *Letter) gets(as string, full []error) bool {
+	for n, to := range l.rcpts {
+		if full[n] == nil && slices.Contains(to.as, as) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(l.onward, func(o onward) bool { return o.as == as })
 }
 
 // keeps reports whether mail to a mailbox is filed there.

@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 var (
 	filledUp = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
 	heldBy   = db.SQL(`SELECT messages FROM mailbox_usage WHERE mailbox = $1`)
+	putOff   = db.SQL(`SELECT COUNT(*) FROM delivery WHERE state = 'deferred' AND code = 452 AND message <> $1`)
 )
 
 const away = "alice@away.example.net"
@@ -148,6 +150,41 @@ func TestMailboxForwardsNothingBad(t *testing.T) {
 		}
 		if a, b := count(t, s, heldBy, 0), count(t, s, heldBy, 1); a != 5 || b != 3 {
 			t.Errorf("alice holds %d messages, bob %d", a, b)
+		}
+	})
+}
+
+// A full mailbox that only forwards keeps nothing, whoever gets the message beside it
+// and wherever it is from.
+func TestMailboxForwardsWithoutRoom(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		c := clientOf(t, s)
+		if _, err := c.CreateAlias(t.Context(), "both@demo.test", s.Dev.Mailboxes[0].ID.String(), s.Dev.Mailboxes[1].ID.String()); err != nil {
+			t.Fatal(err)
+		}
+		forwards(t, c, s, 1, false, away)
+		fillUp(t, s, s.Dev.Mailboxes[1].ID)
+		const circle = "Delivered-To: bob@demo.test\r\nSubject: Hi\r\nFrom: "
+		for _, to := range []string{"bob@demo.test alice@demo.test", "both@demo.test bob@demo.test"} {
+			if err := mx(t, s, "ann@good.com", circle+"ann@good.com\r\n\r\nHi\r\n", strings.Fields(to)...); err == nil || !strings.HasPrefix(err.Error(), `452 "4.2.2`) {
+				t.Errorf("to %s: %v", to, err)
+			}
+		}
+		submitted(t, s, 0, circle+"alice@demo.test\r\n\r\nHi\r\n", "bob@demo.test")
+		servertest.Eventually(t, func() string {
+			if n := count(t, s, putOff, 0); n != 1 {
+				return fmt.Sprintf("%d are put off", n)
+			}
+			return ""
+		})
+		// Behind an alias it keeps mail from nobody else.
+		if err := mx(t, s, "ann@good.com", circle+"ann@good.com\r\n\r\nHi\r\n", "both@demo.test"); err != nil {
+			t.Error(err)
+		}
+		submitted(t, s, 0, circle+"alice@demo.test\r\n\r\nHi\r\n", "both@demo.test")
+		arrived(t, s, 0, 2)
+		if a, b, out := count(t, s, heldBy, 0), count(t, s, heldBy, 1), count(t, s, onwardOf, 1); a != 2 || b != 0 || out != 0 {
+			t.Errorf("alice holds %d, bob %d, %d went on", a, b, out)
 		}
 	})
 }
