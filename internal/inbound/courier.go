@@ -48,10 +48,7 @@ func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcom
 	for n, d := range c.To {
 		var err error
 		if ends[n], err = i.resolve(ctx, d.Recipient, c.Mail.Size); err != nil {
-			if i.wasFiled(ctx, d.Message, d.N) {
-				err = nil // before the mailbox was full, or deleted
-			}
-			outcomes[n] = i.outcome(d, err)
+			outcomes[n] = i.outcome(ctx, d, err)
 			continue
 		}
 		open++
@@ -68,7 +65,7 @@ func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcom
 		if why == nil {
 			why = ends[n](ctx, s, c, d)
 		}
-		outcomes[n] = i.outcome(d, why)
+		outcomes[n] = i.outcome(ctx, d, why)
 	}
 	return outcomes
 }
@@ -158,9 +155,6 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 	}
 	e.also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
 	_, err := e.commit(ctx)
-	if i.db.IsConflict(err) && i.wasFiled(ctx, d.Message, d.N) {
-		return nil
-	}
 	return err
 }
 
@@ -170,10 +164,11 @@ func (i *Inbound) wasFiled(ctx context.Context, message db.ID, n int) bool {
 	return i.db.One(ctx, wasFiled.With(message, n), new(int)) == nil
 }
 
-// outcome translates what became of a delivery into what a host would say.
-func (i *Inbound) outcome(d *queue.Delivery, err error) queue.Outcome {
+// outcome translates what became of a delivery into what a host would say. What was
+// filed once is delivered, though the mailbox is full or deleted by now.
+func (i *Inbound) outcome(ctx context.Context, d *queue.Delivery, err error) queue.Outcome {
 	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: "local"}
-	if err == nil {
+	if err == nil || i.wasFiled(ctx, d.Message, d.N) {
 		return o
 	}
 	set := func(state queue.State, code int, enhanced, reply string) queue.Outcome {

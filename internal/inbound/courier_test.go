@@ -103,6 +103,36 @@ func TestCourier(t *testing.T) {
 	})
 }
 
+// A mailbox that only forwards has room for what must not go on, or it is put off;
+// what is there once stays delivered.
+func TestCourierForwardsWithoutRoom(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		bob, keep, to := h.box("bob", 1), false, []string{"far@away.example"}
+		if _, err := h.boxes.Update(ctx, h.account, bob.ID, mailbox.Change{ForwardTo: &to, KeepCopy: &keep}); err != nil {
+			t.Fatal(err)
+		}
+		send := func(m *queue.Mail) queue.Outcome {
+			m.Head = []byte("Delivered-To: bob@demo.test\r\n")
+			return h.File(ctx, &queue.Consignment{Mail: m, To: []*queue.Delivery{{Message: m.ID, Recipient: "bob@demo.test"}}})[0]
+		}
+		m := h.outgoing(100)
+		for range 2 { // the second time the outcome had been lost, and the mailbox is full
+			if o := send(m); o.State != queue.Delivered {
+				t.Errorf("outcome %+v", o)
+			}
+			dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, 1<<20, 1))
+			h.boxes.Forget(bob.ID)
+		}
+		if o := send(h.outgoing(100)); o.State != queue.Deferred || o.Enhanced != "4.2.2" {
+			t.Errorf("without room: %+v", o)
+		}
+		if n := len(h.filed(bob)); n != 1 {
+			t.Errorf("filed %d", n)
+		}
+	})
+}
+
 // The queue and the courier together.
 func TestQueueToMailbox(t *testing.T) {
 	each(t, func(h *house) {
