@@ -12,6 +12,8 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -65,6 +67,36 @@ func TestComplaintAfterPrune(t *testing.T) {
 			}
 			return fmt.Sprint("complaints are told of ", of)
 		})
+	})
+}
+
+// To complain of what the service itself wrote keeps nobody from getting the next
+// link, also when the message is gone.
+func TestComplaintAboutService(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		account := demo(t, s).Account
+		for local, gone := range map[string]bool{"ann": false, "bob": true} {
+			to := local + "@example.org"
+			results, err := s.Outbox.Send(t.Context(), demo(t, s), []outbound.Send{{
+				FromEmail: "alice@demo.test", To: []string{to}, Subject: "Hello", Text: "Hello", Class: outbound.ClassService,
+			}}, outbound.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := results[0].Accepted
+			delivered(t, s, m)
+			if gone {
+				past(t, s, m)
+			}
+			deliver(t, s, "fbl@"+s.Inbound.Host, fmt.Sprintf(lateComplaint, s.Inbound.Key.ReturnPath(int64(m.ID), 0)+"@demo.test", "", to))
+			if got, err := s.Outbox.Get(t.Context(), account, m.ID); !gone && (err != nil || got.Status != queue.Complained) {
+				t.Errorf("it is %s, %v", got.Status, err)
+			}
+			found, err := s.Suppressions.Blocked(t.Context(), account, []address.Address{{Local: local, Domain: "example.org"}}, false)
+			if err != nil || len(found) > 0 {
+				t.Errorf("gone %v: suppressed are %v, %v", gone, found, err)
+			}
+		}
 	})
 }
 

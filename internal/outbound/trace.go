@@ -34,7 +34,7 @@ const markSize = 8
 
 func (o *Outbox) traceOf(p *past) db.Statement {
 	marks := []byte{}
-	if p.mailbox == 0 { // nobody else's recipients are suppressed
+	if p.mailbox == 0 && !p.private { // nobody else's recipients are suppressed
 		marks = o.marks(p.id, p.recipients)
 	}
 	return insertTrace.With(p.id, p.account, p.domain, thread.Key(p.messageID), p.thread, p.messageID, marks)

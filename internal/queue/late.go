@@ -68,13 +68,14 @@ func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bo
 }
 
 // Complained takes a complaint about a delivered delivery. It reports whether
-// that changed anything.
+// that changed anything. What the service writes must go on to arrive: it may be
+// the link without which somebody never gets in again.
 func (q *Queue) Complained(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
 	update := complain.With(message, n, db.Micros(q.o.Now()))
 	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Complained
 		also := []db.Statement{q.turn(message, n, StageComplaint, c.Status, r)}
-		if s, ok := q.suppress(&c.statusData, n, suppression.Complaint, r.Text); ok {
+		if s, ok := q.suppress(&c.statusData, n, suppression.Complaint, r.Text); ok && !c.Private {
 			also = append(also, s)
 		}
 		return c.complaint(clean(r.Text, maxReply), clean(r.Remote, 255)), also
