@@ -127,8 +127,9 @@ type Tagged struct {
 }
 
 // Folder begins a folder that NewMaildirWriter was told of. Messages whose
-// keywords have no letter, since there are only 26, are asked for by tagged,
-// which is called with each keyword's letter known, in the order of their UIDs.
+// keywords have no letter, since there are only 26 or they are not among these,
+// are asked for by tagged, which is called with each keyword's letter known, in
+// the order of their UIDs.
 func (m *MaildirWriter) Folder(name string, validity uint32, keywords []string, tagged func(yield func(Tagged) bool)) error {
 	m.dir, m.validity, m.letters = m.paths[name], validity, map[string]byte{} // by the word in lower case: its case says nothing
 	m.listed = math.MaxUint32
@@ -140,7 +141,7 @@ func (m *MaildirWriter) Folder(name string, validity uint32, keywords []string, 
 		m.letters[strings.ToLower(word)] = 'a' + byte(i)
 		fmt.Fprintf(&list, "%d %s\n", i, word)
 	}
-	if err := m.file(join(m.dir, keywordsFile), list.Bytes()); err != nil || len(keywords) <= maxLetters {
+	if err := m.file(join(m.dir, keywordsFile), list.Bytes()); err != nil {
 		return err
 	}
 	var more bytes.Buffer
@@ -156,6 +157,9 @@ func (m *MaildirWriter) Folder(name string, validity uint32, keywords []string, 
 			break
 		}
 		more.WriteString(line)
+	}
+	if more.Len() == 0 {
+		return nil
 	}
 	return m.file(join(m.dir, moreFile), more.Bytes())
 }

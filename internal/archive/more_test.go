@@ -66,6 +66,28 @@ func TestManyKeywords(t *testing.T) {
 	}
 }
 
+// A message may have keywords that the folder's list has not.
+func TestUnlistedKeywords(t *testing.T) {
+	var out bytes.Buffer
+	w, err := NewMaildirWriter(&out, []Folder{{Name: "INBOX"}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"listed", "other"}
+	if err := w.Folder("INBOX", 7, all[:1], func(yield func(Tagged) bool) { yield(Tagged{1, all}) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(&Message{Keywords: all}, 1, text{strings.NewReader("Subject: x\r\n\r\n")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := gather(t, out.String(), Options{}).messages[0].Keywords; !slices.Equal(got, all) {
+		t.Errorf("it has %q", got)
+	}
+}
+
 // What a file tells of one message does not cost more with each message that is
 // called so.
 func TestKeywordsOfOneName(t *testing.T) {
