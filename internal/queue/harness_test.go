@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,18 +90,20 @@ func (l logLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (l logLines) await(t testing.TB, text string) {
+// await waits for a line with one of some texts, in whatever case.
+func (l logLines) await(t testing.TB, texts ...string) {
 	t.Helper()
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
 	for {
 		select {
 		case line := <-l:
-			if strings.Contains(line, text) {
+			line = strings.ToLower(line)
+			if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
 				return
 			}
 		case <-limit.C:
-			t.Fatalf("%q was never logged", text)
+			t.Fatalf("%q was never logged", texts)
 		}
 	}
 }

@@ -147,15 +147,17 @@ func (q *Queue) record(d *Delivery, v verdict) {
 	q.forget(d)
 }
 
+// With other attempts than before it is the outcome itself that was written, in a
+// commit that nobody knew of, and the delivery is in hand again.
 var sequenceOf = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
-	AND state IN ('scheduled', 'queued', 'deferred')`)
+	AND state IN ('scheduled', 'queued', 'deferred') AND attempts = $4`)
 
 // resequence reports whether an outcome was declined only because another
 // event of the delivery, its recipient's unsubscribing, came in between.
 func (q *Queue) resequence(d *Delivery) bool {
 	before := d.sequence
 	err := q.persist(func(ctx context.Context) error {
-		err := q.o.DB.One(ctx, sequenceOf.With(d.Message, d.N, d.tenure), &d.sequence)
+		err := q.o.DB.One(ctx, sequenceOf.With(d.Message, d.N, d.tenure, d.Attempts), &d.sequence)
 		if errors.Is(err, db.ErrNoRow) {
 			return errLost
 		}

@@ -184,6 +184,53 @@ var (
 	showEvents = db.SQL(`ALTER TABLE event_hidden RENAME TO event`)
 )
 
+// An outcome that was written without anybody knowing is not written once more when
+// the delivery is in hand again: its attempt is there, so that would never succeed,
+// and no attempt begin any more.
+func TestOutcomeUnknown(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		began, finish := make(chan bool), make(chan bool)
+		var tries, runs atomic.Int32
+		d, n := dbtest.Open(t, url)
+		c := &courier{parallel: 1, answer: func(context.Context, *queue.Consignment) []queue.Outcome {
+			if tries.Add(1) > 1 {
+				return []queue.Outcome{delivered}
+			}
+			began <- true
+			<-finish
+			return []queue.Outcome{deferred}
+		}}
+		var h *house
+		h = newHouse(t, d, n, c, func(o *queue.Options) {
+			o.Choose = func(context.Context, string) (queue.Courier, error) {
+				if runs.Add(1) > 1 { // the way is not found out at once
+					h.log.await(t, "too late", "unique constraint")
+				}
+				return c, nil
+			}
+		})
+		h.run()
+		m := h.send("ok@a.test")
+		<-began
+		dbtest.Exec(t, d, hideEvents.With())
+		finish <- true
+		h.log.await(t, "the database does not take")
+		// As if a first try had done it, and Write had not known.
+		tenure, _ := n.Tenure()
+		dbtest.Exec(t, d, wasTried.With(m), wasDeferred.With(m))
+		h.queue.ClaimAs(tenure, "a.test")
+		dbtest.Exec(t, d, showEvents.With())
+		h.awaitDelivered(1)
+		h.wantStates(m, "delivered")
+	})
+}
+
+var (
+	wasDeferred = db.SQL(`UPDATE delivery SET state = 'deferred', attempts = 1, sequence = sequence + 1, tenure = NULL WHERE message = $1`)
+	wasTried    = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
+		SELECT message, n, 1, 1, 1, 'deferred', '', '', '', '', 0, '', '', '' FROM delivery WHERE message = $1`)
+)
+
 // The end lets couriers finish, writes what they brought, and releases the rest.
 func TestDrain(t *testing.T) {
 	began, finish := make(chan bool), make(chan bool)
