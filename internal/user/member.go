@@ -91,10 +91,10 @@ func (u *Users) SetRole(ctx context.Context, account, person db.ID, r Role) erro
 	return u.change(ctx, account, setRole.With(account, person, string(r)))
 }
 
-// Remove ends a membership, with the sessions that look at the account. The
-// last owner can't go: fault.Conflict.
+// Remove ends a membership, with the sessions that look at the account, and the
+// invitations to it that are still open. The last owner can't go: fault.Conflict.
 func (u *Users) Remove(ctx context.Context, account, person db.ID) error {
-	return u.change(ctx, account, leave.With(account, person), endIn.With(person, account))
+	return u.change(ctx, account, leave.With(account, person), endIn.With(person, account), endInvites.With(person, account))
 }
 
 // change carries out a change of one member, unless no owner would be left.

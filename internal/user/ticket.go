@@ -51,6 +51,8 @@ var (
 		WHERE hash = $1 AND expires_at > $2`)
 	invitations = db.SQL(`SELECT id, kind, account, person, email, role, created_at, expires_at FROM dashboard_ticket
 		WHERE account = $1 AND kind = 'invite' AND expires_at > $2 ORDER BY id LIMIT $3`)
+	endInvites = db.SQL(`DELETE FROM dashboard_ticket WHERE account = $2 AND kind = 'invite'
+		AND email = (SELECT email FROM dashboard_user WHERE id = $1)`)
 	spendTicket    = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1`)
 	withdraw       = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1 AND account = $2 AND kind = 'invite'`)
 	ticketsExpired = db.SQL(`DELETE FROM dashboard_ticket WHERE id IN (SELECT id FROM dashboard_ticket WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)

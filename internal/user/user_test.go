@@ -407,6 +407,34 @@ func TestLinks(t *testing.T) {
 	})
 }
 
+// Who was invited twice comes back by neither link after having been removed.
+func TestRemovedStaysOut(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.create("ann@example.com", first, other)
+		bob := h.create("bob@example.com")
+		var links []string
+		for _, account := range []db.ID{first, first, other} {
+			link, err := h.NewInvite(ctx, account, "bob@example.com", user.Owner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			links = append(links, link)
+		}
+		if _, err := h.Accept(ctx, links[0], bob); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Remove(ctx, first, bob.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.Accept(ctx, links[1], bob)
+		is(t, err, fault.NotFound)
+		if account, err := h.Accept(ctx, links[2], bob); err != nil || account != other {
+			t.Fatal(account, err)
+		}
+	})
+}
+
 // Two owners who leave at the same time don't leave an account without one.
 func TestLastOwner(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
