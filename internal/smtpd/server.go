@@ -243,7 +243,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	s.cancel()
+	if s.cancel != nil { // else it was never opened
+		s.cancel()
+	}
 	for c := range s.conns {
 		c.cut()
 	}

@@ -246,3 +246,15 @@ func TestAccountSuspended(t *testing.T) {
 		c.wantEOF()
 	})
 }
+
+// A door that was never opened is shut without waiting, as after a start that
+// failed.
+func TestShutdownUnopened(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // whether it sees first that no session is left, or that its time is over
+		if err := new(smtpd.Server).Shutdown(over); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
