@@ -21,23 +21,29 @@ type wordTable struct {
 	ids      map[string]uint32
 	sets     [][]string        // sorted; 0 is the empty set
 	texts    []string          // as they are stored
-	bytes    int               // of texts
-	made     int               // bytes of those that change made
+	bytes    int               // of memory that all take, about
+	made     int               // of them, by those that change made
 	full     bool              // messages have sets that the table did not take
 	spelling map[string]string // by lower case
 }
 
-// maxWords bounds, in bytes, the sets that change makes: nothing gives them back
+// maxWords bounds, in bytes of memory, the sets that change makes: nothing gives them back
 // while a session stays, even if no message has them any more.
 const maxWords = 8 << 20
 
-// maxTable bounds, in bytes, all sets: no quota counts the keywords of messages
+// maxTable bounds, in bytes of memory, all sets: no quota counts the keywords of messages
 // that clients append. Those of messages with the sets that are too many are read
 // whenever they are told (FillKeywords), and can't be changed but by replacing them.
 const maxTable = 32 << 20
 
 // otherWords stands for the sets that the table did not take.
 const otherWords = math.MaxUint32
+
+// weightOf is about the memory, in bytes, that a set takes: its words more than
+// their letters if they are short.
+func weightOf(text string) int {
+	return 96 + len(text) + 16*(1+strings.Count(text, " "))
+}
 
 func newWordTable() *wordTable {
 	return &wordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
@@ -51,7 +57,7 @@ func (t *wordTable) id(text string) uint32 {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.ids[text]; !known && t.bytes+len(text) > maxTable {
+	if _, known := t.ids[text]; !known && t.bytes+weightOf(text) > maxTable {
 		t.full = true
 		return otherWords
 	}
@@ -72,7 +78,7 @@ func (t *wordTable) idLocked(text string) uint32 {
 		text = strings.Clone(text)
 		set := strings.Split(text, " ")
 		t.ids[text], t.sets, t.texts = id, append(t.sets, set), append(t.texts, text)
-		t.bytes += len(text)
+		t.bytes += weightOf(text)
 		for _, word := range set {
 			if _, known := t.spelling[strings.ToLower(word)]; !known {
 				t.spelling[strings.ToLower(word)] = word
@@ -161,8 +167,8 @@ func (t *wordTable) change(from uint32, op Op, words []string) (uint32, error) {
 	slices.Sort(set)
 	text := strings.Join(set, " ")
 	if _, known := t.ids[text]; !known {
-		if t.made += len(text); t.made > maxWords {
-			t.made -= len(text)
+		if t.made += weightOf(text); t.made > maxWords {
+			t.made -= weightOf(text)
 			return 0, fullOfKeywords()
 		}
 	}
@@ -216,7 +222,7 @@ func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChan
 func (t *wordTable) weight() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return 2 * t.bytes // its words are told apart as well
+	return t.bytes
 }
 
 func fullOfKeywords() error {

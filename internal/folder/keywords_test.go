@@ -4,6 +4,7 @@ package folder
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -49,14 +50,39 @@ func TestKeywordsEnd(t *testing.T) {
 	})
 }
 
+// However short the keywords are, a table takes no more memory than it may.
+func TestKeywordsShort(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, table := heap(), newWordTable()
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	for n := 0; ; n++ {
+		set := make([]byte, 0, 16) // eight words of one letter
+		for at := n; len(set) < 16; at /= len(letters) {
+			set = append(set, letters[at%len(letters)], ' ')
+		}
+		if table.id(string(set[:15])) == otherWords {
+			break
+		}
+	}
+	if grown := heap() - before; grown > 2*maxTable {
+		t.Errorf("%d sets take %d bytes", len(table.sets), grown)
+	}
+}
+
 // Messages with more different keywords than a node can hold keep them, and
 // take no more memory.
 func TestKeywordsUncounted(t *testing.T) {
 	each(t, func(h *house) {
 		v := h.view(Inbox)
 		table := v.shared.words
-		for n := range maxTable >> 16 {
-			table.id(fmt.Sprintf("%0*d", 1<<16, n))
+		for size := 1 << 16; size > 0; size /= 2 { // no room is left, not even for a small one
+			for n := 0; table.id(fmt.Sprintf("%0*d", size, n)) != otherWords; n++ {
+			}
 		}
 		_, uids, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("one", "Hello."), 0, "late"))
 		h.must(err)
