@@ -13,7 +13,7 @@ import (
 )
 
 // Lease is how long a tenure lasts when its node can't renew it, unless
-// Options say otherwise; it renews every third of that.
+// Options say otherwise; it renews every third of that, at least every 5 s.
 const Lease = 15 * time.Second
 
 // longGone is for how long a node was not seen whose number another may get: no
@@ -65,7 +65,7 @@ var (
 	// that is ahead may be set right before the next process.
 	nodeSeen = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} AND seen_at > $2 THEN seen_at WHEN {now} > $2 THEN {now} ELSE $2 END
 		WHERE name = $1 RETURNING id, seen_at`)
-	tenureEnd = SQL(`UPDATE tenure SET expires_at = 0 WHERE node = $1 AND holder = $2 AND expires_at > 0`)
+	tenureEnd = SQL(`UPDATE tenure SET expires_at = 0 WHERE (node = $1 OR $3) AND holder = $2 AND expires_at > 0`)
 	tenureAdd = SQL(`INSERT INTO tenure (id, node, holder, expires_at)
 		SELECT $1, $2, $3, {now} + $4
 		WHERE NOT EXISTS (SELECT 1 FROM tenure WHERE node = $2 AND expires_at > {now})`)
@@ -122,7 +122,8 @@ func (n *Node) take(ctx context.Context) (t *tenure, number int64, err error) {
 			taken = taken.Add(n.db.lease)
 		}
 		n.db.ids.startAfter(number, taken)
-		if _, err := tx.Exec(ctx, tenureEnd.With(number, n.holder)); err != nil {
+		// SQLite's database is in the folder: nobody else is left, by whatever name.
+		if _, err := tx.Exec(ctx, tenureEnd.With(number, n.holder, n.db.kind == SQLite)); err != nil {
 			return err
 		}
 		t = n.newTenure(n.db.NewID(), n.db.now())
@@ -156,7 +157,7 @@ func (n *Node) Holds(id ID) bool {
 // another process has taken the node's name meanwhile: that is returned, as a
 // fault.Conflict, and the process must end, for both would make the same ids.
 func (n *Node) Keep(ctx context.Context) error {
-	tick := time.NewTicker(n.db.lease / 3)
+	tick := time.NewTicker(min(n.db.lease, Lease) / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -178,7 +179,7 @@ func (n *Node) leave(ctx context.Context) error {
 	n.current.Store(&tenure{id: n.current.Load().id})
 	ctx, cancel := context.WithTimeout(ctx, n.db.lease/3)
 	defer cancel()
-	_, err := n.db.Exec(ctx, tenureEnd.With(n.Number, n.holder))
+	_, err := n.db.Exec(ctx, tenureEnd.With(n.Number, n.holder, false))
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,6 +122,19 @@ func TestTenure(t *testing.T) {
 		}
 		if err := again.Renew(t.Context()); err != nil {
 			t.Errorf("the living one was buried: %v", err)
+		}
+	})
+}
+
+// Whoever has the folder of an SQLite database is alone, whatever its former
+// process was called. Of a shared database a copied folder proves nothing.
+func TestTenureRenamed(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, first := dbtest.Open(t, url)
+		was, _ := first.Tenure()
+		join(t, d, "another name", "test")
+		if ids := ended(t, d); slices.Contains(ids, was) != (d.Engine() == db.SQLite) {
+			t.Errorf("ended: %v", ids)
 		}
 	})
 }
@@ -314,7 +328,7 @@ func TestKeepLeaves(t *testing.T) {
 func TestDuty(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
-		first, other := join(t, d, "first", "folder"), join(t, d, "other", "folder")
+		first, other := join(t, d, "first", "folder"), join(t, d, "other", "another folder")
 		asTx := func(n *db.Node) (has bool) {
 			if err := d.Tx(t.Context(), func(tx *db.Tx) error {
 				var err error
