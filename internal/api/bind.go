@@ -33,10 +33,13 @@ type one struct {
 	ID string `path:"id" format:"uuid" doc:"The resource's id."`
 }
 
-// bind reads a request into a struct: fields tagged path or query, and a field
-// Body for the JSON. A Body that is a pointer may be left out. All faults are
-// told at once.
-func bind(w http.ResponseWriter, r *http.Request, into any) error {
+// bind reads a request without a body into a struct, by its fields tagged path or
+// query. All faults are told at once.
+func bind(r *http.Request, into any) error { return bindBody(nil, r, into, nil) }
+
+// bindBody is bind for a struct that may have a field Body, for the JSON. A Body
+// that is a pointer may be left out. hold is asked as in bounds.
+func bindBody(w http.ResponseWriter, r *http.Request, into any, hold func(n int) error) error {
 	b := &binder{r: r}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -51,7 +54,7 @@ func bind(w http.ResponseWriter, r *http.Request, into any) error {
 		}
 	}
 	if body := v.FieldByName("Body"); body.IsValid() {
-		if err := merge(&b.bad, readBody(w, r, body)); err != nil {
+		if err := merge(&b.bad, readBody(w, r, body, hold)); err != nil {
 			return err
 		}
 	}
@@ -59,7 +62,7 @@ func bind(w http.ResponseWriter, r *http.Request, into any) error {
 }
 
 // noQuery refuses query parameters where there are none to give.
-func noQuery(r *http.Request) error { return bind(nil, r, &struct{}{}) }
+func noQuery(r *http.Request) error { return bind(r, &struct{}{}) }
 
 type binder struct {
 	r     *http.Request
@@ -153,9 +156,9 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 }
 
 // readBody reads an ordinary JSON body into a struct, or a pointer to one.
-func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value) error {
+func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value, hold func(n int) error) error {
 	body, arrived := arriving(w, r, maxBody, bodyTime)
-	text, err := io.ReadAll(body)
+	text, err := io.ReadAll(&growing{Reader: body, hold: hold})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"io"
 	"sync"
 	"time"
 
@@ -10,10 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// What requests that send keep in memory while they are in hand, which may be
-// minutes if their clients are slow, is bounded for all of them together, and
-// for those of one account: texts of 24 MB are allowed, but not to hundreds of
-// requests at once.
+// What requests keep in memory while they are in hand, which may be minutes if
+// their clients are slow, is bounded for all of them together, and for those of
+// one account: texts of 24 MB are allowed to those that send, of 1 MB to all, but
+// not to thousands of requests at once.
 const (
 	freeBody       = 64 << 10 // of each request; it counts for nothing
 	bodyStep       = 128 << 10
@@ -54,4 +55,44 @@ func (b *bodies) giveBack(account db.ID, n int) {
 	if b.of[account] -= n; b.of[account] == 0 {
 		delete(b.of, account)
 	}
+}
+
+// kept is what one request has taken.
+type kept struct {
+	of      *bodies
+	account db.ID
+	bytes   int
+}
+
+func (k *kept) take(n int) error {
+	err := k.of.take(k.account, n)
+	if err == nil {
+		k.bytes += n
+	}
+	return err
+}
+
+func (k *kept) giveBack() {
+	if k.bytes > 0 {
+		k.of.giveBack(k.account, k.bytes)
+		k.bytes = 0
+	}
+}
+
+// growing asks before more of a body is kept than freeBody, a bodyStep at a time.
+type growing struct {
+	io.Reader
+	hold       func(n int) error
+	read, held int
+}
+
+// Read reads a piece.
+func (g *growing) Read(p []byte) (int, error) {
+	n, err := g.Reader.Read(p)
+	for g.read += n; g.read > freeBody+g.held; g.held += bodyStep {
+		if err := g.hold(bodyStep); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
 }

@@ -29,7 +29,7 @@ func handleFile[I any](r *router, o operation, f func(ctx context.Context, p acc
 	describe[I, []byte](r.doc, o)
 	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		var in I
-		if err := bind(w, req, &in); err != nil {
+		if err := bind(req, &in); err != nil {
 			return err
 		}
 		out, err := f(req.Context(), p, &in)

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-func quiet() *API { return &API{Log: slog.New(slog.DiscardHandler)} }
+func quiet() *API { return &API{Log: slog.New(slog.DiscardHandler), bodies: newBodies()} }
 
 // A panic is answered, or cuts an answer that has begun; the server lives on.
 func TestPanic(t *testing.T) {
@@ -89,7 +90,7 @@ func FuzzSend(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		p := &posting{bounds: oneSend()}
+		p := &posting{api: quiet(), bounds: oneSend()}
 		defer p.end()
 		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
 		r.Header.Set("Content-Type", "application/json")
@@ -129,7 +130,7 @@ func FuzzBatch(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		p := &posting{bounds: manySends()}
+		p := &posting{api: quiet(), bounds: manySends()}
 		defer p.end()
 		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
 		r.Header.Set("Content-Type", "application/json")
@@ -193,7 +194,7 @@ func BenchmarkReadSend4KiB(b *testing.B) {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		var in sendRequest
-		p := &posting{bounds: oneSend()}
+		p := &posting{api: quiet(), bounds: oneSend()}
 		if bad, err := p.read(httptest.NewRecorder(), r, &in); err != nil || len(bad) > 0 {
 			b.Fatal(bad, err)
 		}
@@ -204,7 +205,6 @@ func BenchmarkReadSend4KiB(b *testing.B) {
 // send large ones side by side would all be refused, one because of the other.
 func TestRefusedBodyIsNotKept(t *testing.T) {
 	a := quiet()
-	a.bodies = newBodies()
 	kept := []int{}
 	left := readerFunc(func([]byte) (int, error) {
 		kept = append(kept, a.bodies.total)
@@ -216,6 +216,41 @@ func TestRefusedBodyIsNotKept(t *testing.T) {
 	_, err := post.carryOut(httptest.NewRecorder(), r, new(struct{}), nil, nil)
 	if post.end(); !fault.Is(err, fault.Invalid) || !reflect.DeepEqual(kept, []int{0}) || a.bodies.total != 0 || len(a.bodies.of) != 0 {
 		t.Errorf("%v; kept %d while the rest came, %d afterwards", err, kept, a.bodies.total)
+	}
+}
+
+// Nor do the ordinary bodies of an account take memory without end; each is given
+// back with its answer, or before what is left of it is taken.
+func TestOrdinaryBodyIsKept(t *testing.T) {
+	a := quiet()
+	type input struct {
+		Body struct {
+			Text string `json:"text"`
+		}
+	}
+	answer := carryOut(a, operation{}, func(context.Context, account.Principal, *input) (nothing, error) { return nothing{}, nil })
+	post := func(who db.ID) (most int, err error) {
+		half := readerFunc(func([]byte) (int, error) {
+			most = max(most, a.bodies.of[who])
+			return 0, io.EOF
+		})
+		text := strings.NewReader(`{"text":"` + strings.Repeat("x", 1000<<10))
+		r := httptest.NewRequest("POST", "/", io.MultiReader(text, half, strings.NewReader(`"}`)))
+		r.Header.Set("Content-Type", "application/json")
+		err = answer(httptest.NewRecorder(), r, account.Principal{Account: who})
+		return most, err
+	}
+	if most, err := post(1); err != nil || most < 900<<10 || a.bodies.total != 0 {
+		t.Errorf("%v; kept %d, afterwards %d", err, most, a.bodies.total)
+	}
+	full := kept{of: a.bodies, account: 1}
+	for full.take(bodyStep) == nil {
+	}
+	if most, err := post(1); !fault.Is(err, fault.Limited) || most != full.bytes || a.bodies.total != full.bytes {
+		t.Errorf("%v; kept %d with the %d of others", err, most, full.bytes)
+	}
+	if _, err := post(2); err != nil {
+		t.Errorf("another account: %v", err)
 	}
 }
 

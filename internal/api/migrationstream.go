@@ -26,7 +26,7 @@ func (a *API) migrationStream(r *router) {
 // followMigration tells how far a migration is until it has ended.
 func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.Principal) error {
 	var in one
-	if err := bind(w, r, &in); err != nil {
+	if err := bind(r, &in); err != nil {
 		return err
 	}
 	g, err := a.migration(r.Context(), p, in.ID)

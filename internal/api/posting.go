@@ -77,7 +77,7 @@ type posting struct {
 	path      string
 	principal account.Principal
 	files     spool
-	held      int                // bytes, of bodies
+	kept      kept
 	claim     *idempotency.Claim // nil without a key
 	sum       hash.Hash          // of the body, if there is a key
 	bad       fault.Fields
@@ -87,31 +87,14 @@ type posting struct {
 func (p *posting) end() {
 	p.files.remove()
 	p.claim.End()
-	p.giveBack()
-}
-
-// giveBack gives back what take took.
-func (p *posting) giveBack() {
-	if p.held > 0 {
-		p.api.bodies.giveBack(p.principal.Account, p.held)
-		p.held = 0
-	}
+	p.kept.giveBack()
 }
 
 // refused takes what is left of a body within reason: a client that is still
 // sending would not see the answer. Nothing of the body is kept any more.
 func (p *posting) refused(r *http.Request) {
-	p.giveBack()
+	p.kept.giveBack()
 	_, _ = io.CopyN(io.Discard, r.Body, p.body)
-}
-
-// take takes memory for the body.
-func (p *posting) take(n int) error {
-	err := p.api.bodies.take(p.principal.Account, n)
-	if err == nil {
-		p.held += n
-	}
-	return err
 }
 
 func (p *posting) carryOut(w http.ResponseWriter, r *http.Request, in any,
@@ -162,7 +145,8 @@ func (p *posting) read(w http.ResponseWriter, r *http.Request, in any) (fault.Fi
 	if p.sum != nil {
 		body = io.TeeReader(body, p.sum)
 	}
-	p.hold = p.take
+	p.kept = kept{of: p.api.bodies, account: p.principal.Account}
+	p.hold = p.kept.take
 	rest, bad, err := extract(body, r.ContentLength, p.files.sink, p.bounds)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -50,18 +51,29 @@ type nothing struct{}
 // the struct I, and whose answer is O.
 func handle[I, O any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) {
 	describe[I, O](r.doc, o)
-	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+	r.serve(o, carryOut(r.api, o, f))
+}
+
+// carryOut reads the request of an operation, and writes its answer.
+func carryOut[I, O any](a *API, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) handler {
+	return func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		var in I
-		if err := bind(w, req, &in); err != nil {
+		body := kept{of: a.bodies, account: p.Account}
+		defer body.giveBack()
+		if err := bindBody(w, req, &in, body.take); err != nil {
+			if fault.Is(err, fault.Limited) { // a client that is still sending would not see the answer
+				body.giveBack()
+				_, _ = io.CopyN(io.Discard, req.Body, maxBody)
+			}
 			return alsoJudged(err, &in)
 		}
 		out, err := f(req.Context(), p, &in)
 		if err != nil {
 			return err
 		}
-		r.api.answer(w, req, o, out)
+		a.answer(w, req, o, out)
 		return nil
-	})
+	}
 }
 
 // judged is an input that can judge its values without looking anything up. Its
@@ -83,7 +95,10 @@ func alsoJudged(err error, in any) error {
 	return bad.Err()
 }
 
-func (r *router) serve(o operation, f func(w http.ResponseWriter, req *http.Request, p account.Principal) error) {
+// handler answers a request of who may make it.
+type handler func(w http.ResponseWriter, req *http.Request, p account.Principal) error
+
+func (r *router) serve(o operation, f handler) {
 	r.mux.HandleFunc(o.method+" /api/v1"+o.path, func(w http.ResponseWriter, req *http.Request) {
 		p, err := r.api.identify(req)
 		if err == nil {

@@ -75,7 +75,7 @@ type streamEventsInput struct {
 // streamFilter reads a request for a stream: what it wants, and from where on.
 func (a *API) streamFilter(w http.ResponseWriter, r *http.Request, p account.Principal) (f event.Filter, some bool, err error) {
 	var in streamEventsInput
-	if err := bind(w, r, &in); err != nil {
+	if err := bind(r, &in); err != nil {
 		return f, false, err
 	}
 	var bad fault.Fields

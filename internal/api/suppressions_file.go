@@ -59,7 +59,7 @@ func (a *API) importSuppressions(w http.ResponseWriter, r *http.Request, p accou
 		return importedAnswer{}, errOneDomain
 	}
 	var in importInput
-	if err := bind(w, r, &in); err != nil {
+	if err := bind(r, &in); err != nil {
 		return importedAnswer{}, err
 	}
 	var bad fault.Fields

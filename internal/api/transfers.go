@@ -77,7 +77,7 @@ func showImported(r transfer.Result) importedMailAnswer {
 
 func (a *API) importMail(w http.ResponseWriter, r *http.Request, p account.Principal) (importedMailAnswer, error) {
 	var in importMailInput
-	if err := bind(w, r, &in); err != nil {
+	if err := bind(r, &in); err != nil {
 		return importedMailAnswer{}, err
 	}
 	box, err := a.box(r.Context(), p, in.ID)
@@ -185,7 +185,7 @@ type exportMailInput struct {
 
 func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Principal) error {
 	var in exportMailInput
-	if err := bind(w, r, &in); err != nil {
+	if err := bind(r, &in); err != nil {
 		return err
 	}
 	box, err := a.box(r.Context(), p, in.ID)
