@@ -54,6 +54,9 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 		v["_pragma"] = append(v["_pragma"], extra...)
 		return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + v.Encode()
 	}
+	if err := Private(path); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
 	w, err := sql.Open("sqlite", dsn(busyPatience, "cache_size(-16000)"))
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)

@@ -174,6 +174,9 @@ func (x *Index) open(ctx context.Context) (err error) {
 			"journal_size_limit(16777216)", extra}}
 		return "file:" + (&url.URL{Path: x.Path}).EscapedPath() + "?" + v.Encode()
 	}
+	if err := db.Private(x.Path); err != nil {
+		return fmt.Errorf("opening the search index: %w", err)
+	}
 	if x.writer, err = sql.Open("sqlite", dsn("cache_size(-4000)")); err != nil {
 		return fmt.Errorf("opening the search index: %w", err)
 	}
