@@ -18,16 +18,10 @@ import (
 func (d *Dashboard) previewTemplate(v *visit) (done, error) {
 	c, err := v.content()
 	if err == nil {
-		var compiled *template.Compiled
-		var values map[string]any
-		if values, err = template.Values(v.trials()); err == nil {
-			if compiled, err = template.Compile(c); err == nil {
-				var r template.Rendered
-				if r, err = compiled.Preview(values); err == nil {
-					v.pane(r)
-					return done{}, errAnswered
-				}
-			}
+		var r template.Rendered
+		if r, err = d.Templates.Try(v.ctx, v.in.Account, c, v.trials()); err == nil {
+			v.pane(r)
+			return done{}, errAnswered
 		}
 	}
 	return done{}, v.paneFault(err)

@@ -27,6 +27,7 @@ type Templates struct {
 	Now func() time.Time
 
 	cache cache
+	turns turns
 }
 
 // Template is a stored template with one of its versions: the newest, unless

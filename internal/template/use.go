@@ -23,6 +23,11 @@ type Used struct {
 // a JSON object; empty is none. Faults: fault.NotFound, and fault.Invalid with a
 // field for each variable that is missing or wrong.
 func (t *Templates) Render(ctx context.Context, account, id db.ID, variables json.RawMessage) (Used, error) {
+	pass, err := t.turns.take(ctx, account)
+	if err != nil {
+		return Used{}, err
+	}
+	defer pass()
 	found, err := db.All(ctx, t.DB, byID.With(id, account), scan)
 	if err != nil {
 		return Used{}, err
@@ -53,7 +58,25 @@ func (t *Templates) Preview(ctx context.Context, account, id db.ID, number int, 
 	if err != nil {
 		return Rendered{}, err
 	}
-	c, err := Compile(found.Content)
+	return t.try(ctx, account, found.Content, values)
+}
+
+// Try is Preview for what is not saved yet.
+func (t *Templates) Try(ctx context.Context, account db.ID, c Content, variables json.RawMessage) (Rendered, error) {
+	values, err := Values(variables)
+	if err != nil {
+		return Rendered{}, err
+	}
+	return t.try(ctx, account, c, values)
+}
+
+func (t *Templates) try(ctx context.Context, account db.ID, content Content, values map[string]any) (Rendered, error) {
+	pass, err := t.turns.take(ctx, account)
+	if err != nil {
+		return Rendered{}, err
+	}
+	defer pass()
+	c, err := Compile(content)
 	if err != nil {
 		return Rendered{}, err
 	}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+)
+
+// One account fills in one template at a time, and keeps no other waiting.
+func TestTurns(t *testing.T) {
+	var all Templates
+	pass, err := all.turns.take(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	content := Content{Subject: "x", Text: "x"}
+	if _, err := all.Render(ended, 1, 7, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Render: %v", err)
+	}
+	if _, err := all.Try(ended, 1, content, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Try: %v", err)
+	}
+	if out, err := all.Try(t.Context(), 2, content, nil); err != nil || out.Text != "x" {
+		t.Errorf("another account: %+v, %v", out, err)
+	}
+	next := make(chan error)
+	go func() {
+		_, err := all.Try(t.Context(), 1, content, nil)
+		next <- err
+	}()
+	for waiting := false; !waiting; runtime.Gosched() {
+		all.turns.mu.Lock()
+		waiting = all.turns.of[1].users == 2
+		all.turns.mu.Unlock()
+	}
+	select {
+	case err := <-next:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	pass()
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+	if len(all.turns.of) != 0 {
+		t.Errorf("%d accounts are kept", len(all.turns.of))
+	}
+}
