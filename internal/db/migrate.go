@@ -14,16 +14,43 @@ import (
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var migrationTexts embed.FS
 
 // migrate brings the schema up to date. Any node runs a migration, once:
 // PostgreSQL's session lock and SQLite's single writer see to it. Migrations
 // expand first and contract a release later, so that the binary one release
 // back still runs on the newer schema.
 func migrate(ctx context.Context, e Engine, conn *sql.DB) error {
-	texts, err := rendered(e)
+	p, err := migrations(e, conn)
 	if err != nil {
 		return err
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrating the database: %w", err)
+	}
+	return nil
+}
+
+// migrateTo makes the schema of a version in an empty database.
+func migrateTo(ctx context.Context, e Engine, conn *sql.DB, version int64) error {
+	p, err := migrations(e, conn)
+	if err != nil {
+		return err
+	}
+	sources := p.ListSources()
+	if newest := sources[len(sources)-1].Version; version > newest {
+		return fmt.Errorf("the database is of a newer release (schema %d) than this program (%d); use that one's program", version, newest)
+	}
+	if _, err := p.UpTo(ctx, version); err != nil {
+		return fmt.Errorf("making the schema: %w", err)
+	}
+	return nil
+}
+
+func migrations(e Engine, conn *sql.DB) (*goose.Provider, error) {
+	texts, err := rendered(e)
+	if err != nil {
+		return nil, err
 	}
 	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithTableName("schema_version")}
 	if e == Postgres {
@@ -31,12 +58,9 @@ func migrate(ctx context.Context, e Engine, conn *sql.DB) error {
 	}
 	p, err := goose.NewProvider(dialect, conn, texts, options...)
 	if err != nil {
-		return fmt.Errorf("reading the migrations: %w", err)
+		return nil, fmt.Errorf("reading the migrations: %w", err)
 	}
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrating the database: %w", err)
-	}
-	return nil
+	return p, nil
 }
 
 // turns lets nodes that start together migrate one after the other; unlike
@@ -64,13 +88,13 @@ func (turns) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 
 // rendered returns the migrations with their fragments in the engine's words.
 func rendered(e Engine) (fs.FS, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	names, err := fs.Glob(migrationTexts, "migrations/*.sql")
 	if err != nil {
 		return nil, err
 	}
 	texts := fstest.MapFS{}
 	for _, name := range names {
-		text, err := migrations.ReadFile(name)
+		text, err := migrationTexts.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}

@@ -46,10 +46,12 @@ const (
 	leastReady = 2 * time.Second
 )
 
+var errURL = errors.New("the database's URL is not valid; it looks like postgres://user:password@host:5432/name")
+
 func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, errors.New("the database's URL is not valid; it looks like postgres://user:password@host:5432/name")
+		return nil, errURL
 	}
 	if cfg.ConnConfig.RuntimeParams["synchronous_commit"] == "off" {
 		return nil, errors.New("the database's URL sets synchronous_commit=off: mail that was accepted could be lost")

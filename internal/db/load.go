@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// Load fills a PostgreSQL database with all that a file of SQLite holds, in one
+// transaction: both have one schema. The file's must be up to date, as Open leaves
+// it. A database that has accounts is a fault.Conflict, and stays as it is.
+func Load(ctx context.Context, path, to string) (err error) {
+	file, err := plainFile(path, "rw", "query_only(1)")
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // it only reads
+	tables, err := tablesOf(ctx, file)
+	if err != nil {
+		return err
+	}
+	pg, err := connectAlone(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer pg.Close(context.WithoutCancel(ctx)) //nolint:errcheck // committed by then
+	if err := unused(ctx, pg); err != nil {    // before anything is changed, or a service that runs is kept waiting
+		return err
+	}
+	conn := stdlib.OpenDB(*pg.Config())
+	if err := errors.Join(migrate(ctx, Postgres, conn), conn.Close()); err != nil {
+		return err
+	}
+	tx, err := pg.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // nothing to be undone after Commit
+	if err := clearTables(ctx, tx, tables); err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := t.load(ctx, file, tx); err != nil {
+			return fmt.Errorf("table %s: %w", t.name, err)
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	_, err = pg.Exec(ctx, `ANALYZE`) // the plans of the first queries need to know how much there is
+	return err
+}
+
+// clearTables takes away what a service without accounts has left, and keeps all
+// others out until the end.
+func clearTables(ctx context.Context, tx pgx.Tx, tables []table) error {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = `"` + t.name + `"`
+	}
+	all := strings.Join(names, ", ")
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+all+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+		return err
+	}
+	if err := unused(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `TRUNCATE `+all)
+	return err
+}
+
+func unused(ctx context.Context, pg interface {
+	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+}) error {
+	var used bool
+	err := pg.QueryRow(ctx, `SELECT to_regclass('account') IS NOT NULL`).Scan(&used)
+	if err == nil && used {
+		err = pg.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM account)`).Scan(&used)
+	}
+	if err == nil && used {
+		err = fault.New(fault.Conflict, "database_in_use", "The PostgreSQL database is a service's already. Name one that is empty.")
+	}
+	return err
+}
+
+// load copies the table's rows into PostgreSQL.
+func (t *table) load(ctx context.Context, file *sql.DB, to pgx.Tx) error {
+	kinds, err := t.kinds(ctx, to)
+	if err != nil {
+		return err
+	}
+	rows, err := file.QueryContext(ctx, `SELECT `+t.quoted()+` FROM "`+t.name+`"`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // it only reads
+	_, err = to.CopyFrom(ctx, pgx.Identifier{t.name}, t.columns, &rowSource{rows: rows, kinds: kinds})
+	return err
+}
+
+// kinds are the types of the table's columns.
+func (t *table) kinds(ctx context.Context, tx pgx.Tx) ([]uint32, error) {
+	rows, err := tx.Query(ctx, `SELECT `+t.quoted()+` FROM "`+t.name+`" LIMIT 0`)
+	if err != nil {
+		return nil, err
+	}
+	kinds := make([]uint32, len(t.columns))
+	for i, f := range rows.FieldDescriptions() {
+		kinds[i] = f.DataTypeOID
+	}
+	rows.Close()
+	return kinds, rows.Err()
+}
+
+// rowSource gives SQLite's rows to COPY.
+type rowSource struct {
+	rows   *sql.Rows
+	kinds  []uint32
+	values []any
+	err    error
+}
+
+// Next implements pgx.CopyFromSource.
+func (s *rowSource) Next() bool { return s.err == nil && s.rows.Next() }
+
+// Err implements pgx.CopyFromSource.
+func (s *rowSource) Err() error { return errors.Join(s.err, s.rows.Err()) }
+
+// Values implements pgx.CopyFromSource.
+func (s *rowSource) Values() ([]any, error) {
+	s.values = make([]any, len(s.kinds))
+	into := make([]any, len(s.kinds))
+	for i := range into {
+		into[i] = &s.values[i]
+	}
+	if s.err = s.rows.Scan(into...); s.err != nil {
+		return nil, s.err
+	}
+	for i, kind := range s.kinds {
+		s.values[i] = as(kind, s.values[i])
+	}
+	return s.values, nil
+}
+
+// as is a value in the type that PostgreSQL's column has: in SQLite each value has
+// one of its own, and a text may hold what is none in PostgreSQL.
+func as(kind uint32, v any) any {
+	switch v := v.(type) {
+	case []byte:
+		if kind == pgtype.TextOID {
+			return validText(string(v))
+		}
+		if v == nil { // how an empty one is read
+			return []byte{}
+		}
+	case string:
+		if kind == pgtype.ByteaOID {
+			return []byte(v)
+		}
+		return validText(v)
+	case int64:
+		if kind == pgtype.BoolOID {
+			return v != 0
+		}
+	}
+	return v
+}
+
+func validText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

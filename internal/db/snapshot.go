@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Snapshot writes all that a database holds at one moment into a new file of
+// SQLite, whichever engine it is on: both have one schema. The service may run
+// beside it; on SQLite its write-ahead log grows meanwhile. When Snapshot returns,
+// the file is durable; after an error it is to be thrown away.
+func Snapshot(ctx context.Context, from, path string) error {
+	// Made here, it is nobody else's to read; one that is there is not touched.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if source, isFile := strings.CutPrefix(from, "sqlite:"); isFile {
+		err = vacuumInto(ctx, source, path)
+	} else {
+		err = fillFrom(ctx, from, path)
+	}
+	if err != nil {
+		return fmt.Errorf("copying the database: %w", err)
+	}
+	if f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// plainFile opens a file of SQLite that nobody else uses, or only to be read.
+func plainFile(path, mode string, pragmas ...string) (*sql.DB, error) {
+	v := url.Values{"mode": {mode}, "_pragma": append(pragmas, fmt.Sprintf("busy_timeout(%d)", busyPatience.Milliseconds()))}
+	d, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+v.Encode())
+	if err == nil {
+		d.SetMaxOpenConns(1)
+	}
+	return d, err
+}
+
+func vacuumInto(ctx context.Context, source, path string) error {
+	d, err := plainFile(source, "rw") // not "ro": it may have to make the log's index
+	if err != nil {
+		return err
+	}
+	_, err = d.ExecContext(ctx, `VACUUM INTO ?`, path)
+	return errors.Join(err, d.Close())
+}
+
+// fillFrom makes a file of PostgreSQL's version of the schema, and copies every
+// row of one moment into it.
+func fillFrom(ctx context.Context, from, path string) error {
+	pg, err := connectAlone(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer pg.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
+	tx, err := pg.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // the same
+	version, err := schemaVersion(ctx, tx)
+	switch {
+	case err != nil:
+		return err
+	case version == 0:
+		return errors.New("no service has run on this database")
+	}
+	file, err := plainFile(path, "rwc", "journal_mode(OFF)", "synchronous(OFF)", "cache_size(-16000)")
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // closed below
+	if err := migrateTo(ctx, SQLite, file, version); err != nil {
+		return err
+	}
+	tables, err := tablesOf(ctx, file)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := t.fill(ctx, file, tx); err != nil {
+			return fmt.Errorf("table %s: %w", t.name, err)
+		}
+	}
+	return file.Close()
+}
+
+// connectAlone opens a connection for a long read or write, without the limits of
+// those that serve.
+func connectAlone(ctx context.Context, to string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(to)
+	if err != nil {
+		return nil, errURL
+	}
+	for _, name := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
+		cfg.RuntimeParams[name] = "0"
+	}
+	cfg.RuntimeParams["lock_timeout"] = sessionSettings["lock_timeout"] // who waits for a lock keeps others waiting
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// schemaVersion is the number of the last migration that a database has seen; 0
+// for one without a schema.
+func schemaVersion(ctx context.Context, tx pgx.Tx) (version int64, err error) {
+	var there bool
+	err = tx.QueryRow(ctx, `SELECT to_regclass('schema_version') IS NOT NULL`).Scan(&there)
+	if err == nil && there {
+		err = tx.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_version WHERE is_applied`).Scan(&version)
+	}
+	return version, err
+}
+
+// table is one to be copied.
+type table struct {
+	name    string
+	columns []string
+}
+
+// tablesOf lists the tables of a file, each after those that it refers to. What
+// tells of the server itself is left out.
+func tablesOf(ctx context.Context, file *sql.DB) (list []table, err error) {
+	names, err := texts(ctx, file, `SELECT name FROM sqlite_master WHERE type = 'table'
+		AND name NOT LIKE 'sqlite_%' AND name NOT IN ('schema_version', 'server_life') ORDER BY name`)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, errors.New("there is no service in this database")
+	}
+	listed := map[string]bool{}
+	for len(list) < len(names) {
+		before := len(list)
+		for _, name := range names {
+			if listed[name] {
+				continue
+			}
+			needs, err := texts(ctx, file, `SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)`, name)
+			if err != nil {
+				return nil, err
+			}
+			ready := true
+			for _, n := range needs {
+				ready = ready && listed[n]
+			}
+			if !ready {
+				continue
+			}
+			t := table{name: name}
+			if t.columns, err = texts(ctx, file, `SELECT name FROM pragma_table_info(?) ORDER BY cid`, name); err != nil {
+				return nil, err
+			}
+			list, listed[name] = append(list, t), true
+		}
+		if len(list) == before {
+			return nil, errors.New("tables refer to each other in a circle")
+		}
+	}
+	return list, nil
+}
+
+func texts(ctx context.Context, d *sql.DB, query string, args ...any) (list []string, err error) {
+	rows, err := d.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	_, err = readRows(rows, func(r Row) error {
+		var text string
+		err := r.Scan(&text)
+		list = append(list, text)
+		return err
+	})
+	return list, err
+}
+
+func (t *table) quoted() string { return `"` + strings.Join(t.columns, `", "`) + `"` }
+
+// fill copies the table's rows from PostgreSQL, one after the other.
+func (t *table) fill(ctx context.Context, file *sql.DB, from pgx.Tx) error {
+	to, err := file.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer to.Rollback()                                                        //nolint:errcheck // the file is thrown away
+	if _, err := to.ExecContext(ctx, `DELETE FROM "`+t.name+`"`); err != nil { // what the migrations put there
+		return err
+	}
+	insert, err := to.PrepareContext(ctx, `INSERT INTO "`+t.name+`" (`+t.quoted()+`) VALUES (?`+strings.Repeat(`, ?`, len(t.columns)-1)+`)`)
+	if err != nil {
+		return err
+	}
+	rows, err := from.Query(ctx, `SELECT `+t.quoted()+` FROM "`+t.name+`"`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return err
+		}
+		if _, err := insert.ExecContext(ctx, values...); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return to.Commit()
+}

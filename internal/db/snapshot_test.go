@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+var (
+	anAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, $3, 'active', 7)`)
+	aBlob     = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, 3, 0, $2)`)
+	aPerson   = db.SQL(`INSERT INTO dashboard_user (id, email, name, password, totp, created_at) VALUES ($1, $2, '', '', $3, 0)`)
+	aDomain   = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at, next_check_at,
+			checks, mismatch_since, contested_since, verified_at, created_at)
+		VALUES ($1, $2, $3, 'pending', TRUE, '', FALSE, TRUE, FALSE, '{}', 0, 0, 0, 0, 0, 0, 0)`)
+)
+
+// contents reads every row of a file of SQLite, as text, in an order of its own.
+func contents(t *testing.T, path string) map[string][]string {
+	t.Helper()
+	file, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	all := map[string][]string{}
+	names, err := file.Query(`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'schema_version'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer names.Close() //nolint:errcheck // the same
+	var list []string
+	for names.Next() {
+		var name string
+		if err := names.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, name)
+	}
+	for _, name := range list {
+		rows, err := file.Query(`SELECT * FROM "` + name + `"`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns, _ := rows.Columns()
+		for rows.Next() {
+			values, into := make([]any, len(columns)), make([]any, len(columns))
+			for i := range into {
+				into[i] = &values[i]
+			}
+			if err := rows.Scan(into...); err != nil {
+				t.Fatal(err)
+			}
+			all[name] = append(all[name], fmt.Sprintf("%#v", values))
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(all[name])
+	}
+	return all
+}
+
+// A snapshot of either engine, loaded into PostgreSQL, and a snapshot of that hold
+// the same.
+func TestSnapshotAndLoad(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := dbtest.Open(t, url)
+		account, other := d.NewID(), d.NewID()
+		dbtest.Exec(t, d,
+			anAccount.With(account, "a@shop.test", "Zoë 🐎 'quoted' \"twice\" \\ and\nmore"), anAccount.With(other, "b@shop.test", ""),
+			aDomain.With(d.NewID(), account, "shop.test"),
+			aBlob.With(d.NewID(), []byte{0, 0xff, '\n', 'x', 0}), aBlob.With(d.NewID(), []byte{}), aBlob.With(d.NewID(), []byte(strings.Repeat("long\r\n", 9000))),
+			aPerson.With(d.NewID(), "p@shop.test", nil), aPerson.With(d.NewID(), "q@shop.test", []byte{1, 0}))
+		first := filepath.Join(t.TempDir(), "first.db")
+		if err := db.Snapshot(t.Context(), url, first); err != nil {
+			t.Fatal(err)
+		}
+		to := dbtest.Postgres(t)
+		if err := db.Load(t.Context(), first, to); err != nil {
+			t.Fatal(err)
+		}
+		second := filepath.Join(t.TempDir(), "second.db")
+		if err := db.Snapshot(t.Context(), to, second); err != nil {
+			t.Fatal(err)
+		}
+		one, two := contents(t, first), contents(t, second)
+		if len(one["account"]) != 2 || len(one["blob"]) != 3 || len(one["dashboard_user"]) != 2 || len(one["tenure"]) != 1 {
+			t.Errorf("the first snapshot holds %v", one)
+		}
+		delete(one, "server_life") // is the server's own
+		delete(two, "server_life")
+		for name := range one {
+			if !reflect.DeepEqual(one[name], two[name]) {
+				t.Errorf("%s:\n%q\nhas become\n%q", name, one[name], two[name])
+			}
+		}
+		if len(one) != len(two) {
+			t.Errorf("%d tables with rows have become %d", len(one), len(two))
+		}
+
+		var already *fault.Error
+		if err := db.Load(t.Context(), first, to); !errors.As(err, &already) || already.Kind != fault.Conflict {
+			t.Errorf("loaded into a service's database: %v", err)
+		}
+		// What was loaded is a database like any other.
+		loaded, _ := dbtest.Open(t, to)
+		dbtest.Exec(t, loaded, anAccount.With(loaded.NewID(), "c@shop.test", ""))
+	})
+}
+
+// What SQLite lets stand in a text, PostgreSQL may not.
+func TestLoadOddTexts(t *testing.T) {
+	url := dbtest.SQLite(t)
+	d, _ := dbtest.Open(t, url)
+	dbtest.Exec(t, d, anAccount.With(d.NewID(), "a@shop.test", "nul\x00 and \xff"), anAccount.With(d.NewID(), "b@shop.test", []byte("bytes")))
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	to := dbtest.Postgres(t)
+	if err := errors.Join(db.Snapshot(t.Context(), url, path), db.Load(t.Context(), path, to)); err != nil {
+		t.Fatal(err)
+	}
+	loaded, _ := dbtest.Open(t, to)
+	names, err := db.All(t.Context(), loaded, db.SQL(`SELECT name FROM account ORDER BY email`).With(), func(r db.Row) (name string, err error) {
+		err = r.Scan(&name)
+		return name, err
+	})
+	if want := []string{"nul\uFFFD and \uFFFD", "bytes"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("%q, %v; want %q", names, err, want)
+	}
+}
+
+// A snapshot is of one moment, however much is written beside it.
+func TestSnapshotIsOfOneMoment(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := dbtest.Open(t, url)
+		ctx, stop := context.WithCancel(t.Context())
+		written := make(chan struct{}, 1)
+		ended := make(chan error, 1)
+		go func() {
+			var err error
+			for n := 0; ctx.Err() == nil && err == nil; n++ {
+				err = d.Tx(context.Background(), func(tx *db.Tx) error {
+					_, first := tx.Exec(context.Background(), anAccount.With(d.NewID(), fmt.Sprintf("%d@shop.test", n), ""))
+					_, second := tx.Exec(context.Background(), aPerson.With(d.NewID(), fmt.Sprintf("%d@shop.test", n), nil))
+					return errors.Join(first, second)
+				})
+				select {
+				case written <- struct{}{}:
+				default:
+				}
+			}
+			ended <- err
+		}()
+		next := func() {
+			select {
+			case <-written:
+			case err := <-ended:
+				t.Fatal("writing ended: ", err)
+			}
+		}
+		next()
+		for i := range 5 {
+			path := filepath.Join(t.TempDir(), fmt.Sprint(i, ".db"))
+			if err := db.Snapshot(t.Context(), url, path); err != nil {
+				t.Fatal(err)
+			}
+			if all := contents(t, path); len(all["account"]) == 0 || len(all["account"]) != len(all["dashboard_user"]) {
+				t.Errorf("%d of one and %d of the other, which were written together", len(all["account"]), len(all["dashboard_user"]))
+			}
+			next()
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// What is there already is not written over, and what has no service not copied.
+func TestSnapshotRefuses(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		path := filepath.Join(t.TempDir(), "snapshot.db")
+		if err := db.Snapshot(t.Context(), url, path); err == nil {
+			t.Error("a snapshot of a database without a service")
+		}
+		dbtest.Open(t, url)
+		if err := db.Snapshot(t.Context(), url, path); err == nil {
+			t.Error("a snapshot over a file that was there")
+		}
+	})
+}
