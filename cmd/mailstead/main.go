@@ -30,6 +30,8 @@ type commands struct {
 	Migrate migrateCommand `cmd:"" help:"Copy a mailbox from another IMAP server."`
 	Import  importCommand  `cmd:"" help:"Import mail from mbox, Maildir and .eml files."`
 	Export  exportCommand  `cmd:"" help:"Write a mailbox to an mbox file or a Maildir."`
+	Backup  backupCommand  `cmd:"" help:"Copy all that the service has into a folder, while it runs."`
+	Restore restoreCommand `cmd:"" help:"Make a service of a backup, on SQLite or PostgreSQL."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

@@ -28,6 +28,9 @@ func NewFolder(dir string) (*Folder, error) {
 	return &Folder{dir: dir}, nil
 }
 
+// ExistingFolder is a folder to be read, as it is: nothing is made in it.
+func ExistingFolder(dir string) *Folder { return &Folder{dir: dir} }
+
 // makeFolders makes all folders beforehand, so that no file can be lost with
 // a folder whose own name was not on disk yet.
 func makeFolders(dir string) error {

@@ -18,7 +18,8 @@ import (
 
 // Load fills a PostgreSQL database with all that a file of SQLite holds, in one
 // transaction: both have one schema. The file's must be up to date, as Open leaves
-// it. A database that has accounts is a fault.Conflict, and stays as it is.
+// it. A database on which a service has started is a fault.Conflict, and stays as
+// it is.
 func Load(ctx context.Context, path, to string) (err error) {
 	file, err := plainFile(path, "rw", "query_only(1)")
 	if err != nil {
@@ -61,8 +62,8 @@ func Load(ctx context.Context, path, to string) (err error) {
 	return err
 }
 
-// clearTables takes away what a service without accounts has left, and keeps all
-// others out until the end.
+// clearTables takes away what the migrations put there, and keeps all others out
+// until the end.
 func clearTables(ctx context.Context, tx pgx.Tx, tables []table) error {
 	names := make([]string, len(tables))
 	for i, t := range tables {
@@ -83,9 +84,9 @@ func unused(ctx context.Context, pg interface {
 	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
 }) error {
 	var used bool
-	err := pg.QueryRow(ctx, `SELECT to_regclass('account') IS NOT NULL`).Scan(&used)
+	err := pg.QueryRow(ctx, `SELECT to_regclass('service_key') IS NOT NULL`).Scan(&used)
 	if err == nil && used {
-		err = pg.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM account)`).Scan(&used)
+		err = pg.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM service_key)`).Scan(&used)
 	}
 	if err == nil && used {
 		err = fault.New(fault.Conflict, "database_in_use", "The PostgreSQL database is a service's already. Name one that is empty.")
@@ -105,7 +106,7 @@ func (t *table) load(ctx context.Context, file *sql.DB, to pgx.Tx) error {
 	}
 	defer rows.Close() //nolint:errcheck // it only reads
 	_, err = to.CopyFrom(ctx, pgx.Identifier{t.name}, t.columns, &rowSource{rows: rows, kinds: kinds})
-	return err
+	return errors.Join(err, rows.Err())
 }
 
 // kinds are the types of the table's columns.

@@ -69,9 +69,10 @@ var (
 	tenureAdd = SQL(`INSERT INTO tenure (id, node, holder, expires_at)
 		SELECT $1, $2, $3, {now} + $4
 		WHERE NOT EXISTS (SELECT 1 FROM tenure WHERE node = $2 AND expires_at > {now})`)
-	tenureRenew = SQL(`UPDATE tenure SET expires_at = {now} + $2 WHERE id = $1 AND expires_at > {now}`)
-	tenureDead  = SQL(`SELECT id FROM tenure WHERE expires_at <= {now} ORDER BY id`)
-	tenureBury  = SQL(`DELETE FROM tenure WHERE id = $1 AND expires_at <= {now}`)
+	tenureRetire = SQL(`UPDATE tenure SET expires_at = 0 WHERE expires_at > 0`)
+	tenureRenew  = SQL(`UPDATE tenure SET expires_at = {now} + $2 WHERE id = $1 AND expires_at > {now}`)
+	tenureDead   = SQL(`SELECT id FROM tenure WHERE expires_at <= {now} ORDER BY id`)
+	tenureBury   = SQL(`DELETE FROM tenure WHERE id = $1 AND expires_at <= {now}`)
 )
 
 // Join begins a tenure under a node's name. holder names the data folder that
@@ -84,6 +85,12 @@ func (d *DB) Join(ctx context.Context, name, holder string) (*Node, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// Retire ends every tenure: in a copy of a database nobody has anything in hand.
+func (d *DB) Retire(ctx context.Context) error {
+	_, err := d.Exec(ctx, tenureRetire.With())
+	return err
 }
 
 func (n *Node) begin(ctx context.Context) error {

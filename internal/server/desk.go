@@ -36,18 +36,29 @@ type Desk struct {
 // conditional on what stands in the rows.
 func OpenDesk(ctx context.Context, data, database string) (*Desk, error) {
 	c := Config{Data: data, Database: database}
-	if database == "sqlite" {
-		if _, err := os.Stat(filepath.Join(data, "mailstead.db")); err != nil {
-			if pe, ok := err.(*fs.PathError); ok { //nolint:errorlint // what Stat returns
-				err = pe.Err
-			}
-			return nil, fmt.Errorf("no service has run on the data folder %s: %w", data, err)
-		}
+	if err := c.hasRun(); err != nil {
+		return nil, err
 	}
 	d, err := db.Open(ctx, db.Options{URL: c.databaseURL()})
 	if err != nil {
 		return nil, err
 	}
+	return newDesk(ctx, d), nil
+}
+
+// hasRun refuses a data folder without a database where one must be.
+func (c *Config) hasRun() error {
+	if c.Database != "sqlite" {
+		return nil
+	}
+	_, err := os.Stat(filepath.Join(c.Data, "mailstead.db"))
+	if pe, ok := err.(*fs.PathError); ok { //nolint:errorlint // what Stat returns
+		err = fmt.Errorf("no service has run on the data folder %s: %w", c.Data, pe.Err)
+	}
+	return err
+}
+
+func newDesk(ctx context.Context, d *db.DB) *Desk {
 	hub := &signal.Hub{}
 	outbox := &outbound.Outbox{DB: d, Now: time.Now}
 	return &Desk{
@@ -58,7 +69,7 @@ func OpenDesk(ctx context.Context, data, database string) (*Desk, error) {
 				_ = d.Notify(ctx, signal.Encode([]signal.Key{k})...) // lost, it is a few seconds later: nodes look by themselves
 			},
 		},
-	}, nil
+	}
 }
 
 // Close ends it.

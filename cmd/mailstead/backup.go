@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+// kept says where a service keeps what it has.
+type kept struct {
+	where
+	Blobs     string          `help:"The service's folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
+	SecretKey string          `help:"The service's secret key, if that is not in the data folder." placeholder:"KEY"`
+	File      kong.ConfigFlag `name:"config" help:"TOML file with any of the service's settings." placeholder:"FILE"`
+}
+
+func (k *kept) config() server.Config {
+	return server.Config{Data: k.Data, Database: k.Database, Blobs: k.Blobs, SecretKey: k.SecretKey}
+}
+
+type backupCommand struct {
+	kept
+	Folder string `arg:"" help:"The backup's folder: a new one, or that of a former backup, which is brought up to date."`
+}
+
+// Run says what was copied. Messages whose files are lost are an error, though
+// all else is in the backup.
+func (c *backupCommand) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	about, err := server.Backup(ctx, c.config(), c.Folder)
+	if ctx.Err() != nil {
+		return errors.New("interrupted; a former backup in the folder is as it was")
+	}
+	if err != nil {
+		return plain(err)
+	}
+	key := "and the secret key"
+	if !about.Key {
+		key = "without the secret key, which is a setting"
+	}
+	fmt.Printf("%s: the database (%s) and %d large messages (%s; %d of them new), %s\n",
+		printable(c.Folder, 300), size(about.Database), about.Files, size(about.Bytes), about.New, key)
+	return missing("backed up", about.Missing)
+}
+
+// missing is the error for files that are lost.
+func missing(done string, files []db.ID) error {
+	if len(files) == 0 {
+		return nil
+	}
+	return fmt.Errorf("all else is %s, but the files of %d large messages are lost, such as %016x", done, len(files), int64(files[0]))
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// signIn opens bob's mailbox.
+func signIn(t *testing.T, s *servertest.Server) *imapclient.Client {
+	t.Helper()
+	c, err := imapclient.DialTLS(s.Addr("imaps"), &imapclient.Options{TLSConfig: s.TLS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Login(s.Dev.Mailboxes[1].Address, s.Dev.Mailboxes[1].Password).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// file appends a letter of some octets, and returns what state shows of it.
+func file(c *imapclient.Client, name, subject string, size int, flags ...imap.Flag) (string, error) {
+	text := []byte("From: x@demo.test\r\nSubject: " + subject + "\r\n\r\n")
+	for len(text) < size {
+		text = append(text, fmt.Sprintf("%016x%016x\r\n", rand.Uint64(), rand.Uint64())...)
+	}
+	cmd := c.Append(name, int64(len(text)), &imap.AppendOptions{Flags: flags, Time: time.Unix(1_700_000_000, 0)})
+	_, wrong := cmd.Write(text)
+	err := errors.Join(wrong, cmd.Close())
+	if err == nil {
+		_, err = cmd.Wait()
+	}
+	return fmt.Sprintf("%s %v %d %x", name, flags, 1_700_000_000, sha256.Sum256(text)), err
+}
+
+// state lists all messages of bob's, and the UIDVALIDITY of each folder.
+func state(t *testing.T, s *servertest.Server) (messages []string, validity map[string]uint32) {
+	t.Helper()
+	c := signIn(t, s)
+	folders, err := c.List("", "*", nil).Collect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	validity = map[string]uint32{}
+	for _, f := range folders {
+		selected, err := c.Select(f.Mailbox, &imap.SelectOptions{ReadOnly: true}).Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		validity[f.Mailbox] = selected.UIDValidity
+		if selected.NumMessages == 0 {
+			continue
+		}
+		whole := &imap.FetchItemBodySection{Peek: true}
+		list, err := c.Fetch(imap.SeqSet{{Start: 1}}, &imap.FetchOptions{Flags: true, InternalDate: true, BodySection: []*imap.FetchItemBodySection{whole}}).Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list {
+			flags := slices.DeleteFunc(m.Flags, func(f imap.Flag) bool { return f == `\Recent` })
+			messages = append(messages, fmt.Sprintf("%s %v %d %x", f.Mailbox, flags, m.InternalDate.Unix(), sha256.Sum256(m.FindBodySection(whole))))
+		}
+	}
+	return messages, validity
+}
+
+// A backup of either engine, taken twice beside a service that is at work, makes a
+// service on each engine that has all that was acknowledged before it.
+func TestBackupAndRestore(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+		s := servertest.Start(t, servertest.Database(url), servertest.Data(data))
+		settings := []string{"--data", data}
+		if strings.HasPrefix(url, "postgres") {
+			settings = append(settings, "--database", url)
+		}
+		c := signIn(t, s)
+		if err := c.Create("Entwürfe/alt", nil).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		var acknowledged []string
+		put := func(name, subject string, size int, flags ...imap.Flag) {
+			t.Helper()
+			line, err := file(c, name, subject, size, flags...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			acknowledged = append(acknowledged, line)
+		}
+		put("INBOX", "small", 100, imap.FlagSeen)
+		put("INBOX", "large", 300_000)
+		put("Entwürfe/alt", "another", 70_000, imap.FlagFlagged, "$Label")
+		later := s.API("POST", "/outbound/send", map[string]any{
+			"from_email": s.Dev.Mailboxes[0].Address, "to": []string{"someone@elsewhere.test"}, "subject": "later", "text": "later",
+			"send_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		})
+		if later.Status != 202 {
+			t.Fatalf("%d %s", later.Status, later.Body)
+		}
+		status, out, errs := run(t, nil, append(append([]string{"backup"}, settings...), to)...)
+		if status != 0 || !strings.Contains(out, "2 large messages") || !strings.Contains(out, "2 of them new") {
+			t.Fatalf("status %d, %s%s", status, out, errs)
+		}
+
+		// The second one, while others file.
+		put("INBOX", "a day later", 100_000)
+		busy, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		other := signIn(t, s)
+		go func() {
+			var err error
+			for n := 0; busy.Err() == nil && err == nil; n++ {
+				_, err = file(other, "Archive", "meanwhile", 1+n%2*100_000)
+			}
+			ended <- err
+		}()
+		stray := filepath.Join(to, "blobs", "2a", "000000000000002a")
+		if err := os.WriteFile(stray, []byte("of a message that is gone"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, out, errs = run(t, nil, append(append([]string{"backup"}, settings...), to)...)
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if status != 0 || strings.Contains(out, " 0 of them new") {
+			t.Fatalf("status %d, %s%s", status, out, errs)
+		}
+		if _, err := os.Stat(stray); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a file that no message has is still in the backup: %v", err)
+		}
+		now, validity := state(t, s)
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+
+		dbtest.EachURL(t, func(t *testing.T, target string) {
+			restored := filepath.Join(t.TempDir(), "restored")
+			settings := []string{"--data", restored}
+			if strings.HasPrefix(target, "postgres") {
+				settings = append(settings, "--database", target)
+			}
+			restore := append(append([]string{"restore", "--hold"}, settings...), to)
+			if status, _, errs := run(t, nil, restore...); status != 0 {
+				t.Fatalf("status %d, %s", status, errs)
+			}
+			refused(t, "already", nil, restore...)
+			known, err := os.ReadFile(filepath.Join(data, "dev.json")) // the sandbox's own passwords
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(restored, "dev.json"), known, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			again := servertest.Start(t, servertest.Database(target), servertest.Data(restored))
+			if again.Dev.Mailboxes[1] != s.Dev.Mailboxes[1] || again.Dev.APIKey != s.Dev.APIKey {
+				t.Errorf("the password or the key is another one")
+			}
+			got, others := state(t, again)
+			for _, line := range acknowledged {
+				if !slices.Contains(got, line) {
+					t.Errorf("%s is gone; there is %q", line, got)
+				}
+			}
+			for _, line := range got {
+				if !slices.Contains(now, line) {
+					t.Errorf("%s was never there", line)
+				}
+			}
+			if len(others) != len(validity) {
+				t.Errorf("folders %v have become %v", validity, others)
+			}
+			for name, v := range validity {
+				if others[name] <= v {
+					t.Errorf("%s had UIDVALIDITY %d and has %d", name, v, others[name])
+				}
+			}
+			status, out, errs := run(t, nil, append([]string{"queue", "list", "--held", "--json"}, settings...)...)
+			if status != 0 || strings.Count(out, "someone@elsewhere.test") != 1 {
+				t.Errorf("what waited is not held: status %d, %s%s", status, out, errs)
+			}
+			// What was sealed can be opened: mail is signed and goes.
+			if a := again.API("POST", "/outbound/send", map[string]any{
+				"from_email": again.Dev.Mailboxes[0].Address, "to": []string{again.Dev.Mailboxes[1].Address}, "subject": "news", "text": "news",
+			}); a.Status != 202 {
+				t.Fatalf("%d %s", a.Status, a.Body)
+			}
+			servertest.Eventually(t, func() string {
+				if all := held(t, again, 1); !slices.ContainsFunc(all, func(line string) bool { return strings.Contains(line, " news ") }) {
+					return fmt.Sprintf("new mail did not arrive: %q", all)
+				}
+				return ""
+			})
+		})
+	})
+}
+
+// What is lost is told, and all else is copied; what is not meant is refused.
+func TestBackupRefuses(t *testing.T) {
+	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	refused(t, "no service has run", nil, "backup", "--data", data, to)
+	s := servertest.Start(t, servertest.Data(data))
+	c := signIn(t, s)
+	for _, size := range []int{100, 100_000, 100_000} {
+		if _, err := file(c, "INBOX", "letter", size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := c.Select("INBOX", nil).Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "data folder", nil, "backup", "--data", data, data)
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "thesis.doc"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "something else", nil, "backup", "--data", data, full)
+	refused(t, "another secret key", nil, "backup", "--data", data, "--secret-key", strings.Repeat("ab", 32), to)
+	refused(t, "no backup", nil, "restore", "--data", t.TempDir(), full)
+
+	blobs, err := filepath.Glob(filepath.Join(data, "blobs", "??", "*"))
+	if err != nil || len(blobs) != 2 {
+		t.Fatalf("%v, %v", blobs, err)
+	}
+	if err := os.Truncate(blobs[0], 100); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "all else is backed up, but the files of 1 large messages are lost", nil, "backup", "--data", data, to)
+	about, err := os.ReadFile(filepath.Join(to, "backup.json"))
+	if err != nil || !bytes.Contains(about, []byte(`"missing_files"`)) {
+		t.Errorf("%s, %v", about, err)
+	}
+	refused(t, "another process uses the data folder", nil, "restore", "--data", data, to)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "is there already", nil, "restore", "--data", data, to)
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.Rename(filepath.Join(to, "secret.key"), filepath.Join(to, "away")); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "the secret key is not in the backup", nil, "restore", "--data", other, to)
+	refused(t, "another secret key", nil, "restore", "--data", other, "--secret-key", strings.Repeat("ab", 32), to)
+	key, err := os.ReadFile(filepath.Join(to, "away"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "all else is restored", nil, "restore", "--moved", "--data", other, "--secret-key", strings.TrimSpace(string(key)), to)
+	if err := os.WriteFile(filepath.Join(other, "secret.key"), key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	known, err := os.ReadFile(filepath.Join(data, "dev.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(other, "dev.json"), known, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c = signIn(t, servertest.Start(t, servertest.Data(other)))
+	if box, err := c.Select("INBOX", nil).Wait(); err != nil || box.NumMessages != 3 || box.UIDValidity != before.UIDValidity {
+		t.Errorf("%v, %v; want 3 messages under UIDVALIDITY %d", box, err, before.UIDValidity)
+	}
+}

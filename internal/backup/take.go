@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backup copies a service into a folder, while it runs, and makes a
+// service of such a folder again. The folder holds
+//
+//	mailstead.db  all of the database, as of one moment, as a file of SQLite
+//	              whichever engine the service uses
+//	blobs/        the files of large messages that the database names
+//	secret.key    what opens the secrets in the database, unless it is given
+//	              by a setting
+//	acme/         certificates and the account at their issuer, if there are any
+//	backup.json   what this is, for people and scripts
+//
+// At every moment from the first time on it is a whole backup: the database gets
+// its name only when all that it names is there, and what only the former one
+// named goes after that.
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// What is in a backup.
+const (
+	databaseFile = "mailstead.db"
+	blobFolder   = "blobs"
+	keyFile      = "secret.key"
+	acmeFolder   = "acme"
+	aboutFile    = "backup.json"
+	partFile     = ".mailstead.db.part" // a database that is not whole yet
+)
+
+// Service says where a service keeps what it has.
+type Service struct {
+	Data     string // folder
+	Database string // URL, as db.Options has it
+	Blobs    string // folder
+	Key      *secret.Key
+	KeyGiven bool // by a setting, so that it is in no file
+}
+
+// About is what a backup says of itself.
+type About struct {
+	TakenAt  time.Time `json:"taken_at"` // of the database; files may be younger
+	Program  string    `json:"program"`
+	Engine   string    `json:"engine"` // that the service used
+	Database int64     `json:"database_bytes"`
+	Files    int       `json:"files"` // of large messages
+	Bytes    int64     `json:"files_bytes"`
+	Key      bool      `json:"secret_key"` // is in the folder
+	// Missing are files that were not there, or too short, although the database
+	// names them: what is lost of these messages was lost before.
+	Missing []db.ID `json:"missing_files"`
+
+	New int `json:"-"` // files that were not in the folder yet
+}
+
+// Take brings the backup in the folder to up to date, or begins one. Two at once
+// refuse each other. Mail that comes while it is taken is not in it.
+func Take(ctx context.Context, s Service, to string, program string) (a About, err error) {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return a, err
+	}
+	unlock, err := lock(to)
+	if err != nil {
+		return a, err
+	}
+	defer unlock()
+	if err := foreign(to); err != nil {
+		return a, err
+	}
+	files, err := blob.NewFolder(filepath.Join(to, blobFolder))
+	if err != nil {
+		return a, err
+	}
+	t := taking{service: s, to: to, files: files, about: About{Program: program, Key: !s.KeyGiven, Missing: []db.ID{}}}
+	part := filepath.Join(to, partFile)
+	defer remove(part) //nolint:errcheck // the next one does it
+	// Files of mail that is deleted while they are copied may go; a snapshot taken
+	// after that does not name them.
+	for range 2 {
+		if err := t.round(ctx, part); err != nil {
+			return a, err
+		}
+		if len(t.about.Missing) == 0 {
+			break
+		}
+	}
+	if err := t.copySmall(); err != nil {
+		return a, err
+	}
+	if err := rename(part, filepath.Join(to, databaseFile)); err != nil {
+		return a, err
+	}
+	if err := t.tell(); err != nil {
+		return a, err
+	}
+	for _, name := range t.stale {
+		if err := files.Delete(ctx, name); err != nil {
+			return a, err
+		}
+	}
+	return t.about, nil
+}
+
+// lock keeps a second backup out of the folder, until it is called or the process
+// ends.
+func lock(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another command works with the backup %s", dir), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// foreign refuses a folder with other things in it: a backup deletes the files of
+// messages that it does not name.
+func foreign(to string) error {
+	list, err := os.ReadDir(to)
+	if err != nil {
+		return err
+	}
+	var others, ours bool
+	for _, e := range list {
+		switch name := e.Name(); {
+		case name == "lock":
+			return fmt.Errorf("%s is the data folder of a service; name another folder for the backup", to)
+		case name == aboutFile:
+			ours = true
+		case name != blobFolder && !strings.HasPrefix(name, partFile): // of one that was interrupted
+			others = true
+		}
+	}
+	if others && !ours {
+		return fmt.Errorf("%s has something else in it; name a folder for the backup alone, or a new one", to)
+	}
+	return nil
+}
+
+// taking is a backup that is being taken.
+type taking struct {
+	service Service
+	to      string
+	files   *blob.Folder
+	about   About
+	stale   []db.ID // files that only the former database names
+}
+
+// round takes the database, and copies the files that it names and that are not
+// there yet.
+func (t *taking) round(ctx context.Context, part string) (err error) {
+	if err := remove(part); err != nil {
+		return err
+	}
+	t.about.TakenAt = time.Now().UTC().Truncate(time.Second)
+	if err := db.Snapshot(ctx, t.service.Database, part); err != nil {
+		return err
+	}
+	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + part})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	t.about.Engine = "sqlite"
+	if !strings.HasPrefix(t.service.Database, "sqlite:") {
+		t.about.Engine = "postgres"
+	}
+	if err := d.SameKey(ctx, t.service.Key.Fingerprint()); err != nil {
+		return err
+	}
+	if info, err := os.Stat(part); err == nil {
+		t.about.Database = info.Size()
+	}
+	c, err := (&blob.Store{DB: d, Files: blob.ExistingFolder(t.service.Blobs), Now: time.Now}).CopyFiles(ctx, t.files)
+	if err != nil {
+		return err
+	}
+	t.about.Files, t.about.Bytes, t.about.New = c.Files, c.Bytes, t.about.New+c.New
+	t.about.Missing = append(t.about.Missing[:0], c.Missing...)
+	t.stale, err = (&blob.Store{DB: d, Files: t.files, Now: time.Now}).Unnamed(ctx)
+	return err
+}
+
+// copySmall copies the key and the certificates.
+func (t *taking) copySmall() error {
+	if !t.service.KeyGiven {
+		if err := copyFile(filepath.Join(t.service.Data, keyFile), filepath.Join(t.to, keyFile)); err != nil {
+			return err
+		}
+	}
+	return copyTree(filepath.Join(t.service.Data, acmeFolder), filepath.Join(t.to, acmeFolder))
+}
+
+// tell writes what the backup is.
+func (t *taking) tell() error {
+	text, err := json.MarshalIndent(t.about, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(t.to, aboutFile), append(text, '\n'))
+}
