@@ -39,7 +39,7 @@ func (c *backupCommand) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	about, err := server.Backup(ctx, c.config(), c.Folder)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted; a former backup in the folder is as it was")
 	}
 	if err != nil {

@@ -83,6 +83,20 @@ func state(t *testing.T, s *servertest.Server) (messages []string, validity map[
 	return messages, validity
 }
 
+// names lists what is in a folder.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range list {
+		all = append(all, e.Name())
+	}
+	return strings.Join(all, " ")
+}
+
 // A backup of either engine, taken twice beside a service that is at work, makes a
 // service on each engine that has all that was acknowledged before it.
 func TestBackupAndRestore(t *testing.T) {
@@ -148,6 +162,9 @@ func TestBackupAndRestore(t *testing.T) {
 		if _, err := os.Stat(stray); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("a file that no message has is still in the backup: %v", err)
 		}
+		if left := names(t, to); left != "backup.json blobs ca.key ca.pem mailstead.db secret.key" {
+			t.Errorf("the backup holds %s", left)
+		}
 		now, validity := state(t, s)
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
@@ -172,6 +189,9 @@ func TestBackupAndRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := servertest.Start(t, servertest.Database(target), servertest.Data(restored))
+			if left := names(t, restored); strings.Contains(left, ".restore") {
+				t.Errorf("the data folder holds %s", left)
+			}
 			if again.Dev.Mailboxes[1] != s.Dev.Mailboxes[1] || again.Dev.APIKey != s.Dev.APIKey {
 				t.Errorf("the password or the key is another one")
 			}
@@ -279,5 +299,37 @@ func TestBackupRefuses(t *testing.T) {
 	c = signIn(t, servertest.Start(t, servertest.Data(other)))
 	if box, err := c.Select("INBOX", nil).Wait(); err != nil || box.NumMessages != 3 || box.UIDValidity != before.UIDValidity {
 		t.Errorf("%v, %v; want 3 messages under UIDVALIDITY %d", box, err, before.UIDValidity)
+	}
+}
+
+// A backup that is killed leaves a whole one, the former or the new.
+func TestBackupKilled(t *testing.T) {
+	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	s := servertest.Start(t, servertest.Data(data))
+	c := signIn(t, s)
+	put := func() {
+		t.Helper()
+		if _, err := file(c, "INBOX", "large", 100_000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put()
+	began := time.Now()
+	if status, _, errs := run(t, nil, "backup", "--data", data, to); status != 0 {
+		t.Fatal(errs)
+	}
+	took := time.Since(began)
+	for range servertest.Soak(6, 200) {
+		put()
+		taking := command(t, nil, "backup", "--data", data, to)
+		if err := taking.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(rand.N(took), func() { _ = taking.Process.Kill() })
+		_ = taking.Wait() // killed or not
+		kill.Stop()
+		if status, _, errs := run(t, nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), to); status != 0 {
+			t.Fatal(errs)
+		}
 	}
 }

@@ -26,7 +26,7 @@ func (c *restoreCommand) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	files, err := server.Restore(ctx, c.config(), c.Folder, server.Restoring{Moved: c.Moved, Hold: c.Hold})
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted; the service is not restored, begin again")
 	}
 	if err != nil {

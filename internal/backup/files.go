@@ -65,12 +65,18 @@ func copyFile(from, to string) error {
 	return writeFrom(to, f)
 }
 
-// copyTree copies the files of a folder, and of those in it, over those that are
-// there. A folder that is not there has none.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+// copyCertificates copies what certificates there are; over those at their new
+// place if again is set.
+func copyCertificates(from, to string, again bool) error {
+	for _, name := range []string{authorityKey, authority} { // without its key it would be refused
+		err := copyIf(filepath.Join(from, name), filepath.Join(to, name), again)
+		if err != nil {
+			return err
+		}
+	}
+	return filepath.WalkDir(filepath.Join(from, acmeFolder), func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // renewed meanwhile
+			return nil // there are none, or it was renewed meanwhile
 		}
 		if err != nil {
 			return err
@@ -79,16 +85,24 @@ func copyTree(from, to string) error {
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, name)
-		switch {
+		switch target := filepath.Join(to, name); {
 		case e.IsDir():
 			return os.MkdirAll(target, 0o700)
-		case !e.Type().IsRegular():
-			return nil
-		}
-		if err := copyFile(path, target); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		case e.Type().IsRegular():
+			return copyIf(path, target, again)
 		}
 		return nil
 	})
+}
+
+// copyIf copies a file, if there is one, over another only if again is set.
+func copyIf(from, to string, again bool) error {
+	if _, err := os.Lstat(to); err == nil && !again {
+		return nil
+	}
+	err := copyFile(from, to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -55,7 +55,7 @@ func Restore(ctx context.Context, from string, s Service, ready func(ctx context
 	if c, err = prepare(ctx, from, file, s, ready); err != nil {
 		return c, err
 	}
-	if err := copyTree(filepath.Join(from, acmeFolder), filepath.Join(s.Data, acmeFolder)); err != nil {
+	if err := copyCertificates(from, s.Data, false); err != nil {
 		return c, err
 	}
 	for _, stale := range []string{"search.db", "search.db-wal", "search.db-shm"} { // of another database
@@ -92,13 +92,15 @@ func restoreKey(from string, s *Service) (err error) {
 		return nil
 	}
 	saved, here := filepath.Join(from, keyFile), filepath.Join(s.Data, keyFile)
-	if _, err := os.Stat(saved); errors.Is(err, fs.ErrNotExist) {
-		return errors.New("the secret key is not in the backup; give the service's by --secret-key")
-	} else if err != nil {
+	text, err := os.ReadFile(saved) // whatever its mode: not every file system has them
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("the secret key is not in the backup; give the service's by --secret-key")
+	}
+	if err != nil {
 		return err
 	}
-	if s.Key, err = secret.Load(saved); err != nil {
-		return err
+	if s.Key, err = secret.Parse(string(text)); err != nil {
+		return fmt.Errorf("%s: %w", saved, err)
 	}
 	if _, err := os.Stat(here); errors.Is(err, fs.ErrNotExist) {
 		return copyFile(saved, here)

@@ -9,6 +9,7 @@
 //	secret.key    what opens the secrets in the database, unless it is given
 //	              by a setting
 //	acme/         certificates and the account at their issuer, if there are any
+//	ca.pem, .key  the authority of self-signed certificates, likewise
 //	backup.json   what this is, for people and scripts
 //
 // At every moment from the first time on it is a whole backup: the database gets
@@ -38,6 +39,8 @@ const (
 	blobFolder   = "blobs"
 	keyFile      = "secret.key"
 	acmeFolder   = "acme"
+	authority    = "ca.pem"
+	authorityKey = "ca.key"
 	aboutFile    = "backup.json"
 	partFile     = ".mailstead.db.part" // a database that is not whole yet
 )
@@ -122,7 +125,8 @@ func lock(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	// Some network shares have no locks; that is no reason for no backup.
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, errors.Join(fmt.Errorf("another command works with the backup %s", dir), f.Close())
 	}
 	return func() { _ = f.Close() }, nil
@@ -171,7 +175,7 @@ func (t *taking) round(ctx context.Context, part string) (err error) {
 	if err := db.Snapshot(ctx, t.service.Database, part); err != nil {
 		return err
 	}
-	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + part})
+	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + part, Copy: true})
 	if err != nil {
 		return err
 	}
@@ -203,7 +207,7 @@ func (t *taking) copySmall() error {
 			return err
 		}
 	}
-	return copyTree(filepath.Join(t.service.Data, acmeFolder), filepath.Join(t.to, acmeFolder))
+	return copyCertificates(t.service.Data, t.to, true)
 }
 
 // tell writes what the backup is.

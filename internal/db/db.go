@@ -93,6 +93,10 @@ type Options struct {
 	// Lease is how long a node's tenure lasts when it can't renew it; 0: Lease.
 	Lease time.Duration
 
+	// Copy is for a file of SQLite that this process alone uses, wherever it is:
+	// without the write-ahead log, which network shares may not bear.
+	Copy bool
+
 	wal walLimits // of SQLite; zero for the default
 }
 

@@ -20,7 +20,7 @@ import (
 // transaction: both have one schema. The file's must be up to date, as Open leaves
 // it. A database on which a service has started is a fault.Conflict, and stays as
 // it is.
-func Load(ctx context.Context, path, to string) (err error) {
+func Load(ctx context.Context, path, to string) error {
 	file, err := plainFile(path, "rw", "query_only(1)")
 	if err != nil {
 		return err
@@ -58,8 +58,10 @@ func Load(ctx context.Context, path, to string) (err error) {
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	_, err = pg.Exec(ctx, `ANALYZE`) // the plans of the first queries need to know how much there is
-	return err
+	// The plans of the first queries need to know how much there is. Otherwise they
+	// learn it by themselves, somewhat later.
+	_, _ = pg.Exec(ctx, `ANALYZE`)
+	return nil
 }
 
 // clearTables takes away what the migrations put there, and keeps all others out

@@ -45,9 +45,13 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	if limits == (walLimits{}) {
 		limits = defaultWAL()
 	}
+	journal := "WAL"
+	if o.Copy {
+		journal = "DELETE"
+	}
 	dsn := func(patience time.Duration, extra ...string) string {
 		v := url.Values{"_pragma": {
-			fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)",
+			fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()), "journal_mode(" + journal + ")", "synchronous(FULL)",
 			"foreign_keys(1)", "wal_autocheckpoint(0)", "temp_store(2)",
 			fmt.Sprintf("journal_size_limit(%d)", limits.hold*4096),
 		}}
@@ -85,7 +89,11 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	}
 	e.closing, e.end = context.WithCancel(context.Background())
 	e.turn <- struct{}{}
-	go e.checkpoints(dsn(holdFor, "cache_size(-1000)"))
+	if o.Copy {
+		close(e.ended)
+	} else {
+		go e.checkpoints(dsn(holdFor, "cache_size(-1000)"))
+	}
 	return e, nil
 }
 
