@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
+
+// manyFolders makes folders of ten messages each, largeFolder one of many.
+const (
+	manyFolders = `INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+		SELECT f, u, f * 100 + u, 0, '', 1, 1, 0, 0 FROM generate_series(1, 2000) f, generate_series(1, 10) u`
+	largeFolder = `INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+		SELECT 5000, u, 1000000 + u, 0, '', 1, 1, 0, 0 FROM generate_series(1, 20000) u`
+)
+
+// PostgreSQL finds messages by a list of UIDs one by one in a large folder, too,
+// whatever it knows of folders: that they are small, as most are, or nothing.
+func TestListsInLargeFolders(t *testing.T) {
+	var lists []namedQuery
+	for _, q := range projectQueries(t) {
+		if uidList.MatchString(q.text) && strings.Contains(q.text, "folder_message") {
+			lists = append(lists, q)
+		}
+	}
+	if len(lists) < 10 {
+		t.Fatalf("there are %d queries with lists of UIDs", len(lists))
+	}
+	url := dbtest.Postgres(t)
+	dbtest.Open(t, url)
+	conn := plannerConn(t, url)
+	n := 0
+	if _, err := conn.Exec(t.Context(), `INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure)
+		SELECT id, 1, id, 1, 0, '', '', '' FROM generate_series(1, 200000, 5) id`); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []string{manyFolders, `ANALYZE`, largeFolder, `ANALYZE`} {
+		if _, err := conn.Exec(t.Context(), step); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), `DISCARD PLANS`); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range lists {
+			n++
+			plan, err := postgresPlan(t.Context(), conn, n, q.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if allOfFolder.MatchString(plan) {
+				t.Errorf("after %.30s… %s reads the whole folder\n%s\n%s", step, q.where, q.text, plan)
+			}
+		}
+	}
+}
+
+var (
+	uidList     = regexp.MustCompile(`\buid IN \(\$`)
+	allOfFolder = regexp.MustCompile(`Filter: \(.*\buid = ANY`)
+)
