@@ -48,7 +48,9 @@ const (
 
 var errURL = errors.New("the database's URL is not valid; it looks like postgres://user:password@host:5432/name")
 
-func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, error) {
+// parsePostgres reads a URL, and adds what our sessions need. Errors do not
+// repeat it: it may hold a password.
+func parsePostgres(url string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errURL
@@ -60,6 +62,14 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		if _, set := cfg.ConnConfig.RuntimeParams[name]; !set {
 			cfg.ConnConfig.RuntimeParams[name] = value
 		}
+	}
+	return cfg, nil
+}
+
+func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, error) {
+	cfg, err := parsePostgres(url)
+	if err != nil {
+		return nil, err
 	}
 	// Who waits for a connection may have no end set: a lane has not.
 	ready := max(o.Lease/3, leastReady)
