@@ -132,6 +132,16 @@ func systemServers(file string) ([]string, error) {
 	return addrs, nil
 }
 
+// Servers returns the addresses that are asked, in their order, and whether the
+// AD bit of all of them counts.
+func (r *Resolver) Servers() (addrs []string, trusted bool) {
+	trusted = true
+	for _, s := range r.servers {
+		addrs, trusted = append(addrs, s.addr), trusted && s.trusted
+	}
+	return addrs, trusted
+}
+
 // Fresh returns a Resolver that does not answer from the cache, for a check
 // that a person asked for. What it learns still goes there.
 func (r *Resolver) Fresh() *Resolver {

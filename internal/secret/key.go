@@ -64,17 +64,18 @@ func Parse(s string) (*Key, error) {
 // that others than its owner may read is refused. Two processes that start at
 // once get the same key.
 func Load(path string) (*Key, error) {
-	k, err := read(path)
+	k, err := Read(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return k, err
 	}
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("making secret key: %w", err)
 	}
-	return read(path)
+	return Read(path)
 }
 
-func read(path string) (*Key, error) {
+// Read is Load for who makes nothing: a file that is not there is fs.ErrNotExist.
+func Read(path string) (*Key, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening secret key: %w", err)

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+var (
+	newest = db.SQL(`SELECT file, size - length(bytes) FROM blob WHERE file > 0 AND file < $1 ORDER BY file DESC LIMIT $2`)
+	// stillNamed asks for one row of a file: another may have gone with its message.
+	stillNamed = db.SQL(`SELECT id FROM blob WHERE file = $1 AND file > 0 LIMIT 1`)
+)
+
+// lookAtOnce is how many rows are read before their files are looked at.
+const lookAtOnce = 500
+
+// Wrong counts files that a look has found to be wrong: not there, or of another size than
+// their rows say.
+type Wrong struct {
+	Looked        int
+	Missing, Size int
+	First         string // the path of the first of them
+}
+
+// LookAtFiles looks whether the files that the newest rows name are in the folder
+// with their size: at most that many rows, or all if it is 0.
+func LookAtFiles(ctx context.Context, r db.Reader, dir string, most int) (w Wrong, err error) {
+	type row struct {
+		file db.ID
+		size int64
+	}
+	f := &Folder{dir: dir}
+	before := row{file: 1<<63 - 1}
+	for most == 0 || w.Looked < most {
+		some, err := db.All(ctx, r, newest.With(before.file, lookAtOnce), func(r db.Row) (x row, err error) {
+			return x, r.Scan(&x.file, &x.size)
+		})
+		if err != nil || len(some) == 0 {
+			return w, err
+		}
+		for _, x := range some {
+			if x.file == before.file {
+				continue // several rows may share a file
+			}
+			before = x
+			w.Looked++
+			info, err := os.Stat(f.path(x.file))
+			if err == nil && info.Size() == x.size {
+				continue
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return w, err
+			}
+			if err := r.One(ctx, stillNamed.With(x.file), new(int64)); errors.Is(err, db.ErrNoRow) {
+				continue // deleted between the two looks
+			} else if err != nil {
+				return w, err
+			}
+			if w.First == "" {
+				w.First = f.path(x.file)
+			}
+			if info == nil {
+				w.Missing++
+			} else {
+				w.Size++
+			}
+		}
+	}
+	return w, nil
+}
+
+// Owner says which service's files are in a folder, as OpenFolder notes it; "" if
+// none does, and used whether any service ever kept files there.
+func Owner(dir string) (owner string, used bool, err error) {
+	if _, err := os.Stat(filepath.Join(dir, "new")); errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	} else if err != nil {
+		return "", false, err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return strings.TrimSpace(string(text)), true, err
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+var (
+	readStandings = db.SQL(`SELECT id, name, status FROM domain WHERE id > $1 ORDER BY id LIMIT $2`)
+	newestKeys    = db.SQL(`SELECT id, selector, private FROM dkim_key WHERE id < $1 ORDER BY id DESC LIMIT $2`)
+)
+
+// Standings counts the domains by their states, and names the first few that are
+// degraded or failed.
+func Standings(ctx context.Context, r db.Reader, few int) (count map[string]int, named []string, err error) {
+	count = map[string]int{}
+	const atOnce = 500
+	for last := db.ID(0); ; {
+		n := 0
+		err := r.Each(ctx, readStandings.With(last, atOnce), func(r db.Row) error {
+			var name, status string
+			if err := r.Scan(&last, &name, &status); err != nil {
+				return err
+			}
+			n++
+			count[status]++
+			if (status == Degraded || status == Failed) && len(named) < few {
+				named = append(named, name)
+			}
+			return nil
+		})
+		if err != nil || n < atOnce {
+			return count, named, err
+		}
+	}
+}
+
+// OpenKeys tries whether a secret key opens the newest DKIM keys, at most that
+// many, or all if it is 0: those that it does not are counted, and the selector
+// of one is given.
+func OpenKeys(ctx context.Context, r db.Reader, key *secret.Key, most int) (opened, closed int, selector string, err error) {
+	const atOnce = 100
+	for last, n := db.ID(1<<63-1), atOnce; n == atOnce && (most == 0 || opened+closed < most); {
+		n = 0
+		err := r.Each(ctx, newestKeys.With(last, atOnce), func(r db.Row) error {
+			var name string
+			var private []byte
+			if err := r.Scan(&last, &name, &private); err != nil {
+				return err
+			}
+			n++
+			der, err := key.Open(sealing, private)
+			if err == nil {
+				_, err = mailauth.ParseKey(der)
+			}
+			if err != nil {
+				closed++
+				selector = name
+				return nil //nolint:nilerr // counted
+			}
+			opened++
+			return nil
+		})
+		if err != nil {
+			return opened, closed, selector, err
+		}
+	}
+	return opened, closed, selector, nil
+}
