@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/cert"
+)
+
+// Certificate is what the doors show of themselves.
+type Certificate struct {
+	Kind  string // acme, self-signed or files
+	Pair  cert.Pair
+	Host  string
+	Roots *x509.CertPool // whom clients trust; nil: the system's
+	Since time.Time      // since when the service has been running; zero: it is not
+	Now   func() time.Time
+}
+
+const (
+	// soon is when a certificate is to be renewed at the latest. ACME does it a
+	// month before its end.
+	soon = 14 * 24 * time.Hour
+	// obtaining is how long ACME may take at first.
+	obtaining = 10 * time.Minute
+)
+
+// Check looks whether the certificate is there, and good.
+func (c Certificate) Check(_ context.Context, r *Report) {
+	var renew string
+	switch c.Kind {
+	case "acme":
+		renew = "The log of the service says why it was not obtained. The ports 80 or 443 must be reachable from the Internet under " + c.Host + "."
+	case "self-signed":
+		renew = "Start the service, or start it again: it makes a new one."
+	default:
+		renew = "Put a new one into " + c.Pair.Cert + "; the service reads it within seconds."
+	}
+	leaf, behind, err := c.Pair.Read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && c.Kind != "files" && (c.Since.IsZero() || c.Kind == "acme" && c.Now().Sub(c.Since) < obtaining):
+		if c.Kind == "self-signed" {
+			r.OK("not there yet; mailstead serve will make it")
+			return
+		}
+		r.Warn("Start the service; the ports 80 or 443 must be reachable from the Internet under "+c.Host+".", "there is none for %s yet; the service obtains it when it runs", c.Host)
+		return
+	case errors.Is(err, fs.ErrNotExist):
+		r.Fail(renew, "there is none for %s: %v", c.Host, err)
+		return
+	case err != nil:
+		r.Fail(renew, "%v", err)
+		return
+	}
+	c.judge(r, renew, leaf, behind)
+}
+
+func (c Certificate) judge(r *Report, renew string, leaf *x509.Certificate, behind *x509.CertPool) {
+	now := c.Now()
+	if c.Kind == "self-signed" && c.Since.IsZero() && (leaf.NotAfter.Sub(now) < soon || leaf.VerifyHostname(c.Host) != nil) {
+		r.OK("self-signed; mailstead serve will make a new one")
+		return
+	}
+	left, until := leaf.NotAfter.Sub(now), leaf.NotAfter.UTC().Format(time.DateTime+"Z")
+	if now.Before(leaf.NotBefore) {
+		r.Fail("Look at the clock of this machine.", "it is valid from %s on only", leaf.NotBefore.UTC().Format(time.DateTime+"Z"))
+	}
+	if err := leaf.VerifyHostname(c.Host); err != nil {
+		r.Fail(renew, "it is not for %s: %v", c.Host, err)
+	}
+	switch {
+	case left <= 0:
+		r.Fail(renew, "it expired at %s", until)
+		return
+	case left < soon:
+		r.Warn(renew, "it expires at %s, in %s", until, length(left))
+	}
+	if c.Kind == "files" {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: c.Roots, Intermediates: behind, CurrentTime: now}); err != nil {
+			r.Warn("Put the whole chain into "+c.Pair.Cert+", from an authority that mail programs know, unless yours know another.", "who doesn't know its authority won't take it: %v", err)
+		}
+	}
+	if r.worst() == OK {
+		r.OK("%s, for %s until %s", c.Kind, c.Host, until)
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// Database is the database of a service, opened to be looked at.
+type Database struct {
+	*db.Look
+	Path  string // of the file of SQLite
+	Here  bool   // a service runs on the data folder
+	Now   func() time.Time
+	Nodes []db.NodeState // as the database knows them
+}
+
+// CheckSchema looks whether this program and the database go together.
+func (d *Database) CheckSchema(r *Report, s db.Schema) {
+	switch {
+	case s.Version == 0:
+		r.OK("%s (%s) is empty; mailstead serve will make its tables", d.Name(), d.Engine())
+	case s.Version > s.Known:
+		r.Fail("Use the release that this database was last used with, or a newer one.",
+			"the schema is that of a newer release: version %d, of which this program knows %d", s.Version, s.Known)
+	case s.Missing > 0:
+		r.Warn("Make a backup, then start mailstead serve, which brings it up to date. What the tables hold was not looked at.",
+			"the schema is that of an older release: version %d of %d", s.Version, s.Known)
+	default:
+		r.OK("%s (%s) answers; schema version %d", d.Name(), d.Engine(), s.Version)
+	}
+}
+
+// CheckWAL looks at how much waits in the log of SQLite.
+func (d *Database) CheckWAL(_ context.Context, r *Report) {
+	info, err := os.Stat(d.Path + "-wal")
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		r.OK("%s-wal is not there, as after an orderly end", d.Path)
+	case err != nil:
+		r.Fail("Look at the disk.", "%v", err)
+	case info.Size() >= db.WALAlarm():
+		r.Warn("Something reads without an end, such as a sqlite3 that is open or a backup: end it. A restart of the service helps as well.",
+			"%s-wal has %s and can't be copied back", d.Path, bytes(uint64(info.Size())))
+	default:
+		r.OK("%s-wal has %s", d.Path, bytes(uint64(info.Size())))
+	}
+}
+
+// CheckWhole has SQLite read its whole file.
+func (d *Database) CheckWhole(ctx context.Context, r *Report) {
+	faults, err := d.QuickCheck(ctx)
+	if err != nil {
+		faults = append(faults, err.Error())
+	}
+	switch {
+	case ctx.Err() != nil:
+		r.Warn("Try again when the disk has less to do.", "%s could not be read whole in time", d.Path)
+	case len(faults) > 0:
+		r.Fail("Stop the service, keep a copy of the file, and restore the database from a backup; look at the disk and the memory of this machine.",
+			"%s is damaged or can't be read: %s", d.Path, strings.Join(faults, "; "))
+	default:
+		r.OK("%s is sound", d.Path)
+	}
+}
+
+// conns is how many connections a node takes.
+const conns = 24
+
+// CheckPostgres looks at how the server is set and what it has left.
+func (d *Database) CheckPostgres(ctx context.Context, r *Report) {
+	s, err := d.Postgres(ctx)
+	if err != nil {
+		r.Fail("Look at the server's log.", "the server did not tell how it is set: %v", err)
+		return
+	}
+	d.JudgePostgres(r, s)
+}
+
+// JudgePostgres says what is wrong with such a server.
+func (d *Database) JudgePostgres(r *Report, s db.PostgresState) {
+	if !s.Fsync {
+		r.Fail("Set fsync = on in postgresql.conf and restart the server.", "fsync is off: mail that was accepted is lost when the machine goes down")
+	}
+	if s.Synchronous == "off" {
+		r.Fail("Take synchronous_commit=off out of the URL of --database.", "synchronous_commit is off: mail that was accepted may be lost")
+	}
+	if !s.FullPages {
+		r.Warn("Set full_page_writes = on, unless the file system writes pages whole.", "full_page_writes is off: a crash of the machine may damage the database")
+	}
+	if s.Standby {
+		r.Fail("Let --database name the primary, by its address or with several hosts and target_session_attrs=read-write.", "the server is a standby, which takes no writes")
+	}
+	left, need := s.Connections-s.Reserved-s.Taken, conns
+	if d.Here {
+		need = conns / 4
+	}
+	if left < need {
+		r.Warn("Raise max_connections, or end what holds connections: a node takes up to 24.",
+			"%d of %d connections left", max(left, 0), s.Connections)
+	}
+	if r.worst() == OK {
+		r.OK("PostgreSQL %s, durable, %d of %d connections left", s.Version, left, s.Connections)
+	}
+}
+
+// How far clocks may be apart, and how far the newest row may be ahead.
+const (
+	apart = 2 * time.Second
+	ahead = time.Minute
+)
+
+// CheckClock compares this machine's clock with the database's, and with when
+// nodes were last seen: ids are made by the one, leases end by the other.
+func (d *Database) CheckClock(ctx context.Context, r *Report) {
+	do := "Set the clock of this machine by NTP (timedatectl set-ntp true), and that of the database's."
+	asked := d.Now()
+	theirs, err := d.Look.Now(ctx)
+	answered := d.Now()
+	if err != nil {
+		r.Fail("Look at the log of the database.", "the database did not tell the time: %v", err)
+		return
+	}
+	ours := asked.Add(answered.Sub(asked) / 2)
+	newest := time.Time{}
+	for _, n := range d.Nodes {
+		if n.Seen.After(newest) {
+			newest = n.Seen
+		}
+	}
+	if before := newest.Sub(answered); before > ahead {
+		r.Fail("Set the clock of this machine by NTP (timedatectl set-ntp true). If it was ahead before, and is right now, wait until that time has come.",
+			"this machine's clock is %s before the newest mark in the database: ids of new rows would be made in the future", length(before))
+	}
+	if d.Engine() == db.Postgres {
+		if off := theirs.Sub(ours).Abs(); off > apart+answered.Sub(asked)/2 {
+			r.Warn(do, "the clocks of this machine and of the database are %s apart: nodes that are alive may count as silent", length(off))
+		}
+	}
+	if r.worst() == OK {
+		r.OK("%s, and later than anything in the database", ours.UTC().Format(time.DateTime+"Z"))
+	}
+}
+
+// CheckNodes looks at who works on the database.
+func (d *Database) CheckNodes(_ context.Context, r *Report) {
+	now := d.Now()
+	var live []string
+	for _, n := range d.live() {
+		live = append(live, n.Name)
+	}
+	for _, n := range d.Nodes {
+		if n.Live || n.Expires.IsZero() {
+			continue
+		}
+		do := "Start it again, or another one: what it had in hand is waiting."
+		if len(live) > 0 {
+			do = "The others take over what it had in hand. Look at its machine, and at its log."
+		}
+		r.Warn(do, "node %s fell silent %s ago without an orderly end", n.Name, length(now.Sub(n.Seen)))
+	}
+	switch {
+	case len(live) > 0:
+		r.OK("at work: %s", strings.Join(live, ", "))
+	case len(d.Nodes) == 0:
+		r.OK("no node has ever worked on this database")
+	case r.worst() == OK:
+		r.OK("no node is at work; the last was seen %s ago", length(now.Sub(lastSeen(d.Nodes))))
+	}
+}
+
+// live are the nodes at work. On SQLite a process that was killed counts as live
+// for minutes; there it is known better.
+func (d *Database) live() (live []db.NodeState) {
+	for _, n := range d.Nodes {
+		if n.Live && (d.Here || d.Engine() == db.Postgres) {
+			live = append(live, n)
+		}
+	}
+	return live
+}
+
+func lastSeen(nodes []db.NodeState) (last time.Time) {
+	for _, n := range nodes {
+		if n.Seen.After(last) {
+			last = n.Seen
+		}
+	}
+	return last
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/doctor"
+)
+
+// Findings come in the order of the checks; one that hangs, deaf to its context,
+// is told of; and what others say can't do things to a terminal.
+func TestRun(t *testing.T) {
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	first := make(chan struct{})
+	found := doctor.Run(t.Context(), []doctor.Check{
+		{Name: "a", Look: func(_ context.Context, r *doctor.Report) {
+			<-first
+			r.OK("one\x1b[2J\ntwo")
+			r.Warn("do", "three")
+		}},
+		{Name: "b", Limit: time.Millisecond, Look: func(context.Context, *doctor.Report) { <-hang }},
+		{Name: "c", Look: func(ctx context.Context, r *doctor.Report) {
+			if _, bounded := ctx.Deadline(); !bounded {
+				t.Error("no deadline")
+			}
+			close(first)
+			r.Fail("do", "%s", strings.Repeat("x", 10_000))
+		}},
+	})
+	var names []string
+	for _, f := range found {
+		names = append(names, f.Check+" "+string(f.Status))
+	}
+	if got := strings.Join(names, ", "); got != "a ok, a warning, b error, c error" {
+		t.Error(got)
+	}
+	if found[0].Says != "one?[2J two" || !strings.HasPrefix(found[2].Says, "no answer within") || len(found[3].Says) > 1000 {
+		t.Errorf("%+v", found)
+	}
+}

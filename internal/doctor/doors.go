@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Doors are the ports of a service.
+type Doors struct {
+	Bind     netip.Addr
+	Host     string
+	Running  bool           // a service answers there
+	Proxied  []netip.Prefix // whose connections begin with the PROXY protocol
+	Machines func() ([]netip.Addr, error)
+}
+
+// Door is one of them.
+type Door struct {
+	Name string // smtp, submission, submissions, imap, imaps, http, https
+	Port int
+}
+
+// doorPatience is how long one address of a door may take: it is of this machine.
+const doorPatience = 3 * time.Second
+
+// CheckBind looks whether the service can listen where it shall.
+func (d Doors) CheckBind(doors []Door, owner int) func(context.Context, *Report) {
+	return func(_ context.Context, r *Report) {
+		own, err := d.Machines()
+		if err == nil && !d.Bind.IsUnspecified() && !d.Bind.IsLoopback() && !slices.Contains(own, d.Bind.Unmap()) {
+			r.Fail("Give --bind an address of this machine, or 0.0.0.0 or :: for all.", "%s is no address of this machine", d.Bind)
+		}
+		first, lowest := unprivileged(), 65536
+		for _, door := range doors {
+			lowest = min(lowest, door.Port)
+		}
+		if !d.Running && lowest < first && owner != 0 && !(os.Geteuid() == owner && mayBind()) {
+			r.Warn("Unless its unit has them already: AmbientCapabilities=CAP_NET_BIND_SERVICE for systemd, or setcap cap_net_bind_service=+ep on the program.",
+				"the service is to run as %s, who may not take ports below %d without a capability", userName(owner), first)
+		}
+		if r.worst() == OK {
+			r.OK("%s", d.Bind)
+		}
+	}
+}
+
+// unprivileged is the first port that everybody may take.
+func unprivileged() int {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+	if err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			return n
+		}
+	}
+	return 1024
+}
+
+// mayBind reports whether this process has the capability for ports below
+// that.
+func mayBind() bool {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			const bindService = 10
+			n, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+			return err == nil && n>>bindService&1 == 1
+		}
+	}
+	return false
+}
+
+// Check connects to a door, which is to greet if the service runs, and is to be
+// free if not. To try to take it would keep a service that starts just then from
+// taking it.
+func (d Doors) Check(door Door) func(context.Context, *Report) {
+	return func(ctx context.Context, r *Report) {
+		taken, free := "", error(nil)
+		for _, addr := range d.addresses() {
+			said, err := d.greeting(ctx, door, addr)
+			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoSuchFamily) {
+				free = err
+				continue
+			}
+			if d.Running {
+				d.judge(r, door, addr, said, err)
+				return
+			}
+			taken = fmt.Sprintf("%s on %s", who(said), addr)
+			break
+		}
+		switch {
+		case taken != "":
+			r.Fail(fmt.Sprintf("Find out what it is (ss -ltnp 'sport = :%d') and stop it for good, such as by systemctl disable --now postfix.", door.Port),
+				"port %d is taken by another program: %s", door.Port, taken)
+		case d.Running:
+			r.Fail("Look at the log of the service, and whether it was started with other settings (--bind, --port-base).", "the service runs, but nothing answers at port %d: %v", door.Port, free)
+		default:
+			r.OK("port %d is free", door.Port)
+		}
+	}
+}
+
+// Answers reports whether a Mailstead of our name greets at a door, wherever it
+// keeps its data.
+func (d Doors) Answers(ctx context.Context, smtp Door) bool {
+	for _, addr := range d.addresses() {
+		said, err := d.greeting(ctx, smtp, addr)
+		if err == nil && d.ours(smtp, said) && strings.HasPrefix(said, "220 "+d.Host+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// who names what answered.
+func who(said string) string {
+	if said == "" {
+		return "something that says nothing"
+	}
+	return "it says “" + said + "”"
+}
+
+// addresses are where to connect: the service listens at all of them, but of
+// others who have the port each may be at one only.
+func (d Doors) addresses() []netip.Addr {
+	if !d.Bind.IsUnspecified() {
+		return []netip.Addr{d.Bind}
+	}
+	list := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	if d.Bind.Is6() {
+		list = append(list, netip.IPv6Loopback())
+	}
+	if d.Running {
+		return list
+	}
+	own, _ := d.Machines() // loopback is looked at in any case
+	for _, a := range own {
+		if !a.IsLoopback() && !a.IsLinkLocalUnicast() && (a.Is4() || d.Bind.Is6()) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+var (
+	errNoSuchFamily = errors.New("this machine has no such addresses")
+	errNoTLS        = errors.New("no STARTTLS is offered")
+)
+
+// greeting connects and returns what is said first.
+func (d Doors) greeting(ctx context.Context, door Door, addr netip.Addr) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, doorPatience)
+	defer cancel()
+	var dialer net.Dialer
+	nc, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(addr, uint16(door.Port)).String())
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EAFNOSUPPORT), errors.Is(err, syscall.EHOSTUNREACH):
+		return "", errNoSuchFamily
+	case err != nil:
+		return "", err
+	}
+	defer nc.Close() //nolint:errcheck // done with
+	defer context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })()
+	if from := nc.LocalAddr().(*net.TCPAddr).AddrPort(); slices.ContainsFunc(d.Proxied, func(p netip.Prefix) bool { return p.Contains(from.Addr().Unmap()) }) {
+		family := "TCP4"
+		if addr.Is6() {
+			family = "TCP6"
+		}
+		if _, err := fmt.Fprintf(nc, "PROXY %s %s %s %d %d\r\n", family, from.Addr().Unmap(), addr, from.Port(), door.Port); err != nil {
+			return "", err
+		}
+	}
+	if door.Name == "submissions" || door.Name == "imaps" || door.Name == "https" {
+		// Whose certificate it shows, another check says.
+		t := tls.Client(nc, &tls.Config{ServerName: d.Host, InsecureSkipVerify: true})
+		if err := t.HandshakeContext(ctx); err != nil {
+			return "", fmt.Errorf("TLS: %w", err)
+		}
+		nc = t
+	}
+	in := bufio.NewReader(io.LimitReader(nc, 64<<10))
+	if door.Name == "http" || door.Name == "https" {
+		if _, err := fmt.Fprintf(nc, "HEAD / HTTP/1.0\r\nHost: %s\r\n\r\n", d.Host); err != nil {
+			return "", err
+		}
+	}
+	said, err := line(in)
+	if err == nil && door.Name == "submission" && strings.HasPrefix(said, "220 ") {
+		err = offersTLS(nc, in)
+	}
+	return said, err
+}
+
+func line(in *bufio.Reader) (string, error) {
+	text, err := in.ReadString('\n')
+	if text != "" {
+		err = nil // who hangs up after a word has said it
+	}
+	return printable(text), err
+}
+
+// offersTLS asks by EHLO.
+func offersTLS(nc net.Conn, in *bufio.Reader) error {
+	if _, err := io.WriteString(nc, "EHLO localhost\r\n"); err != nil {
+		return err
+	}
+	found := false
+	for {
+		text, err := line(in)
+		if err != nil {
+			return err
+		}
+		found = found || len(text) > 4 && strings.EqualFold(text[4:], "STARTTLS")
+		if len(text) < 4 || text[3] != '-' {
+			break
+		}
+	}
+	_, _ = io.WriteString(nc, "QUIT\r\n") // nothing depends on it
+	if !found {
+		return errNoTLS
+	}
+	return nil
+}
+
+// ours reports whether a greeting is that of a Mailstead.
+func (d Doors) ours(door Door, said string) bool {
+	switch door.Name {
+	case "smtp", "submission", "submissions":
+		return strings.HasPrefix(said, "220 ") && strings.HasSuffix(said, " ESMTP Mailstead")
+	case "imap", "imaps":
+		return strings.HasPrefix(said, "* OK") && strings.HasSuffix(said, " is ready.")
+	}
+	return false
+}
+
+// judge is about a door of a service that runs.
+func (d Doors) judge(r *Report, door Door, addr netip.Addr, said string, err error) {
+	want := map[string]string{"smtp": "220 ", "submission": "220 ", "submissions": "220 ", "imap": "* OK", "imaps": "* OK", "http": "HTTP/", "https": "HTTP/"}[door.Name]
+	switch {
+	case errors.Is(err, errNoTLS):
+		r.Fail("Look at the log of the service: it may have no certificate.", "port %d greets, but offers no STARTTLS", door.Port)
+	case err != nil:
+		r.Fail("Look at the log of the service; if it is overloaded or hangs, restart it.", "port %d is open at %s, but gives no greeting: %v", door.Port, addr, err)
+	case !strings.HasPrefix(said, want), door.Name != "http" && door.Name != "https" && !d.ours(door, said):
+		r.Fail("The service may have been started with other settings (--bind, --port-base): give doctor the same, or stop the other program.",
+			"port %d is answered by another program: %s", door.Port, who(said))
+	case want == "220 " && !strings.HasPrefix(said, "220 "+d.Host+" "):
+		r.Warn("Restart the service after a change of --host, and give doctor the same settings.", "port %d greets by another name than %s: “%s”", door.Port, d.Host, said)
+	default:
+		r.OK("port %d greets", door.Port)
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/doctor"
+)
+
+// says listens on loopback and says something to whoever comes.
+func says(t *testing.T, text string) (port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.WriteString(c, text)
+				_, _ = io.Copy(io.Discard, c)
+				_ = c.Close()
+			}()
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// nobody is a port at which nobody listens.
+func nobody(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestDoors(t *testing.T) {
+	mail, other := "220 "+host+" ESMTP Mailstead\r\n", "220 old.example.com ESMTP Postfix\r\n"
+	for _, c := range []struct {
+		running bool
+		door    string
+		port    int
+		status  doctor.Status
+		says    string
+	}{
+		{false, "smtp", nobody(t), doctor.OK, "is free"},
+		{false, "smtp", says(t, other), doctor.Error, "taken by another program: it says “220 old.example.com ESMTP Postfix”"},
+		{false, "http", says(t, "HTTP/1.1 200 OK\r\n\r\n"), doctor.Error, "taken by another program"},
+		{true, "smtp", says(t, mail), doctor.OK, "greets"},
+		{true, "smtp", says(t, "220 old.example.com ESMTP Mailstead\r\n"), doctor.Warning, "greets by another name"},
+		{true, "smtp", says(t, other), doctor.Error, "is answered by another program"},
+		{true, "smtp", nobody(t), doctor.Error, "nothing answers"},
+		{true, "submission", says(t, mail+"250-"+host+"\r\n250-STARTTLS\r\n250 SIZE\r\n"), doctor.OK, "greets"},
+		{true, "submission", says(t, mail+"250-"+host+"\r\n250 SIZE\r\n"), doctor.Error, "no STARTTLS"},
+		{true, "imap", says(t, "* OK [CAPABILITY IMAP4rev2] "+host+" is ready.\r\n"), doctor.OK, "greets"},
+		{true, "imap", says(t, "* BYE\r\n"), doctor.Error, "another program"},
+		{true, "imaps", says(t, "* OK in clear\r\n"), doctor.Error, "no greeting"},
+		{true, "smtp", says(t, ""), doctor.Error, "gives no greeting"},
+	} {
+		d := doctor.Doors{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: c.running, Machines: doctor.MachineAddrs}
+		expect(t, d.Check(doctor.Door{Name: c.door, Port: c.port}), c.status, c.says)
+	}
+
+	all := doctor.Doors{Bind: netip.IPv6Unspecified(), Host: host, Machines: doctor.MachineAddrs}
+	expect(t, all.Check(doctor.Door{Name: "smtp", Port: says(t, other)}), doctor.Error, "taken by another program")
+	if !all.Answers(t.Context(), doctor.Door{Name: "smtp", Port: says(t, mail)}) || all.Answers(t.Context(), doctor.Door{Name: "smtp", Port: says(t, other)}) {
+		t.Error("who answers is not told apart")
+	}
+}
+
+// A service that asks balancers for the PROXY protocol is asked in it.
+func TestDoorsProxied(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	first := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		b := make([]byte, 16)
+		_, _ = io.ReadFull(c, b)
+		first <- string(b)
+		_, _ = io.WriteString(c, "220 "+host+" ESMTP Mailstead\r\n")
+		_ = c.Close()
+	}()
+	d := doctor.Doors{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: true, Proxied: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Machines: doctor.MachineAddrs}
+	expect(t, d.Check(doctor.Door{Name: "smtp", Port: l.Addr().(*net.TCPAddr).Port}), doctor.OK, "greets")
+	if got := <-first; got != "PROXY TCP4 127.0" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestBind(t *testing.T) {
+	d := doctor.Doors{Bind: netip.MustParseAddr("192.0.2.7"), Host: host, Machines: doctor.MachineAddrs}
+	high, low := []doctor.Door{{Name: "smtp", Port: 2525}}, []doctor.Door{{Name: "smtp", Port: 1}}
+	expect(t, d.CheckBind(high, 0), doctor.Error, "no address of this machine")
+	d.Bind = netip.IPv6Unspecified()
+	expect(t, d.CheckBind(high, 12345), doctor.OK, "::")
+	expect(t, d.CheckBind(low, 0), doctor.OK, "::")
+	if doctor.Unprivileged() > 1 { // in some containers everybody may take all
+		expect(t, d.CheckBind(low, 12345), doctor.Warning, "may not take ports below")
+	}
+	d.Running = true
+	expect(t, d.CheckBind(low, 12345), doctor.OK, "::")
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Folder is where a service keeps what it has.
+type Folder struct {
+	Path   string
+	SQLite bool // the database is there
+	Key    bool // the secret key is there, not given
+}
+
+// Check looks whose the folder is and who may do what there.
+func (f Folder) Check(_ context.Context, r *Report) {
+	info, err := os.Stat(f.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.Warn("If a service has run before, look whether --data is right, and whether the disk is mounted.",
+			"%s is not there; mailstead serve will make it, for a new service", f.Path)
+		return
+	case errors.Is(err, fs.ErrPermission):
+		r.Fail("Run doctor as the user that the service runs as, or as root.", "%s can't be looked at by this user", f.Path)
+		return
+	case err != nil:
+		r.Fail("Look at the disk.", "%v", err)
+		return
+	case !info.IsDir():
+		r.Fail("Name a folder with --data.", "%s is no folder", f.Path)
+		return
+	}
+	owner, mode := Owner(info), info.Mode().Perm()
+	if me := os.Geteuid(); me != 0 && owner != me {
+		r.Fail(fmt.Sprintf("Run doctor as %s, or as root.", userName(owner)),
+			"%s belongs to %s, and this is %s: what is in it can't be looked at as the service does", f.Path, userName(owner), userName(me))
+		return
+	}
+	if mode&0o002 != 0 {
+		r.Fail(fmt.Sprintf("Run chmod o-w %s.", f.Path), "every user of this machine may change %s (mode %04o)", f.Path, mode)
+	}
+	if mode&0o300 != 0o300 {
+		r.Fail(fmt.Sprintf("Run chmod u+rwx %s.", f.Path), "its owner can't write to %s (mode %04o)", f.Path, mode)
+	}
+	f.files(r, owner)
+	if r.worst() == OK {
+		r.OK("%s, mode %04o, of %s; what is secret in it is private", f.Path, mode, userName(owner))
+	}
+}
+
+// files looks at what holds secrets or mail. To run a command as root, beside a
+// service that is not, leaves files that the service can't open.
+func (f Folder) files(r *Report, owner int) {
+	type rule struct {
+		name string
+		mask fs.FileMode
+		fail bool // serve refuses it
+	}
+	rules := []rule{{"secret.key", 0o077, f.Key}, {"ca.key", 0o077, true}, {"host.key", 0o077, false}, {"lock", 0o002, false}, {"blobs", 0o007, false}, {"acme", 0o007, false}}
+	names := []string{"search.db"}
+	if f.SQLite {
+		names = append(names, "mailstead.db")
+	}
+	for _, name := range names {
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			rules = append(rules, rule{name + suffix, 0o007, false})
+		}
+	}
+	var foreign []string
+	for _, x := range rules {
+		path := filepath.Join(f.Path, x.name)
+		info, err := os.Stat(path)
+		if err != nil {
+			continue // what must be there, others ask for
+		}
+		if Owner(info) != owner {
+			foreign = append(foreign, x.name)
+		}
+		mode := info.Mode().Perm()
+		if mode&x.mask == 0 {
+			continue
+		}
+		do := fmt.Sprintf("Run chmod %s %s.", map[fs.FileMode]string{0o077: "600", 0o007: "o=", 0o002: "o-w"}[x.mask], path)
+		if x.fail {
+			r.Fail(do, "others may read %s (mode %04o), with which mailstead serve does not start", path, mode)
+		} else {
+			r.Warn(do, "others may use %s (mode %04o)", path, mode)
+		}
+	}
+	if len(foreign) > 0 {
+		r.Fail(fmt.Sprintf("Run chown -R %s %s.", userName(owner), f.Path),
+			"files of another user than %s, whose the folder is: %s", userName(owner), strings.Join(foreign, ", "))
+	}
+}
+
+// Owner says which user of this machine owns a file.
+func Owner(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return os.Geteuid()
+}
+
+func userName(uid int) string {
+	if u, err := user.LookupId(fmt.Sprint(uid)); err == nil {
+		return u.Username
+	}
+	return fmt.Sprintf("user %d", uid)
+}
+
+// Disk is the file system that a folder is on.
+type Disk struct {
+	Path  string
+	Space func(path string) (Space, error) // ReadSpace
+}
+
+// Space is what a file system has.
+type Space struct {
+	Size, Free     uint64 // bytes; free for ordinary users
+	Files, FreeFor uint64 // how many files there can be, and how many more; 0 and 0 where that is not counted
+	ReadOnly       bool
+}
+
+// ReadSpace asks the file system of a path.
+func ReadSpace(path string) (s Space, err error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(path, &st); err != nil {
+		return s, err
+	}
+	block := uint64(st.Bsize)
+	const readOnly = 1 // ST_RDONLY
+	return Space{
+		Size: st.Blocks * block, Free: st.Bavail * block, Files: st.Files, FreeFor: st.Ffree, ReadOnly: st.Flags&readOnly != 0,
+	}, nil
+}
+
+// Bounds of what is left on a disk. Below least the next checkpoint of SQLite, or
+// a large message, may find no room.
+const (
+	least     = 16 << 20
+	little    = 1 << 30
+	fewFiles  = 10_000
+	lastFiles = 100
+)
+
+// Check looks how much room there is.
+func (d Disk) Check(_ context.Context, r *Report) {
+	path := d.Path
+	s, err := d.Space(path)
+	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) { // not made yet
+		path = filepath.Dir(path)
+		s, err = d.Space(path)
+	}
+	if err != nil {
+		r.Fail("Look at the disk.", "%s: %v", d.Path, err)
+		return
+	}
+	room := fmt.Sprintf("%s of %s free on the disk of %s", bytes(s.Free), bytes(s.Size), d.Path)
+	more := "Make room, or move the folder to a larger disk: without room the service takes no mail in."
+	switch {
+	case s.ReadOnly:
+		r.Fail("Mount it for writing; after errors of the disk Linux itself mounts it so: look at dmesg.", "the disk of %s is mounted read-only", d.Path)
+	case s.Free < least:
+		r.Fail(more, "%s: too little to write", room)
+	case s.Files > 0 && s.FreeFor < lastFiles:
+		r.Fail("Delete files that are not needed: without free inodes the service takes no large mail in.", "%d inodes left on the disk of %s", s.FreeFor, d.Path)
+	case s.Free < little || s.Free < s.Size/10:
+		r.Warn(more, "%s", room)
+	case s.Files > 0 && (s.FreeFor < fewFiles || s.FreeFor < s.Files/10):
+		r.Warn("Delete files that are not needed: each large message is a file.", "%d of %d inodes free on the disk of %s", s.FreeFor, s.Files, d.Path)
+	default:
+		r.OK("%s", room)
+	}
+}
+
+// SameDisk reports whether two folders, made already or not, are on one file
+// system.
+func SameDisk(a, b string) bool {
+	return device(a) == device(b)
+}
+
+func device(path string) uint64 {
+	info, err := os.Stat(path)
+	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return 0
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Dev) //nolint:unconvert // int32 elsewhere
+	}
+	return 0
+}

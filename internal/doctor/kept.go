@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+// Kept is what a service keeps in its database, and what belongs to that.
+type Kept struct {
+	*Database
+	Blobs string      // the folder of large messages
+	Key   *secret.Key // nil: it could not be had, because of KeyErr
+	// KeyErr is fs.ErrNotExist where serve would make a new key.
+	KeyErr error
+	Deep   bool // everything, not a sample
+}
+
+// How many rows are looked at unless all are.
+const (
+	someKeys  = 100
+	someFiles = 2000
+	few       = 3
+)
+
+// CheckKey looks whether the secret key is the one that the database is used
+// with, and opens what is sealed there.
+func (k *Kept) CheckKey(ctx context.Context, r *Report) {
+	restore := "Give the key that this database is used with: as --secret-key (MAILSTEAD_SECRET_KEY), or as the file secret.key of the data folder, from a backup or another node."
+	known, err := k.KeyFingerprint(ctx)
+	switch {
+	case err != nil:
+		r.Fail("Look at the log of the database.", "%v", err)
+		return
+	case k.Key == nil && errors.Is(k.KeyErr, fs.ErrNotExist) && known == "":
+		r.OK("not there yet; mailstead serve will make it")
+		return
+	case k.Key == nil && errors.Is(k.KeyErr, fs.ErrNotExist):
+		r.Fail(restore, "there is no secret key, and the database is used with one: what is sealed there, such as DKIM keys, can't be opened")
+		return
+	case k.Key == nil:
+		r.Fail(restore, "%v", k.KeyErr)
+		return
+	case known != "" && known != k.Key.Fingerprint():
+		r.Fail(restore, "the database is used with another secret key, so mailstead serve does not start: what is sealed, such as DKIM keys, can't be opened")
+		return
+	}
+	most := someKeys
+	if k.Deep {
+		most = 0
+	}
+	opened, closed, selector, err := domain.OpenKeys(ctx, k.Look, k.Key, most)
+	switch {
+	case err != nil:
+		r.Fail("Look at the log of the database.", "%v", err)
+	case closed > 0:
+		r.Fail("Restore their rows from a backup, or delete these keys and let the domains have new ones: mail of theirs can't be signed.",
+			"%s can't be opened, among them %s", many(closed, false, "DKIM key", "DKIM keys"), selector)
+	default:
+		r.OK("the one of this database; opens %s", many(opened, !k.Deep && opened >= someKeys, "DKIM key", "DKIM keys"))
+	}
+}
+
+// CheckFiles looks whether the large messages are in their folder.
+func (k *Kept) CheckFiles(ctx context.Context, r *Report) {
+	owner, used, err := blob.Owner(k.Blobs)
+	if err != nil {
+		r.Fail("Look at the disk, and whose the folder is.", "%v", err)
+		return
+	}
+	if k.Key != nil && owner != "" && owner != k.Key.Fingerprint() {
+		r.Fail("Let --blobs name the folder of this service; each would delete the other's files.", "%s is the folder of another service", k.Blobs)
+		return
+	}
+	most := someFiles
+	if k.Deep {
+		most = 0
+	}
+	w, err := blob.LookAtFiles(ctx, k.Look, k.Blobs, most)
+	switch {
+	case err != nil:
+		r.Fail("Look at the disk.", "after %s: %v", many(w.Looked, false, "file", "files"), err)
+	case w.Looked > 0 && !used && w.Missing == w.Looked:
+		r.Fail("Look whether it is mounted, and whether --blobs is right.", "the large messages of this database are not in %s", k.Blobs)
+	case w.Missing+w.Size > 0:
+		r.Fail("Copy them from a backup of the folder to the same names; until then these messages can't be read whole.",
+			"of the newest %d, %d missing and %d of a wrong size, such as %s", w.Looked, w.Missing, w.Size, w.First)
+	case w.Looked == 0:
+		r.OK("the database names none")
+	case k.Deep:
+		r.OK("all %d files that the database names are in %s", w.Looked, k.Blobs)
+	default:
+		r.OK("the newest %d that the database names are in %s", w.Looked, k.Blobs)
+	}
+}
+
+// CheckDomains counts the domains that are in trouble.
+func (k *Kept) CheckDomains(ctx context.Context, r *Report) {
+	count, named, err := domain.Standings(ctx, k.Look, few)
+	if err != nil {
+		r.Fail("Look at the log of the database.", "%v", err)
+		return
+	}
+	all := 0
+	for _, n := range count {
+		all += n
+	}
+	if n := count[domain.Degraded] + count[domain.Failed]; n > 0 {
+		slices.Sort(named)
+		text := strings.Join(named, ", ")
+		if n > len(named) {
+			text += " and others"
+		}
+		r.Warn("Their pages on the dashboard show which DNS records are missing or wrong.", "%d of %d are degraded or failed: %s", n, all, text)
+		return
+	}
+	r.OK("%d verified, %d pending, %d suspended", count[domain.Verified], count[domain.Pending], count[domain.Suspended])
+}
+
+// How late work may be before it is told of.
+const (
+	queueLate = 15 * time.Minute
+	eventLate = time.Minute
+)
+
+// CheckQueue looks at what waits to be delivered, and whether anybody does it.
+func (k *Kept) CheckQueue(ctx context.Context, r *Report) {
+	b, err := queue.ReadBacklog(ctx, k.Look)
+	if err != nil {
+		r.Fail("Look at the log of the database.", "%v", err)
+		return
+	}
+	text := many(b.Waiting, b.MoreWaiting, "delivery waits", "deliveries wait")
+	if b.Held > 0 {
+		text += ", " + many(b.Held, b.MoreHeld, "is held", "are held")
+	}
+	late := time.Duration(0)
+	if !b.Due.IsZero() {
+		late = k.Database.Now().Sub(b.Due)
+	}
+	if late > 0 {
+		text += ", the longest due for " + length(late)
+	}
+	switch {
+	case late > queueLate && k.working(queueLate) && !b.InHand:
+		r.Fail("Restart the service; its log says what keeps the queue (level=ERROR), mailstead queue list what waits.", "%s, and nothing is being delivered: the queue stands still", text)
+	case late > queueLate && k.working(queueLate):
+		r.Warn("mailstead queue list shows for which destinations.", "%s: the queue lags", text)
+	case late > queueLate && len(k.live()) == 0:
+		r.Warn("Start the service.", "%s, and no node is at work", text)
+	default:
+		r.OK("%s", text)
+	}
+}
+
+// working reports whether a node has been at work for so long at least.
+func (k *Kept) working(at time.Duration) bool {
+	return slices.ContainsFunc(k.live(), func(n db.NodeState) bool { return k.Database.Now().Sub(n.Tenure.Time()) > at })
+}
+
+// CheckEvents looks whether events get their places, without which no webhook
+// and no stream hears of them.
+func (k *Kept) CheckEvents(ctx context.Context, r *Report) {
+	n, oldest, err := event.Unnumbered(ctx, k.Look)
+	if err != nil {
+		r.Fail("Look at the log of the database.", "%v", err)
+		return
+	}
+	text := many(n, n == event.MostUnnumbered, "event is", "events are") + " to be numbered"
+	late := k.Database.Now().Sub(oldest)
+	if n > 0 && late > eventLate && k.working(eventLate) {
+		r.Warn("Look for “numbering events failed” in the log of each node, and restart them.", "%s, the oldest for %s: webhooks and streams don't hear of them", text, length(late))
+		return
+	}
+	r.OK("%s", text)
+}
+
+// CheckWebhooks counts those that were given up.
+func (k *Kept) CheckWebhooks(ctx context.Context, r *Report) {
+	all, failed, some, err := webhook.GivenUp(ctx, k.Look, few)
+	switch {
+	case err != nil:
+		r.Fail("Look at the log of the database.", "%v", err)
+	case failed > 0:
+		var ids []string
+		for _, id := range some {
+			ids = append(ids, id.String())
+		}
+		r.Warn("Tell their owners: once the endpoint is mended they enable it on the dashboard or by the API.",
+			"%d of %d were disabled because they failed, such as %s", failed, all, strings.Join(ids, ", "))
+	default:
+		r.OK("%s, none disabled by failure", many(all, false, "webhook", "webhooks"))
+	}
+}

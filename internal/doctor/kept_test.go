@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/doctor"
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/webhook"
+)
+
+// kept is what a service keeps, as the doctor sees it, and the service itself.
+type kept struct {
+	*doctor.Kept
+	url, dir string
+	service  *servertest.Server
+}
+
+// each runs a test beside a service on each engine, with the sandbox's domain.
+func each(t *testing.T, f func(t *testing.T, k *kept)) {
+	t.Helper()
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		k := &kept{url: url, dir: t.TempDir()}
+		if strings.HasPrefix(url, "sqlite:") {
+			k.url = "sqlite:" + filepath.Join(k.dir, "mailstead.db")
+		}
+		k.service = servertest.Start(t, servertest.Database(url), servertest.Data(k.dir))
+		l, err := db.OpenLook(t.Context(), db.LookOptions{URL: k.url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		key, err := secret.Read(filepath.Join(k.dir, "secret.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &doctor.Database{Look: l, Path: filepath.Join(k.dir, "mailstead.db"), Here: true, Now: time.Now}
+		k.Kept = &doctor.Kept{Database: d, Blobs: filepath.Join(k.dir, "blobs"), Key: key}
+		k.nodes(t)
+		f(t, k)
+	})
+}
+
+// nodes reads the nodes anew.
+func (k *kept) nodes(t *testing.T) {
+	t.Helper()
+	var err error
+	if k.Nodes, err = k.Look.Nodes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// later lets the doctor's clock be ahead.
+func (k *kept) later(d time.Duration) {
+	k.Database.Now = func() time.Time { return time.Now().Add(d) }
+}
+
+// stop ends the service and opens its database for the test alone.
+func (k *kept) stop(t *testing.T) *db.DB {
+	t.Helper()
+	if err := k.service.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	d, _ := dbtest.Open(t, k.url)
+	k.nodes(t)
+	return d
+}
+
+// A service that is well gives no cause for anything.
+func TestHealthy(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		checks := map[string]func(context.Context, *doctor.Report){
+			"clock": k.CheckClock, "nodes": k.CheckNodes, "key": k.CheckKey, "files": k.CheckFiles, "domains": k.CheckDomains,
+			"queue": k.CheckQueue, "events": k.CheckEvents, "webhooks": k.CheckWebhooks,
+		}
+		if k.Engine() == db.SQLite {
+			checks["log"], checks["whole"] = k.CheckWAL, k.CheckWhole
+		} else {
+			checks["server"] = k.CheckPostgres
+		}
+		for _, k.Deep = range []bool{false, true} {
+			for name, check := range checks {
+				t.Run(name, func(t *testing.T) { expect(t, check, doctor.OK, "") })
+			}
+		}
+		s, err := k.Schema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, k.schema(s), doctor.OK, "answers; schema version")
+	})
+}
+
+func (k *kept) schema(s db.Schema) func(context.Context, *doctor.Report) {
+	return func(_ context.Context, r *doctor.Report) { k.CheckSchema(r, s) }
+}
+
+func TestSchema(t *testing.T) {
+	k := &kept{Kept: &doctor.Kept{Database: &doctor.Database{Look: &db.Look{}}}}
+	expect(t, k.schema(db.Schema{Version: 41, Known: 42, Missing: 1}), doctor.Warning, "of an older release: version 41 of 42")
+	expect(t, k.schema(db.Schema{Version: 43, Known: 42}), doctor.Error, "of a newer release: version 43")
+	expect(t, k.schema(db.Schema{Known: 42, Missing: 40}), doctor.OK, "is empty")
+}
+
+func TestWAL(t *testing.T) {
+	d := &doctor.Database{Look: &db.Look{}, Path: filepath.Join(t.TempDir(), "mailstead.db")}
+	expect(t, d.CheckWAL, doctor.OK, "is not there")
+	log := write(t, 0o600, d.Path+"-wal")
+	expect(t, d.CheckWAL, doctor.OK, "has 1 KB")
+	if err := os.Truncate(log, 256<<20); err != nil { // of holes
+		t.Fatal(err)
+	}
+	expect(t, d.CheckWAL, doctor.Warning, "has 256 MB and can't be copied back")
+}
+
+// A page that something else has written over is found by reading everything.
+func TestWhole(t *testing.T) {
+	url := dbtest.SQLite(t)
+	path := strings.TrimPrefix(url, "sqlite:")
+	o, err := db.Open(t.Context(), db.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte(strings.Repeat("damage", 3000)), 40*4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := db.OpenLook(t.Context(), db.LookOptions{URL: url, Alone: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // only read
+	expect(t, (&doctor.Database{Look: l, Path: path}).CheckWhole, doctor.Error, "is damaged or can't be read: ")
+}
+
+// What one server of a test can't be: each of these loses mail, or soon will.
+func TestPostgres(t *testing.T) {
+	good := db.PostgresState{Version: "17", Fsync: true, FullPages: true, Synchronous: "on", Connections: 100, Reserved: 3, Taken: 10}
+	judge := func(change func(*db.PostgresState), here bool) func(context.Context, *doctor.Report) {
+		s := good
+		change(&s)
+		return func(_ context.Context, r *doctor.Report) { (&doctor.Database{Here: here}).JudgePostgres(r, s) }
+	}
+	expect(t, judge(func(*db.PostgresState) {}, false), doctor.OK, "87 of 100 connections left")
+	expect(t, judge(func(s *db.PostgresState) { s.Fsync = false }, true), doctor.Error, "fsync is off")
+	expect(t, judge(func(s *db.PostgresState) { s.Synchronous = "off" }, true), doctor.Error, "synchronous_commit is off")
+	expect(t, judge(func(s *db.PostgresState) { s.FullPages = false }, true), doctor.Warning, "full_page_writes is off")
+	expect(t, judge(func(s *db.PostgresState) { s.Standby = true }, true), doctor.Error, "standby")
+	expect(t, judge(func(s *db.PostgresState) { s.Taken = 80 }, true), doctor.OK, "17 of 100")
+	expect(t, judge(func(s *db.PostgresState) { s.Taken = 80 }, false), doctor.Warning, "17 of 100 connections left")
+	expect(t, judge(func(s *db.PostgresState) { s.Taken = 97 }, true), doctor.Warning, "0 of 100 connections left")
+}
+
+func TestClock(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		if k.Engine() == db.Postgres {
+			k.later(10 * time.Second)
+			expect(t, k.CheckClock, doctor.Warning, "are 10.0 s apart")
+		}
+		k.later(-time.Hour)
+		found := look(t, k.CheckClock)
+		if found[0].Status != doctor.Error || !strings.Contains(found[0].Says, "before the newest mark in the database") {
+			t.Errorf("%+v", found)
+		}
+	})
+}
+
+var (
+	silence = db.SQL(`UPDATE tenure SET expires_at = 1000000 WHERE expires_at > $1`)
+	wound   = db.SQL(`DELETE FROM tenure WHERE expires_at <= $1`)
+)
+
+func TestNodes(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		expect(t, k.CheckNodes, doctor.OK, "at work: dev")
+		d := k.stop(t)
+		dbtest.Exec(t, d, silence.With(0))
+		k.nodes(t)
+		expect(t, k.CheckNodes, doctor.Warning, "node test fell silent")
+		dbtest.Exec(t, d, wound.With(int64(1)<<62))
+		k.nodes(t)
+		expect(t, k.CheckNodes, doctor.OK, "no node is at work; the last was seen")
+	})
+}
+
+var spoilKeys = db.SQL(`UPDATE dkim_key SET private = $1 WHERE algorithm = 'rsa'`)
+
+func TestKey(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		right, dir := k.Key, t.TempDir()
+		other, err := secret.Load(filepath.Join(dir, "secret.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Key = other
+		expect(t, k.CheckKey, doctor.Error, "used with another secret key")
+		k.Key, k.KeyErr = nil, fs.ErrNotExist
+		expect(t, k.CheckKey, doctor.Error, "there is no secret key")
+		k.KeyErr = os.ErrPermission
+		expect(t, k.CheckKey, doctor.Error, "permission denied")
+		k.Key = right
+		dbtest.Exec(t, k.service.DB, spoilKeys.With(other.Seal("dkim", []byte("another's"))))
+		expect(t, k.CheckKey, doctor.Error, "1 DKIM key can't be opened, among them ms1r-")
+	})
+}
+
+func TestFiles(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		expect(t, k.CheckFiles, doctor.OK, "names none")
+		for range 3 {
+			b, err := k.service.Blobs.FromBytes(t.Context(), make([]byte, 100<<10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Of each several recipients have a copy, with a head of its own.
+			dbtest.Exec(t, k.service.DB, b.Insert(), k.service.Blobs.Prepend(b, []byte("Received: here\r\n")).Insert())
+		}
+		expect(t, k.CheckFiles, doctor.OK, "the newest 3 ")
+		files, err := filepath.Glob(filepath.Join(k.Blobs, "??", "*"))
+		if err != nil || len(files) != 3 {
+			t.Fatalf("%v, %v", files, err)
+		}
+		if err := os.Truncate(files[0], 17); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 0 missing and 1 of a wrong size, such as "+files[0])
+		if err := os.Remove(files[1]); err != nil {
+			t.Fatal(err)
+		}
+		k.Deep = true
+		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 1 missing and 1 of a wrong size")
+		right := k.Blobs
+		k.Blobs = t.TempDir()
+		expect(t, k.CheckFiles, doctor.Error, "are not in "+k.Blobs)
+		k.Blobs = right
+		if err := os.WriteFile(filepath.Join(k.Blobs, "service"), []byte("0123456789abcdef\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, k.CheckFiles, doctor.Error, "the folder of another service")
+	})
+}
+
+var degrade = db.SQL(`UPDATE domain SET status = 'degraded' WHERE status <> $1`)
+
+func TestDomains(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		expect(t, k.CheckDomains, doctor.OK, "1 verified")
+		dbtest.Exec(t, k.service.DB, degrade.With("degraded"))
+		expect(t, k.CheckDomains, doctor.Warning, "1 of 1 are degraded or failed: "+k.service.Dev.Domain.Name)
+	})
+}
+
+var waits = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at, tenure, attempts,
+		sequence, code, enhanced, reply, remote, updated_at)
+	VALUES ($1, 0, 1, 'a@example.org', 'to', 'example.org', 'queued', $2, $2, $3, 0, 0, 0, '', '', '', 0)`)
+
+func TestQueue(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		expect(t, k.CheckQueue, doctor.OK, "0 deliveries wait")
+		d := k.stop(t)
+		dbtest.Exec(t, d, waits.With(1, db.Micros(time.Now()), nil), waits.With(2, db.Micros(time.Now()), 0))
+		expect(t, k.CheckQueue, doctor.OK, "1 delivery waits, 1 is held, the longest due for 0.")
+		k.later(time.Hour)
+		expect(t, k.CheckQueue, doctor.Error, "due for 1 h 00 min, and nothing is being delivered: the queue stands still")
+		dbtest.Exec(t, d, waits.With(3, db.Micros(time.Now()), int64(k.Nodes[0].Tenure)))
+		k.nodes(t)
+		expect(t, k.CheckQueue, doctor.Warning, "the queue lags")
+		dbtest.Exec(t, d, silence.With(0))
+		k.nodes(t)
+		expect(t, k.CheckQueue, doctor.Warning, "no node is at work")
+	})
+}
+
+var happened = db.SQL(`INSERT INTO event (id, account, kind, message, data, created_at) VALUES ($1, 1, 'bounce', 0, '{}', 0)`)
+
+func TestEvents(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		d := k.stop(t)
+		expect(t, k.CheckEvents, doctor.OK, "0 events are to be numbered")
+		dbtest.Exec(t, d, happened.With(d.NewID()))
+		expect(t, k.CheckEvents, doctor.OK, "1 event is to be numbered")
+		k.later(10 * time.Minute)
+		expect(t, k.CheckEvents, doctor.Warning, " min: webhooks and streams don't hear of them")
+	})
+}
+
+var giveUp = db.SQL(`UPDATE webhook SET status = 'disabled', reason = $1 WHERE status = 'enabled' OR status = 'disabled'`)
+
+func TestWebhooks(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		acc, err := k.service.Accounts.ByEmail(t.Context(), k.service.Dev.Dashboard.Email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, _, err := k.service.Webhooks.Create(t.Context(), acc.ID, webhook.NewHook{URL: "http://127.0.0.1:8080/hook", Kinds: []string{webhook.All}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, k.CheckWebhooks, doctor.OK, "1 webhook, none")
+		dbtest.Exec(t, k.service.DB, giveUp.With(webhook.Manual))
+		expect(t, k.CheckWebhooks, doctor.OK, "1 webhook, none")
+		dbtest.Exec(t, k.service.DB, giveUp.With(webhook.Failing))
+		expect(t, k.CheckWebhooks, doctor.Warning, "1 of 1 were disabled because they failed, such as "+w.ID.String())
+	})
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/doctor"
+)
+
+const host = "mail.example.com"
+
+// names asks a server about our name, on a machine that has one address.
+func names(t *testing.T, server string) doctor.Names {
+	t.Helper()
+	r, err := dns.New(dns.Config{Server: server, TrustAD: true, Tries: 1, Timeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doctor.Names{Host: host, DNS: r, Machines: func() ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("9.9.9.1"), netip.MustParseAddr("2620:fe::1")}, nil
+	}}
+}
+
+func TestResolver(t *testing.T) {
+	server, zone := dnstest.Start(t, host+". A 9.9.9.1")
+	n := names(t, server)
+	expect(t, n.CheckResolver, doctor.OK, server+" answers")
+	n.Trust = true
+	expect(t, n.CheckResolver, doctor.Warning, "does not validate DNSSEC")
+	zone.Authentic(".")
+	expect(t, n.CheckResolver, doctor.OK, "validates DNSSEC")
+	zone.Drop(".")
+	expect(t, n.CheckResolver, doctor.Warning, "no answer about the root")
+	zone.Drop(host)
+	expect(t, n.CheckResolver, doctor.Error, "no answer from "+server)
+
+	// Of a server elsewhere the verdict doesn't count. It is asked nothing that
+	// would leave this machine: 192.0.2.0/24 is nowhere.
+	far, err := dns.New(dns.Config{Server: "192.0.2.1:53", TrustAD: true, Tries: 1, Timeout: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, trusted := far.Servers(); trusted {
+		t.Error("a server elsewhere is trusted")
+	}
+	expect(t, doctor.Names{Host: host, DNS: far}.CheckResolver, doctor.Error, "no answer from 192.0.2.1:53")
+}
+
+func TestHost(t *testing.T) {
+	server, zone := dnstest.Start(t)
+	n := names(t, server)
+	for _, c := range []struct {
+		records []string
+		status  doctor.Status
+		says    string
+	}{
+		{nil, doctor.Error, "has no address"},
+		{[]string{"TXT x"}, doctor.Error, "has no address"},
+		{[]string{"A 9.9.9.1", "AAAA 2620:fe::1"}, doctor.OK, "leads to this machine: 2620:fe::1, 9.9.9.1"},
+		{[]string{"A 9.9.9.2"}, doctor.OK, "9.9.9.2 not of this machine, as behind NAT"},
+		{[]string{"A 9.9.9.1", "A 127.0.0.1"}, doctor.Warning, "leads also to 127.0.0.1"},
+		{[]string{"A 192.168.1.1"}, doctor.Warning, "nobody on the Internet can reach"},
+	} {
+		zone.Set(host, c.records...)
+		expect(t, n.CheckHost, c.status, c.says)
+	}
+	zone.Drop(host)
+	expect(t, n.CheckHost, doctor.Warning, "no answer about "+host)
+}
+
+func TestReverse(t *testing.T) {
+	server, zone := dnstest.Start(t)
+	n := names(t, server)
+	expect(t, n.CheckReverse, doctor.Warning, "has no address")
+	zone.Set(host, "A 9.9.9.1")
+	expect(t, names(t, server).CheckReverse, doctor.Warning, "9.9.9.1 has no reverse name")
+	n = names(t, server)
+	zone.Set("1.9.9.9.in-addr.arpa", "PTR vps17.hoster.example.")
+	expect(t, n.CheckReverse, doctor.Warning, "9.9.9.1 is called vps17.hoster.example")
+	zone.Set("1.9.9.9.in-addr.arpa", "PTR "+host+".")
+	expect(t, n.CheckReverse, doctor.OK, "is called "+host)
+	zone.Drop("1.9.9.9.in-addr.arpa")
+	expect(t, n.CheckReverse, doctor.Warning, "no answer about 9.9.9.1")
+	n.Relayed = true
+	expect(t, n.CheckReverse, doctor.OK, "not needed")
+	zone.Set(host, "A 10.0.0.1")
+	expect(t, names(t, server).CheckReverse, doctor.OK, "no public address")
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/route"
+	"github.com/mailstead/mailstead/internal/smtpclient"
+	"github.com/mailstead/mailstead/internal/spam"
+)
+
+// Outgoing is the way of mail to other servers.
+type Outgoing struct {
+	Router *route.Router
+	Name   string // our own, for EHLO
+}
+
+// hopPatience is how long one host may take for each step.
+const hopPatience = 4 * time.Second
+
+// CheckRelay looks whether the smart host takes us in. Nobody signs in there.
+func (o Outgoing) CheckRelay(ctx context.Context, r *Report) {
+	s := o.Router.Smart
+	where := fmt.Sprintf("%s:%d", s.Host, s.Port)
+	do := "Look whether the relay's address, port and kind of TLS are right (--relay), and whether a firewall lets this machine reach it: no mail leaves meanwhile."
+	ext, facts, err := o.converse(ctx, "")
+	switch {
+	case err != nil:
+		r.Fail(do, "%s: %v", where, err)
+	case s.Auth != nil && len(ext.Auth) == 0:
+		r.Fail("Use its port for submission, mostly 587 or 465, or leave the password out.", "%s offers no way to sign in, and --relay has a password", where)
+	case facts.TLS == "":
+		r.Warn("Use smtps, or a port with STARTTLS, unless the relay is on a network of yours.", "%s answers, without TLS: mail goes there in clear", where)
+	default:
+		r.OK("%s answers, with %s", where, facts.TLS)
+	}
+}
+
+// CheckProbe looks whether mail could be handed to a domain's own hosts.
+func (o Outgoing) CheckProbe(domain string) func(context.Context, *Report) {
+	return func(ctx context.Context, r *Report) {
+		_, facts, err := o.converse(ctx, domain)
+		switch {
+		case isRoute(err):
+			r.Fail("Probe a domain that takes mail, or see what is said of the resolver.", "%s: %v", domain, err)
+		case err != nil:
+			r.Fail("Ask the hoster whether outgoing port 25 is blocked, as it is at many; if so use a smart host (--relay).", "no host of %s could be reached: %v", domain, err)
+		default:
+			r.OK("%s [%s] greets, with %s", facts.Host, facts.Addr.Addr(), or(facts.TLS, "no TLS"))
+		}
+	}
+}
+
+func isRoute(err error) bool {
+	var e *route.Error
+	return errors.As(err, &e)
+}
+
+func or(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+// converse leads a conversation up to the first MAIL with one of the hosts for a
+// domain, without signing in.
+func (o Outgoing) converse(ctx context.Context, domain string) (smtpclient.Extensions, smtpclient.Facts, error) {
+	plan, err := o.Router.Hosts(ctx, domain)
+	if err != nil {
+		return smtpclient.Extensions{}, smtpclient.Facts{}, err
+	}
+	var troubles []string
+	for _, h := range plan.Hosts {
+		for _, addr := range h.Addrs {
+			c, err := smtpclient.Dial(ctx, smtpclient.Options{
+				Addr: addr, Host: h.Name, LocalName: o.Name, TLS: h.TLS, Verify: h.Verify, TLSConfig: h.TLSConfig,
+				Policy: h.Policy, Demand: h.Demand, Audit: h.Audit,
+				Timeouts: smtpclient.Timeouts{Connect: hopPatience, Greeting: hopPatience, Command: hopPatience, Handshake: hopPatience, Quit: time.Second},
+			})
+			if err != nil {
+				troubles = append(troubles, err.Error())
+				continue
+			}
+			ext, facts := c.Extensions(), c.Facts()
+			_ = c.Close() // nothing depends on it
+			return ext, facts, nil
+		}
+	}
+	return smtpclient.Extensions{}, smtpclient.Facts{}, errors.New(strings.Join(troubles, "; "))
+}
+
+// CheckRspamd asks rspamd whether it is there. closed says that mail is not
+// taken in without it.
+func CheckRspamd(s *spam.Rspamd, closed bool) func(context.Context, *Report) {
+	return func(ctx context.Context, r *Report) { pinged(r, s.Ping(ctx), "--rspamd", closed) }
+}
+
+// CheckClamd is CheckRspamd for clamd.
+func CheckClamd(s *spam.Clamav, closed bool) func(context.Context, *Report) {
+	return func(ctx context.Context, r *Report) { pinged(r, s.Ping(ctx), "--clamav", closed) }
+}
+
+func pinged(r *Report, err error, setting string, closed bool) {
+	do := "Look whether it runs, and whether " + setting + " is right."
+	switch {
+	case err == nil:
+		r.OK("answers")
+	case closed:
+		r.Fail(do, "does not answer, and with --spam-fail closed no mail from outside is taken in: %v", err)
+	default:
+		r.Warn(do, "does not answer; mail from outside is taken in without it: %v", err)
+	}
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Holder says which process has locked a file, by what the kernel tells of its
+// locks: to try the lock would, for a moment, keep a service that starts just then
+// from getting it. known is false where the kernel doesn't tell. A process in a
+// container of its own is not seen from another one.
+func Holder(lock string) (pid int, known bool) {
+	info, err := os.Stat(lock)
+	if err != nil {
+		return 0, true // nobody has ever locked it
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	locks, err := os.Open("/proc/locks")
+	if err != nil || !ok {
+		return 0, false
+	}
+	defer locks.Close() //nolint:errcheck // only read
+	// 12: FLOCK  ADVISORY  WRITE 4711 fe:00:12961081 0 EOF
+	for lines := bufio.NewScanner(locks); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 || f[1] != "FLOCK" || f[3] != "WRITE" {
+			continue
+		}
+		place := strings.Split(f[5], ":")
+		if len(place) != 3 || place[2] != fmt.Sprint(st.Ino) {
+			continue
+		}
+		pid, err := strconv.Atoi(f[4])
+		if err != nil {
+			continue
+		}
+		major, minor := uint64(st.Dev)>>8&0xfff|uint64(st.Dev)>>32&^0xfff, uint64(st.Dev)&0xff|uint64(st.Dev)>>12&^0xff //nolint:unconvert // int32 elsewhere
+		if place[0] == fmt.Sprintf("%02x", major) && place[1] == fmt.Sprintf("%02x", minor) || holds(pid, info) {
+			return pid, true
+		}
+	}
+	return 0, true
+}
+
+// holds reports whether a process has a file open, for file systems whose files
+// are on another device than the kernel's list says, as on btrfs and overlays.
+func holds(pid int, file os.FileInfo) bool {
+	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return false
+	}
+	for _, name := range open {
+		if info, err := os.Stat(name); err == nil && os.SameFile(info, file) {
+			return true
+		}
+	}
+	return false
+}
