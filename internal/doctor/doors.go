@@ -40,8 +40,7 @@ const doorPatience = 3 * time.Second
 // CheckBind looks whether the service can listen where it shall.
 func (d Doors) CheckBind(doors []Door, owner int) func(context.Context, *Report) {
 	return func(_ context.Context, r *Report) {
-		own, err := d.Machines()
-		if err == nil && !d.Bind.IsUnspecified() && !d.Bind.IsLoopback() && !slices.Contains(own, d.Bind.Unmap()) {
+		if !d.here() {
 			r.Fail("Give --bind an address of this machine, or 0.0.0.0 or :: for all.", "%s is no address of this machine", d.Bind)
 		}
 		first, lowest := unprivileged(), 65536
@@ -56,6 +55,15 @@ func (d Doors) CheckBind(doors []Door, owner int) func(context.Context, *Report)
 			r.OK("%s", d.Bind)
 		}
 	}
+}
+
+// here reports whether the address is one of this machine.
+func (d Doors) here() bool {
+	if d.Bind.IsUnspecified() || d.Bind.IsLoopback() {
+		return true
+	}
+	own, err := d.Machines()
+	return err != nil || slices.Contains(own, d.Bind.Unmap())
 }
 
 // unprivileged is the first port that everybody may take.
@@ -91,6 +99,9 @@ func mayBind() bool {
 // taking it.
 func (d Doors) Check(door Door) func(context.Context, *Report) {
 	return func(ctx context.Context, r *Report) {
+		if !d.here() {
+			return // said once, and nobody else is to be bothered
+		}
 		taken, free := "", error(nil)
 		for _, addr := range d.addresses() {
 			said, err := d.greeting(ctx, door, addr)
@@ -120,6 +131,9 @@ func (d Doors) Check(door Door) func(context.Context, *Report) {
 // Answers reports whether a Mailstead of our name greets at a door, wherever it
 // keeps its data.
 func (d Doors) Answers(ctx context.Context, smtp Door) bool {
+	if !d.here() {
+		return false
+	}
 	for _, addr := range d.addresses() {
 		said, err := d.greeting(ctx, smtp, addr)
 		if err == nil && d.ours(smtp, said) && strings.HasPrefix(said, "220 "+d.Host+" ") {

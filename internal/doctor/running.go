@@ -4,7 +4,9 @@ package doctor
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +21,7 @@ import (
 func Holder(lock string) (pid int, known bool) {
 	info, err := os.Stat(lock)
 	if err != nil {
-		return 0, true // nobody has ever locked it
+		return 0, errors.Is(err, fs.ErrNotExist) // nobody has ever locked it
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	locks, err := os.Open("/proc/locks")

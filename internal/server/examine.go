@@ -66,7 +66,7 @@ func Examine(ctx context.Context, c Config, e Examination) []doctor.Finding {
 	}
 	doors := x.doors()
 	smtp := doctor.Door{Name: "smtp", Port: x.PortBase + ports["smtp"]}
-	if !x.running && doors.Answers(ctx, smtp) {
+	if !x.running && x.PortBase != AnyPort && doors.Answers(ctx, smtp) {
 		x.elsewhere, doors.Running = true, true
 		if x.db != nil {
 			x.db.Here = x.tenure() != nil
@@ -145,17 +145,21 @@ func (x *examined) openDatabase(ctx context.Context) []doctor.Check {
 		x.db = d
 		schema, err = look.Schema(ctx)
 	}
+	failed := func(err error) []doctor.Check {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %s", doctor.Patience)
+		}
+		return says(func(r *doctor.Report) { r.Fail(unreadable(x.Database, x.running), "it can't be looked at: %v", err) })
+	}
 	if err != nil {
-		return says(func(r *doctor.Report) {
-			r.Fail(unreadable(x.Database, x.running), "it can't be looked at: %v", err)
-		})
+		return failed(err)
 	}
 	checks := says(func(r *doctor.Report) { d.CheckSchema(r, schema) })
 	if schema.Version == 0 || schema.Missing > 0 {
 		return checks // the questions are about the tables of this release
 	}
 	if d.Nodes, err = look.Nodes(ctx); err != nil {
-		return says(func(r *doctor.Report) { r.Fail(unreadable(x.Database, x.running), "it can't be looked at: %v", err) })
+		return failed(err)
 	}
 	if !known {
 		x.running = x.tenure() != nil
@@ -287,6 +291,9 @@ func (x *examined) doors() doctor.Doors {
 
 // listening are the checks of the doors.
 func (x *examined) listening(d doctor.Doors) []doctor.Check {
+	if x.PortBase == AnyPort {
+		return nil // nobody knows which
+	}
 	var all []doctor.Door
 	for _, name := range []string{"smtp", "submission", "submissions", "imap", "imaps", "http", "https"} {
 		all = append(all, doctor.Door{Name: name, Port: x.PortBase + ports[name]})
