@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -189,6 +190,8 @@ func state(t *testing.T, data, url string) map[string]string {
 	return all
 }
 
+var newerRelease = db.SQL(`INSERT INTO schema_version (version_id, is_applied) VALUES (99999, true)`)
+
 // What goes wrong where a service is run, and how doctor tells it.
 func TestDoctorTrouble(t *testing.T) {
 	resolver, zone := dnstest.Start(t, doctorHost+". A 127.0.0.1")
@@ -243,7 +246,7 @@ func TestDoctorTrouble(t *testing.T) {
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	examine(t, nil, at...).expect(t, "data folder", "error", "others may read "+key)
+	examine(t, nil, at...).expect(t, "secret key", "error", key+": others may read it (mode 0644)")
 	if err := os.Rename(key, key+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -255,6 +258,13 @@ func TestDoctorTrouble(t *testing.T) {
 	}
 	examine(t, nil, at...).expect(t, "smtp", "error", "is taken by another program")
 	_ = l.Close()
+
+	t.Run("a newer release", func(t *testing.T) { // whose program still has the database open
+		d, _ := dbtest.Open(t, "sqlite:"+filepath.Join(data, "mailstead.db"))
+		examine(t, nil, at...).expect(t, "nodes", "ok", "no node is at work")
+		dbtest.Exec(t, d, newerRelease.With())
+		examine(t, nil, at...).expect(t, "database", "error", "of a newer release: version 99999")
+	})
 
 	zone.NXDomain(doctorHost)
 	examine(t, nil, at...).expect(t, "host name", "error", "has no address")

@@ -54,7 +54,7 @@ func (c Certificate) Check(_ context.Context, r *Report) {
 		r.Fail(renew, "there is none for %s: %v", c.Host, err)
 		return
 	case err != nil:
-		r.Fail(renew, "%v", err)
+		r.Fail(Unless(err, renew), "%v", err)
 		return
 	}
 	c.judge(r, renew, leaf, behind)

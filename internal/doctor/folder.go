@@ -18,7 +18,19 @@ import (
 type Folder struct {
 	Path   string
 	SQLite bool // the database is there
-	Key    bool // the secret key is there, not given
+	Key    bool // the secret key is there: CheckKey looks at it
+	Signs  bool // so is the authority that certificates are signed by
+}
+
+const barred = "Run doctor as the user that the service runs as, or as root."
+
+// Unless is what to do about an error: to look as another user where that is all
+// that is wrong, else what is given.
+func Unless(err error, do string) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return barred
+	}
+	return do
 }
 
 // Check looks whose the folder is and who may do what there.
@@ -30,7 +42,7 @@ func (f Folder) Check(_ context.Context, r *Report) {
 			"%s is not there; mailstead serve will make it, for a new service", f.Path)
 		return
 	case errors.Is(err, fs.ErrPermission):
-		r.Fail("Run doctor as the user that the service runs as, or as root.", "%s can't be looked at by this user", f.Path)
+		r.Fail(barred, "%s can't be looked at by this user", f.Path)
 		return
 	case err != nil:
 		r.Fail("Look at the disk.", "%v", err)
@@ -41,7 +53,7 @@ func (f Folder) Check(_ context.Context, r *Report) {
 	}
 	owner, mode := Owner(info), info.Mode().Perm()
 	if me := os.Geteuid(); me != 0 && owner != me {
-		r.Fail(fmt.Sprintf("Run doctor as %s, or as root.", userName(owner)),
+		r.Fail(barred,
 			"%s belongs to %s, and this is %s: what is in it can't be looked at as the service does", f.Path, userName(owner), userName(me))
 		return
 	}
@@ -65,7 +77,10 @@ func (f Folder) files(r *Report, owner int) {
 		mask fs.FileMode
 		fail bool // serve refuses it
 	}
-	rules := []rule{{"secret.key", 0o077, f.Key}, {"ca.key", 0o077, true}, {"host.key", 0o077, false}, {"lock", 0o002, false}, {"blobs", 0o007, false}, {"acme", 0o007, false}}
+	rules := []rule{{"ca.key", 0o077, f.Signs}, {"host.key", 0o077, false}, {"lock", 0o002, false}, {"blobs", 0o007, false}, {"acme", 0o007, false}}
+	if !f.Key {
+		rules = append(rules, rule{"secret.key", 0o077, false})
+	}
 	names := []string{"search.db"}
 	if f.SQLite {
 		names = append(names, "mailstead.db")
@@ -161,7 +176,7 @@ func (d Disk) Check(_ context.Context, r *Report) {
 		s, err = d.Space(path)
 	}
 	if err != nil {
-		r.Fail("Look at the disk.", "%s: %v", d.Path, err)
+		r.Fail(Unless(err, "Look at the disk."), "%s: %v", d.Path, err)
 		return
 	}
 	room := fmt.Sprintf("%s of %s free on the disk of %s", bytes(s.Free), bytes(s.Size), d.Path)

@@ -34,11 +34,17 @@ func TestFolder(t *testing.T) {
 	expect(t, f.Check, doctor.OK, "mode 0700")
 
 	key := write(t, 0o640, dir, "secret.key")
-	expect(t, f.Check, doctor.Error, "others may read "+key+" (mode 0640)")
+	expect(t, f.Check, doctor.OK, "mode 0700") // the check of the key tells that
 	given := f
 	given.Key = false
 	expect(t, given.Check, doctor.Warning, "others may use "+key)
 	write(t, 0o600, dir, "secret.key")
+	authority := write(t, 0o644, dir, "ca.key")
+	expect(t, f.Check, doctor.Warning, "others may use "+authority)
+	signs := f
+	signs.Signs = true
+	expect(t, signs.Check, doctor.Error, "others may read "+authority+" (mode 0644), with which mailstead serve does not start")
+	write(t, 0o600, dir, "ca.key")
 
 	wal := write(t, 0o644, dir, "mailstead.db-wal")
 	expect(t, f.Check, doctor.Warning, "others may use "+wal+" (mode 0644)")
@@ -121,5 +127,17 @@ func TestHolder(t *testing.T) {
 	}
 	if pid, _ := doctor.Holder(path); pid != 0 {
 		t.Errorf("let go: %d", pid)
+	}
+}
+
+// Who may not look is told to look as another user, and not that something is to
+// be restored.
+func TestUnless(t *testing.T) {
+	if got := doctor.Unless(os.ErrNotExist, "restore"); got != "restore" {
+		t.Error(got)
+	}
+	denied := &os.PathError{Op: "open", Path: "x", Err: syscall.EACCES}
+	if got := doctor.Unless(denied, "restore"); !strings.Contains(got, "as root") {
+		t.Error(got)
 	}
 }

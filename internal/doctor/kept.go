@@ -52,7 +52,7 @@ func (k *Kept) CheckKey(ctx context.Context, r *Report) {
 		r.Fail(restore, "there is no secret key, and the database is used with one: what is sealed there, such as DKIM keys, can't be opened")
 		return
 	case k.Key == nil:
-		r.Fail(restore, "%v", k.KeyErr)
+		r.Fail(Unless(k.KeyErr, "Correct the file; if its text is damaged, take it from a backup or another node."), "%s", strings.TrimPrefix(k.KeyErr.Error(), "secret key "))
 		return
 	case known != "" && known != k.Key.Fingerprint():
 		r.Fail(restore, "the database is used with another secret key, so mailstead serve does not start: what is sealed, such as DKIM keys, can't be opened")
@@ -78,7 +78,7 @@ func (k *Kept) CheckKey(ctx context.Context, r *Report) {
 func (k *Kept) CheckFiles(ctx context.Context, r *Report) {
 	owner, used, err := blob.Owner(k.Blobs)
 	if err != nil {
-		r.Fail("Look at the disk, and whose the folder is.", "%v", err)
+		r.Fail(Unless(err, "Look at the disk, and whose the folder is."), "%v", err)
 		return
 	}
 	if k.Key != nil && owner != "" && owner != k.Key.Fingerprint() {
@@ -92,7 +92,7 @@ func (k *Kept) CheckFiles(ctx context.Context, r *Report) {
 	w, err := blob.LookAtFiles(ctx, k.Look, k.Blobs, most)
 	switch {
 	case err != nil:
-		r.Fail("Look at the disk.", "after %s: %v", many(w.Looked, false, "file", "files"), err)
+		r.Fail(Unless(err, "Look at the disk."), "after %s: %v", many(w.Looked, false, "file", "files"), err)
 	case w.Looked > 0 && !used && w.Missing == w.Looked:
 		r.Fail("Look whether it is mounted, and whether --blobs is right.", "the large messages of this database are not in %s", k.Blobs)
 	case w.Missing+w.Size > 0:

@@ -41,7 +41,8 @@ type examined struct {
 	// elsewhere says that nothing runs on the data folder, yet a service of this
 	// name answers: in a container, or on another folder.
 	elsewhere bool
-	pid       int // of the process that has the lock; 0: none, or not known
+	pid       int  // of the process that has the lock; 0: none, or not known
+	known     bool // who has the lock can be told
 	db        *doctor.Database
 	dns       *dns.Resolver
 	router    *route.Router
@@ -126,8 +127,7 @@ func (x *examined) openDatabase(ctx context.Context) []doctor.Check {
 	lock := filepath.Join(x.Data, "lock")
 	text, _ := os.ReadFile(lock) // without one nobody has worked here
 	x.folder = strings.TrimSpace(string(text))
-	var known bool
-	x.pid, known = doctor.Holder(lock)
+	x.pid, x.known = doctor.Holder(lock)
 	x.running = x.pid != 0
 
 	ctx, cancel := context.WithTimeout(ctx, doctor.Patience)
@@ -135,7 +135,7 @@ func (x *examined) openDatabase(ctx context.Context) []doctor.Check {
 	says := func(look func(r *doctor.Report)) []doctor.Check {
 		return []doctor.Check{{Name: "database", Look: func(_ context.Context, r *doctor.Report) { look(r) }}}
 	}
-	look, err := db.OpenLook(ctx, db.LookOptions{URL: x.databaseURL(), Alone: known && !x.running})
+	look, err := db.OpenLook(ctx, db.LookOptions{URL: x.databaseURL(), Alone: x.known && !x.running})
 	if errors.Is(err, fs.ErrNotExist) && x.Database == "sqlite" {
 		return says(func(r *doctor.Report) { r.OK("not there yet; mailstead serve will make it") })
 	}
@@ -149,7 +149,9 @@ func (x *examined) openDatabase(ctx context.Context) []doctor.Check {
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer within %s", doctor.Patience)
 		}
-		return says(func(r *doctor.Report) { r.Fail(unreadable(x.Database, x.running), "it can't be looked at: %v", err) })
+		return says(func(r *doctor.Report) {
+			r.Fail(doctor.Unless(err, unreadable(x.Database, x.running)), "it can't be looked at: %v", err)
+		})
 	}
 	if err != nil {
 		return failed(err)
@@ -161,7 +163,7 @@ func (x *examined) openDatabase(ctx context.Context) []doctor.Check {
 	if d.Nodes, err = look.Nodes(ctx); err != nil {
 		return failed(err)
 	}
-	if !known {
+	if !x.known {
 		x.running = x.tenure() != nil
 	}
 	d.Here = x.running
@@ -227,7 +229,7 @@ func (x *examined) kept(d *doctor.Database) []doctor.Check {
 
 // place are the checks of this machine.
 func (x *examined) place() []doctor.Check {
-	folder := doctor.Folder{Path: x.Data, SQLite: x.Database == "sqlite", Key: x.SecretKey == ""}
+	folder := doctor.Folder{Path: x.Data, SQLite: x.Database == "sqlite", Key: x.SecretKey == "", Signs: x.TLS == "self-signed"}
 	checks := []doctor.Check{
 		{Name: "service", Look: func(_ context.Context, r *doctor.Report) {
 			switch t := x.tenure(); {
@@ -235,6 +237,8 @@ func (x *examined) place() []doctor.Check {
 				r.OK("runs, as process %d", x.pid)
 			case x.running:
 				r.OK("runs, as node %s", t.Name)
+			case !x.known && t == nil:
+				r.OK("whether it runs can't be told from here")
 			case x.elsewhere && t == nil:
 				r.Warn("Look whether --data is the folder of that one.", "a service named %s runs, but not on the data folder %s", x.Host, x.Data)
 			case x.elsewhere:
