@@ -192,6 +192,8 @@ func state(t *testing.T, data, url string) map[string]string {
 
 var newerRelease = db.SQL(`INSERT INTO schema_version (version_id, is_applied) VALUES (99999, true)`)
 
+var olderRelease = db.SQL(`DELETE FROM schema_version WHERE version_id = (SELECT MAX(version_id) FROM schema_version)`)
+
 // What goes wrong where a service is run, and how doctor tells it.
 func TestDoctorTrouble(t *testing.T) {
 	resolver, zone := dnstest.Start(t, doctorHost+". A 127.0.0.1")
@@ -231,6 +233,7 @@ func TestDoctorTrouble(t *testing.T) {
 		{"filters that are away", []string{"--rspamd", "http://127.0.0.1:1", "--clamav", "127.0.0.1:1", "--spam-fail", "closed"}, "clamd", "error", "refused"},
 		{"an address of another machine", []string{"--bind", "192.0.2.7"}, "listening address", "error", "no address of this machine"},
 		{"a resolver that is away", []string{"--resolver", "127.0.0.1:1"}, "resolver", "error", "no answer from 127.0.0.1:1"},
+		{"nobody as postmaster", []string{"--postmaster", "root@example.com"}, "postmaster", "warning", "is refused"},
 		{"an empty folder of large messages", []string{"--blobs", t.TempDir()}, "large messages", "ok", "names none"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -259,11 +262,13 @@ func TestDoctorTrouble(t *testing.T) {
 	examine(t, nil, at...).expect(t, "smtp", "error", "is taken by another program")
 	_ = l.Close()
 
-	t.Run("a newer release", func(t *testing.T) { // whose program still has the database open
+	t.Run("other releases", func(t *testing.T) { // whose program still has the database open
 		d, _ := dbtest.Open(t, "sqlite:"+filepath.Join(data, "mailstead.db"))
 		examine(t, nil, at...).expect(t, "nodes", "ok", "no node is at work")
 		dbtest.Exec(t, d, newerRelease.With())
 		examine(t, nil, at...).expect(t, "database", "error", "of a newer release: version 99999")
+		dbtest.Exec(t, d, olderRelease.With(), olderRelease.With())
+		examine(t, nil, at...).expect(t, "database", "warning", "of an older release")
 	})
 
 	zone.NXDomain(doctorHost)

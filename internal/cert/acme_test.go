@@ -264,6 +264,9 @@ func TestACME(t *testing.T) {
 			if pair, err := s.Signer(t.Context(), a.Host); err != nil || pair == nil || !pair.Leaf.Equal(leaf(t, s, a.Host)) {
 				t.Errorf("to sign with: %v, %v", pair, err)
 			}
+			if kept, _, err := ACMEPair(a.Dir, a.URL, a.Host).Read(); err != nil || !kept.Equal(leaf(t, s, a.Host)) {
+				t.Errorf("where it is kept: %v, %v", kept, err)
+			}
 			restarted(t, a, s)
 		})
 	}

@@ -154,9 +154,13 @@ func ReadSpace(path string) (s Space, err error) {
 	block := uint64(st.Bsize)
 	const readOnly = 1 // ST_RDONLY
 	return Space{
-		Size: st.Blocks * block, Free: st.Bavail * block, Files: st.Files, FreeFor: st.Ffree, ReadOnly: st.Flags&readOnly != 0,
+		Size: st.Blocks * block, Free: count(st.Bavail) * block, Files: st.Files, FreeFor: count(st.Ffree), ReadOnly: st.Flags&readOnly != 0,
 	}, nil
 }
+
+// count is a figure of Statfs, whose type is not the same everywhere; what is
+// left for ordinary users may be less than nothing.
+func count[T int64 | uint64](n T) uint64 { return uint64(max(n, 0)) }
 
 // Bounds of what is left on a disk. Below least the next checkpoint of SQLite, or
 // a large message, may find no room.

@@ -80,7 +80,7 @@ func (k *kept) stop(t *testing.T) *db.DB {
 func TestHealthy(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
 		checks := map[string]func(context.Context, *doctor.Report){
-			"clock": k.CheckClock, "nodes": k.CheckNodes, "key": k.CheckKey, "files": k.CheckFiles, "domains": k.CheckDomains,
+			"clock": k.CheckClock, "nodes": k.CheckNodes, "key": k.CheckKey, "files": k.CheckFiles, "domains": k.CheckDomains, "postmaster": k.CheckPostmaster,
 			"queue": k.CheckQueue, "events": k.CheckEvents, "webhooks": k.CheckWebhooks,
 		}
 		if k.Engine() == db.SQLite {
@@ -266,6 +266,16 @@ func TestDomains(t *testing.T) {
 		expect(t, k.CheckDomains, doctor.OK, "1 verified")
 		dbtest.Exec(t, k.service.DB, degrade.With("degraded"))
 		expect(t, k.CheckDomains, doctor.Warning, "1 of 1 are degraded or failed: "+k.service.Dev.Domain.Name)
+	})
+}
+
+func TestPostmaster(t *testing.T) {
+	each(t, func(t *testing.T, k *kept) {
+		expect(t, k.CheckPostmaster, doctor.OK, "the oldest mailbox gets")
+		k.Postmaster = k.service.Dev.Mailboxes[0].Address
+		expect(t, k.CheckPostmaster, doctor.OK, k.Postmaster+" gets the mail")
+		k.Postmaster = "nobody@" + k.service.Dev.Domain.Name
+		expect(t, k.CheckPostmaster, doctor.Warning, k.Postmaster+" is no mailbox here that takes mail")
 	})
 }
 

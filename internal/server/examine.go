@@ -196,7 +196,7 @@ func (x *examined) tenure() *db.NodeState {
 
 // kept are the checks of what the database holds and what belongs to it.
 func (x *examined) kept(d *doctor.Database) []doctor.Check {
-	k := &doctor.Kept{Database: d, Blobs: x.Blobs, Deep: x.Deep}
+	k := &doctor.Kept{Database: d, Blobs: x.Blobs, Deep: x.Deep, Postmaster: x.Postmaster}
 	if x.SecretKey != "" {
 		k.Key, k.KeyErr = secret.Parse(x.SecretKey)
 	} else {
@@ -221,6 +221,7 @@ func (x *examined) kept(d *doctor.Database) []doctor.Check {
 		doctor.Check{Name: "secret key", Look: k.CheckKey, Limit: limit},
 		doctor.Check{Name: "large messages", Look: k.CheckFiles, Limit: limit},
 		doctor.Check{Name: "domains", Look: k.CheckDomains},
+		doctor.Check{Name: "postmaster", Look: k.CheckPostmaster},
 		doctor.Check{Name: "queue", Look: k.CheckQueue},
 		doctor.Check{Name: "events", Look: k.CheckEvents},
 		doctor.Check{Name: "webhooks", Look: k.CheckWebhooks},
