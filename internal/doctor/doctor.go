@@ -45,7 +45,7 @@ type Check struct {
 }
 
 // Patience is how long a check may take that does not read everything.
-const Patience = 6 * time.Second
+const Patience = 10 * time.Second
 
 const (
 	// atOnce bounds how many checks run side by side.

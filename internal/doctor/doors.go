@@ -35,7 +35,7 @@ type Door struct {
 }
 
 // doorPatience is how long one address of a door may take: it is of this machine.
-const doorPatience = 3 * time.Second
+const doorPatience = 5 * time.Second
 
 // CheckBind looks whether the service can listen where it shall.
 func (d Doors) CheckBind(doors []Door, owner int) func(context.Context, *Report) {

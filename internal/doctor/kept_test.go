@@ -174,7 +174,7 @@ func TestClock(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
 		if k.Engine() == db.Postgres {
 			k.later(10 * time.Second)
-			expect(t, k.CheckClock, doctor.Warning, "are 10.0 s apart")
+			expect(t, k.CheckClock, doctor.Warning, " s apart: nodes that are alive")
 		}
 		k.later(-time.Hour)
 		found := look(t, k.CheckClock)
@@ -288,9 +288,9 @@ func TestQueue(t *testing.T) {
 		expect(t, k.CheckQueue, doctor.OK, "0 deliveries wait")
 		d := k.stop(t)
 		dbtest.Exec(t, d, waits.With(1, db.Micros(time.Now()), nil), waits.With(2, db.Micros(time.Now()), 0))
-		expect(t, k.CheckQueue, doctor.OK, "1 delivery waits, 1 is held, the longest due for 0.")
+		expect(t, k.CheckQueue, doctor.OK, "1 delivery waits, 1 is held, the longest due for ")
 		k.later(time.Hour)
-		expect(t, k.CheckQueue, doctor.Error, "due for 1 h 00 min, and nothing is being delivered: the queue stands still")
+		expect(t, k.CheckQueue, doctor.Error, ", and nothing is being delivered: the queue stands still")
 		dbtest.Exec(t, d, waits.With(3, db.Micros(time.Now()), int64(k.Nodes[0].Tenure)))
 		k.nodes(t)
 		expect(t, k.CheckQueue, doctor.Warning, "the queue lags")
