@@ -162,7 +162,7 @@ var applied = SQL(`SELECT version_id FROM schema_version WHERE id > 0 AND versio
 // Schema compares the schema with this program's.
 func (l *Look) Schema(ctx context.Context) (s Schema, err error) {
 	missing := map[int64]bool{}
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	names, err := fs.Glob(migrationTexts, "migrations/*.sql")
 	if err != nil {
 		return s, err
 	}
