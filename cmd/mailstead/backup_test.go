@@ -37,7 +37,7 @@ func signIn(t *testing.T, s *servertest.Server) *imapclient.Client {
 	return c
 }
 
-// file appends a letter of some octets, and returns what state shows of it.
+// file appends a letter of some octets, and returns what lettersOf shows of it.
 func file(c *imapclient.Client, name, subject string, size int, flags ...imap.Flag) (string, error) {
 	text := []byte("From: x@demo.test\r\nSubject: " + subject + "\r\n\r\n")
 	for len(text) < size {
@@ -52,8 +52,8 @@ func file(c *imapclient.Client, name, subject string, size int, flags ...imap.Fl
 	return fmt.Sprintf("%s %v %d %x", name, flags, 1_700_000_000, sha256.Sum256(text)), err
 }
 
-// state lists all messages of bob's, and the UIDVALIDITY of each folder.
-func state(t *testing.T, s *servertest.Server) (messages []string, validity map[string]uint32) {
+// lettersOf lists all messages of bob's, and the UIDVALIDITY of each folder.
+func lettersOf(t *testing.T, s *servertest.Server) (messages []string, validity map[string]uint32) {
 	t.Helper()
 	c := signIn(t, s)
 	folders, err := c.List("", "*", nil).Collect()
@@ -165,7 +165,7 @@ func TestBackupAndRestore(t *testing.T) {
 		if left := names(t, to); left != "backup.json blobs ca.key ca.pem mailstead.db secret.key" {
 			t.Errorf("the backup holds %s", left)
 		}
-		now, validity := state(t, s)
+		now, validity := lettersOf(t, s)
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestBackupAndRestore(t *testing.T) {
 			if again.Dev.Mailboxes[1] != s.Dev.Mailboxes[1] || again.Dev.APIKey != s.Dev.APIKey {
 				t.Errorf("the password or the key is another one")
 			}
-			got, others := state(t, again)
+			got, others := lettersOf(t, again)
 			for _, line := range acknowledged {
 				if !slices.Contains(got, line) {
 					t.Errorf("%s is gone; there is %q", line, got)

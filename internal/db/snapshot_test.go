@@ -27,8 +27,8 @@ var (
 		VALUES ($1, $2, $3, 'pending', TRUE, '', FALSE, TRUE, FALSE, '{}', 0, 0, 0, 0, 0, 0, 0)`)
 )
 
-// contents reads every row of a file of SQLite, as text, in an order of its own.
-func contents(t *testing.T, path string) map[string][]string {
+// everyRow reads every row of a file of SQLite, as text, in an order of its own.
+func everyRow(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	file, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
 	if err != nil {
@@ -91,7 +91,7 @@ func TestSnapshotAndLoad(t *testing.T) {
 		if err := db.Snapshot(t.Context(), to, second); err != nil {
 			t.Fatal(err)
 		}
-		one, two := contents(t, first), contents(t, second)
+		one, two := everyRow(t, first), everyRow(t, second)
 		if len(one["account"]) != 2 || len(one["blob"]) != 3 || len(one["dashboard_user"]) != 2 || len(one["tenure"]) != 1 {
 			t.Errorf("the first snapshot holds %v", one)
 		}
@@ -171,7 +171,7 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 			if err := db.Snapshot(t.Context(), url, path); err != nil {
 				t.Fatal(err)
 			}
-			if all := contents(t, path); len(all["account"]) == 0 || len(all["account"]) != len(all["dashboard_user"]) {
+			if all := everyRow(t, path); len(all["account"]) == 0 || len(all["account"]) != len(all["dashboard_user"]) {
 				t.Errorf("%d of one and %d of the other, which were written together", len(all["account"]), len(all["dashboard_user"]))
 			}
 			next()
