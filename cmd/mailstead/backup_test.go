@@ -302,6 +302,24 @@ func TestBackupRefuses(t *testing.T) {
 	}
 }
 
+// A service made anew does not take the place of the former one in its backup.
+func TestBackupOfAnother(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "backup")
+	s := servertest.Start(t)
+	if _, err := file(signIn(t, s), "INBOX", "large", 100_000); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := run(t, nil, "backup", "--data", s.Config.Data, to); status != 0 {
+		t.Fatal(errs)
+	}
+	other := servertest.Start(t)
+	refused(t, "the backup of another service", nil, "backup", "--data", other.Config.Data, to)
+	status, out, errs := run(t, nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), to)
+	if status != 0 || !strings.Contains(out, "with 1 large messages") {
+		t.Errorf("status %d, %s%s", status, out, errs)
+	}
+}
+
 // A backup that is killed leaves a whole one, the former or the new.
 func TestBackupKilled(t *testing.T) {
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")

@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,6 +83,9 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 	}
 	defer unlock()
 	if err := foreign(to); err != nil {
+		return a, err
+	}
+	if err := sameKey(to, s.Key); err != nil {
 		return a, err
 	}
 	files, err := blob.NewFolder(filepath.Join(to, blobFolder))
@@ -152,6 +156,27 @@ func foreign(to string) error {
 	}
 	if others && !ours {
 		return fmt.Errorf("%s has something else in it; name a folder for the backup alone, or a new one", to)
+	}
+	return nil
+}
+
+// sameKey refuses the backup of another service, such as the one in whose place a
+// new one was started when its data was lost.
+func sameKey(to string, key *secret.Key) error {
+	path := filepath.Join(to, keyFile)
+	text, err := os.ReadFile(path) // whatever its mode: not every file system has them
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	former, err := secret.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if former.Fingerprint() != key.Fingerprint() {
+		return fmt.Errorf("%s is the backup of another service, with another secret key; name another folder", to)
 	}
 	return nil
 }
