@@ -67,11 +67,7 @@ func Load(ctx context.Context, path, to string) error {
 // clearTables takes away what the migrations put there, and keeps all others out
 // until the end.
 func clearTables(ctx context.Context, tx pgx.Tx, tables []table) error {
-	names := make([]string, len(tables))
-	for i, t := range tables {
-		names[i] = `"` + t.name + `"`
-	}
-	all := strings.Join(names, ", ")
+	all := namesOf(tables)
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+all+` IN ACCESS EXCLUSIVE MODE`); err != nil {
 		return err
 	}
@@ -82,9 +78,7 @@ func clearTables(ctx context.Context, tx pgx.Tx, tables []table) error {
 	return err
 }
 
-func unused(ctx context.Context, pg interface {
-	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
-}) error {
+func unused(ctx context.Context, pg querier) error {
 	var used bool
 	err := pg.QueryRow(ctx, `SELECT to_regclass('service_key') IS NOT NULL`).Scan(&used)
 	if err == nil && used {

@@ -68,12 +68,7 @@ func fillFrom(ctx context.Context, from, path string) error {
 		return err
 	}
 	defer pg.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
-	tx, err := pg.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // the same
-	version, err := schemaVersion(ctx, tx)
+	version, err := schemaVersion(ctx, pg)
 	switch {
 	case err != nil:
 		return err
@@ -91,6 +86,22 @@ func fillFrom(ctx context.Context, from, path string) error {
 	tables, err := tablesOf(ctx, file)
 	if err != nil {
 		return err
+	}
+	tx, err := pg.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
+	// Of a table that is written anew, as a migration may do, who began to read
+	// before sees no row. The locks come before the moment that is read.
+	if _, err := tx.Exec(ctx, `LOCK TABLE schema_version, `+namesOf(tables)+` IN ACCESS SHARE MODE`); err != nil {
+		return err
+	}
+	switch now, err := schemaVersion(ctx, tx); {
+	case err != nil:
+		return err
+	case now != version:
+		return errors.New("the database was migrated to another release meanwhile; begin again")
 	}
 	for _, t := range tables {
 		if err := t.fill(ctx, file, tx); err != nil {
@@ -114,13 +125,18 @@ func connectAlone(ctx context.Context, to string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
+// querier is a connection to PostgreSQL, in a transaction or not.
+type querier interface {
+	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+}
+
 // schemaVersion is the number of the last migration that a database has seen; 0
 // for one without a schema.
-func schemaVersion(ctx context.Context, tx pgx.Tx) (version int64, err error) {
+func schemaVersion(ctx context.Context, pg querier) (version int64, err error) {
 	var there bool
-	err = tx.QueryRow(ctx, `SELECT to_regclass('schema_version') IS NOT NULL`).Scan(&there)
+	err = pg.QueryRow(ctx, `SELECT to_regclass('schema_version') IS NOT NULL`).Scan(&there)
 	if err == nil && there {
-		err = tx.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_version WHERE is_applied`).Scan(&version)
+		err = pg.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_version WHERE is_applied`).Scan(&version)
 	}
 	return version, err
 }
@@ -185,6 +201,14 @@ func texts(ctx context.Context, d *sql.DB, query string, args ...any) (list []st
 		return err
 	})
 	return list, err
+}
+
+func namesOf(tables []table) string {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = `"` + t.name + `"`
+	}
+	return strings.Join(names, ", ")
 }
 
 func (t *table) quoted() string { return `"` + strings.Join(t.columns, `", "`) + `"` }

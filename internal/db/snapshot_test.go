@@ -183,6 +183,44 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 	})
 }
 
+// A node that migrates the database meanwhile, which may write a table anew, does
+// not make the snapshot lose it.
+func TestSnapshotBesideMigration(t *testing.T) {
+	url := dbtest.Postgres(t)
+	d, _ := dbtest.Open(t, url)
+	dbtest.Exec(t, d, anAccount.With(d.NewID(), "a@shop.test", ""), aPerson.With(d.NewID(), "p@shop.test", nil))
+	conn := plannerConn(t, url)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background()) //nolint:errcheck // committed
+	if _, err := tx.Exec(t.Context(), `ALTER TABLE dashboard_user ALTER COLUMN name TYPE VARCHAR(300)`); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	taken := make(chan error, 1)
+	go func() { taken <- db.Snapshot(context.Background(), url, path) }()
+	for waits := false; !waits; {
+		if err := tx.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted
+			AND relation = 'dashboard_user'::regclass)`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		if len(taken) > 0 {
+			t.Fatal("it was taken without the table: ", <-taken)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+	if all := contents(t, path); len(all["dashboard_user"]) != 1 || len(all["account"]) != 1 {
+		t.Errorf("the snapshot holds %q and %q", all["account"], all["dashboard_user"])
+	}
+}
+
 // What is there already is not written over, and what has no service not copied.
 func TestSnapshotRefuses(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
