@@ -20,6 +20,7 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -317,6 +318,28 @@ func TestBackupOfAnother(t *testing.T) {
 	status, out, errs := run(t, nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), to)
 	if status != 0 || !strings.Contains(out, "with 1 large messages") {
 		t.Errorf("status %d, %s%s", status, out, errs)
+	}
+}
+
+// A backup's folder is not the service's own, of which a running service has files
+// that no message has yet.
+func TestBackupBesideBlobs(t *testing.T) {
+	to := t.TempDir()
+	own := filepath.Join(to, "blobs")
+	s := servertest.Start(t, func(c *server.Config) { c.Blobs = own })
+	coming := filepath.Join(own, "2a", "000000000000002a")
+	if err := os.WriteFile(coming, []byte("of a message that is being filed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(to, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{to, link} {
+		refused(t, "the service's own folder", nil, "backup", "--data", s.Config.Data, "--blobs", own, folder)
+	}
+	if _, err := os.Stat(coming); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -85,6 +85,9 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 	if err := foreign(to); err != nil {
 		return a, err
 	}
+	if err := apart(to, s.Blobs); err != nil {
+		return a, err
+	}
 	if err := sameKey(to, s.Key); err != nil {
 		return a, err
 	}
@@ -156,6 +159,22 @@ func foreign(to string) error {
 	}
 	if others && !ours {
 		return fmt.Errorf("%s has something else in it; name a folder for the backup alone, or a new one", to)
+	}
+	return nil
+}
+
+// apart refuses a folder whose files are the service's own: those that no message
+// names yet would be deleted.
+func apart(to, blobs string) error {
+	ours, err := os.Stat(filepath.Join(to, blobFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if theirs, err := os.Stat(blobs); err == nil && os.SameFile(ours, theirs) {
+		return fmt.Errorf("%s is the service's own folder of large messages; name another folder for the backup", blobs)
 	}
 	return nil
 }
