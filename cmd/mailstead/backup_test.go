@@ -343,6 +343,26 @@ func TestBackupBesideBlobs(t *testing.T) {
 	}
 }
 
+// A first backup that failed does not stand in the way of the next one.
+func TestBackupAgain(t *testing.T) {
+	s := servertest.Start(t)
+	to, certificate := filepath.Join(t.TempDir(), "backup"), filepath.Join(s.Config.Data, "ca.pem")
+	if err := errors.Join(os.Rename(certificate, certificate+".away"), os.Mkdir(certificate, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "is a directory", nil, "backup", "--data", s.Config.Data, to)
+	if err := errors.Join(os.Remove(certificate), os.Rename(certificate+".away", certificate)); err != nil {
+		t.Fatal(err)
+	}
+	// What one that was killed leaves besides.
+	if err := os.WriteFile(filepath.Join(to, ".part-1234"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := run(t, nil, "backup", "--data", s.Config.Data, to); status != 0 {
+		t.Fatal(errs)
+	}
+}
+
 // A backup that is killed leaves a whole one, the former or the new.
 func TestBackupKilled(t *testing.T) {
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")

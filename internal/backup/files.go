@@ -25,7 +25,7 @@ func remove(path string) error {
 func writeFile(path string, text []byte) error { return writeFrom(path, bytes.NewReader(text)) }
 
 func writeFrom(path string, r io.Reader) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".part-") // mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), partPrefix) // mode 0600
 	if err != nil {
 		return err
 	}

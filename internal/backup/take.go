@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -44,7 +45,10 @@ const (
 	authorityKey = "ca.key"
 	aboutFile    = "backup.json"
 	partFile     = ".mailstead.db.part" // a database that is not whole yet
+	partPrefix   = ".part-"             // of the names of small files that are not whole yet
 )
+
+var contents = []string{databaseFile, blobFolder, keyFile, acmeFolder, authority, authorityKey}
 
 // Service says where a service keeps what it has.
 type Service struct {
@@ -153,8 +157,8 @@ func foreign(to string) error {
 			return fmt.Errorf("%s is the data folder of a service; name another folder for the backup", to)
 		case name == aboutFile:
 			ours = true
-		case name != blobFolder && !strings.HasPrefix(name, partFile): // of one that was interrupted
-			others = true
+		case !slices.Contains(contents, name) && !strings.HasPrefix(name, partFile) && !strings.HasPrefix(name, partPrefix):
+			others = true // than what a first one leaves that was interrupted
 		}
 	}
 	if others && !ours {
