@@ -12,7 +12,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
@@ -55,9 +54,9 @@ func (c *backupCommand) Run() error {
 }
 
 // missing is the error for files that are lost.
-func missing(done string, files []db.ID) error {
+func missing(done string, files []string) error {
 	if len(files) == 0 {
 		return nil
 	}
-	return fmt.Errorf("all else is %s, but the files of %d large messages are lost, such as %016x", done, len(files), int64(files[0]))
+	return fmt.Errorf("all else is %s, but the files of %d large messages are lost, such as %s", done, len(files), files[0])
 }

@@ -268,7 +268,7 @@ func TestBackupRefuses(t *testing.T) {
 	}
 	refused(t, "all else is backed up, but the files of 1 large messages are lost", nil, "backup", "--data", data, to)
 	about, err := os.ReadFile(filepath.Join(to, "backup.json"))
-	if err != nil || !bytes.Contains(about, []byte(`"missing_files"`)) {
+	if err != nil || !bytes.Contains(about, []byte(`"`+filepath.Base(blobs[0])+`"`)) {
 		t.Errorf("%s, %v", about, err)
 	}
 	refused(t, "another process uses the data folder", nil, "restore", "--data", data, to)

@@ -70,7 +70,7 @@ type About struct {
 	Key      bool      `json:"secret_key"` // is in the folder
 	// Missing are files that were not there, or too short, although the database
 	// names them: what is lost of these messages was lost before.
-	Missing []db.ID `json:"missing_files"`
+	Missing []string `json:"missing_files"`
 
 	New int `json:"-"` // files that were not in the folder yet
 }
@@ -99,7 +99,7 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 	if err != nil {
 		return a, err
 	}
-	t := taking{service: s, to: to, files: files, about: About{Program: program, Key: !s.KeyGiven, Missing: []db.ID{}}}
+	t := taking{service: s, to: to, files: files, about: About{Program: program, Key: !s.KeyGiven, Missing: []string{}}}
 	part := filepath.Join(to, partFile)
 	defer remove(part) //nolint:errcheck // the next one does it
 	// Files of mail that is deleted while they are copied may go; a snapshot taken

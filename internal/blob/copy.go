@@ -20,8 +20,8 @@ var namedFiles = db.SQL(`SELECT file, size - LENGTH(bytes) FROM blob WHERE file 
 type Copied struct {
 	Files   int
 	Bytes   int64
-	New     int     // were not there yet
-	Missing []db.ID // are not in the store, or too short, or can't be read
+	New     int      // were not there yet
+	Missing []string // names of those that are not in the store, or too short, or can't be read
 }
 
 // CopyFiles copies the files that the rows name to another place. Those that are
@@ -50,7 +50,7 @@ func (s *Store) CopyFiles(ctx context.Context, to Files) (c Copied, err error) {
 			case !whole:
 				err := copyFile(ctx, s.Files, to, f.name, f.size)
 				if errors.Is(err, errLost) {
-					c.Missing = append(c.Missing, f.name)
+					c.Missing = append(c.Missing, fileName(f.name))
 					continue
 				}
 				if err != nil {

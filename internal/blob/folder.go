@@ -46,9 +46,11 @@ func makeFolders(dir string) error {
 }
 
 func (f *Folder) path(name db.ID) string {
-	hex := fmt.Sprintf("%016x", int64(name))
+	hex := fileName(name)
 	return filepath.Join(f.dir, hex[14:], hex)
 }
+
+func fileName(name db.ID) string { return fmt.Sprintf("%016x", int64(name)) }
 
 // Create begins a file under a temporary name.
 func (f *Folder) Create(_ context.Context, name db.ID) (FileWriter, error) {
