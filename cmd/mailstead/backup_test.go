@@ -314,7 +314,26 @@ func TestBackupOfAnother(t *testing.T) {
 		t.Fatal(errs)
 	}
 	other := servertest.Start(t)
-	refused(t, "the backup of another service", nil, "backup", "--data", other.Config.Data, to)
+	refused(t, "another service, with another secret key", nil, "backup", "--data", other.Config.Data, to)
+	// One that has got the key of the first is still another.
+	key, err := os.ReadFile(filepath.Join(s.Config.Data, "secret.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := servertest.Start(t, func(c *server.Config) { c.SecretKey = strings.TrimSpace(string(key)) })
+	refused(t, "another service, with other accounts", nil, "backup", "--data", third.Config.Data, "--secret-key", strings.TrimSpace(string(key)), to)
+	refused(t, "the service's own folder", nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), "--blobs", filepath.Join(to, "blobs"), to)
+	for _, left := range []string{".mailstead.db.partXYZ", ".mailstead.db.partXYZ-journal", ".part-123"} { // by one that was killed
+		if err := os.WriteFile(filepath.Join(to, left), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, _, errs := run(t, nil, "backup", "--data", s.Config.Data, to); status != 0 {
+		t.Fatal(errs)
+	}
+	if left := names(t, to); strings.Contains(left, "part") {
+		t.Errorf("the backup holds %s", left)
+	}
 	status, out, errs := run(t, nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), to)
 	if status != 0 || !strings.Contains(out, "with 1 large messages") {
 		t.Errorf("status %d, %s%s", status, out, errs)

@@ -29,11 +29,14 @@ func Restore(ctx context.Context, from string, s Service, ready func(ctx context
 	if _, err := os.Stat(filepath.Join(from, databaseFile)); err != nil {
 		return c, fmt.Errorf("%s is no backup: %w", from, bare(err))
 	}
-	unlock, err := lock(from)
+	unlock, _, err := lock(from)
 	if err != nil {
 		return c, err
 	}
 	defer unlock()
+	if err := apart(from, s.Blobs); err != nil {
+		return c, err
+	}
 	if err := free(s); err != nil {
 		return c, err
 	}
@@ -114,7 +117,7 @@ func restoreKey(from string, s *Service) (err error) {
 
 // prepare copies the files of large messages, and makes the database ready.
 func prepare(ctx context.Context, from, file string, s Service, ready func(context.Context, *db.DB) error) (c blob.Copied, err error) {
-	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + file})
+	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + file, Copy: true})
 	if err != nil {
 		return c, err
 	}

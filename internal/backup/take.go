@@ -19,6 +19,7 @@ package backup
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,6 +69,9 @@ type About struct {
 	Files    int       `json:"files"` // of large messages
 	Bytes    int64     `json:"files_bytes"`
 	Key      bool      `json:"secret_key"` // is in the folder
+	// First is the oldest account of a customer, by which the service is known; 0:
+	// there is none yet.
+	First db.ID `json:"first_account"`
 	// Missing are files that were not there, or too short, although the database
 	// names them: what is lost of these messages was lost before.
 	Missing []string `json:"missing_files"`
@@ -81,13 +85,18 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return a, err
 	}
-	unlock, err := lock(to)
+	unlock, alone, err := lock(to)
 	if err != nil {
 		return a, err
 	}
 	defer unlock()
 	if err := foreign(to); err != nil {
 		return a, err
+	}
+	if alone {
+		if err := tidy(to); err != nil {
+			return a, err
+		}
 	}
 	if err := apart(to, s.Blobs); err != nil {
 		return a, err
@@ -100,7 +109,10 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 		return a, err
 	}
 	t := taking{service: s, to: to, files: files, about: About{Program: program, Key: !s.KeyGiven, Missing: []string{}}}
-	part := filepath.Join(to, partFile)
+	if t.former, err = former(to); err != nil {
+		return a, err
+	}
+	part := filepath.Join(to, partFile+rand.Text())
 	defer remove(part) //nolint:errcheck // the next one does it
 	// Files of mail that is deleted while they are copied may go; a snapshot taken
 	// after that does not name them.
@@ -129,18 +141,47 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 	return t.about, nil
 }
 
-// lock keeps a second backup out of the folder, until it is called or the process
-// ends.
-func lock(dir string) (unlock func(), err error) {
+// lock keeps a second backup out of the folder, until unlock is called or the
+// process ends. Some network shares have no locks, which is no reason for no
+// backup; alone says that this one has.
+func lock(dir string) (unlock func(), alone bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	// Some network shares have no locks; that is no reason for no backup.
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("another command works with the backup %s", dir), f.Close())
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, false, errors.Join(fmt.Errorf("another command works with the backup %s", dir), f.Close())
 	}
-	return func() { _ = f.Close() }, nil
+	return func() { _ = f.Close() }, err == nil, nil
+}
+
+// tidy removes what was left by one that was killed.
+func tidy(to string) error {
+	list, err := os.ReadDir(to)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), partFile) || strings.HasPrefix(e.Name(), partPrefix) {
+			if err := os.Remove(filepath.Join(to, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// former is what the backup that is there says of itself.
+func former(to string) (a About, err error) {
+	text, err := os.ReadFile(filepath.Join(to, aboutFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return a, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	return a, err
 }
 
 // foreign refuses a folder with other things in it: a backup deletes the files of
@@ -167,8 +208,8 @@ func foreign(to string) error {
 	return nil
 }
 
-// apart refuses a folder whose files are the service's own: those that no message
-// names yet would be deleted.
+// apart refuses a folder whose files are the service's own: one of the two would
+// delete what the other needs.
 func apart(to, blobs string) error {
 	ours, err := os.Stat(filepath.Join(to, blobFolder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -209,6 +250,7 @@ type taking struct {
 	service Service
 	to      string
 	files   *blob.Folder
+	former  About
 	about   About
 	stale   []db.ID // files that only the former database names
 }
@@ -235,6 +277,9 @@ func (t *taking) round(ctx context.Context, part string) (err error) {
 	if err := d.SameKey(ctx, t.service.Key.Fingerprint()); err != nil {
 		return err
 	}
+	if err := t.same(ctx, d); err != nil {
+		return err
+	}
 	if info, err := os.Stat(part); err == nil {
 		t.about.Database = info.Size()
 	}
@@ -246,6 +291,22 @@ func (t *taking) round(ctx context.Context, part string) (err error) {
 	t.about.Missing = append(t.about.Missing[:0], c.Missing...)
 	t.stale, err = (&blob.Store{DB: d, Files: t.files, Now: time.Now}).Unnamed(ctx)
 	return err
+}
+
+// firstAccount leaves out the operators' own, which each service has under number 1.
+var firstAccount = db.SQL(`SELECT id FROM account WHERE id > 1 ORDER BY id LIMIT 1`)
+
+// same refuses to replace the backup of a service that has other accounts, such as
+// the one whose data was lost before a new one was started with its key.
+func (t *taking) same(ctx context.Context, d *db.DB) error {
+	err := d.One(ctx, firstAccount.With(), &t.about.First)
+	if err != nil && !errors.Is(err, db.ErrNoRow) {
+		return err
+	}
+	if t.former.First != 0 && t.former.First != t.about.First {
+		return fmt.Errorf("%s is the backup of another service, with other accounts; name another folder", t.to)
+	}
+	return nil
 }
 
 // copySmall copies the key and the certificates.

@@ -216,7 +216,7 @@ func TestSnapshotBesideMigration(t *testing.T) {
 	if err := <-taken; err != nil {
 		t.Fatal(err)
 	}
-	if all := contents(t, path); len(all["dashboard_user"]) != 1 || len(all["account"]) != 1 {
+	if all := everyRow(t, path); len(all["dashboard_user"]) != 1 || len(all["account"]) != 1 {
 		t.Errorf("the snapshot holds %q and %q", all["account"], all["dashboard_user"])
 	}
 }
