@@ -13,11 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-var (
-	newest = db.SQL(`SELECT file, size - length(bytes) FROM blob WHERE file > 0 AND file < $1 ORDER BY file DESC LIMIT $2`)
-	// stillNamed asks for one row of a file: another may have gone with its message.
-	stillNamed = db.SQL(`SELECT id FROM blob WHERE file = $1 AND file > 0 LIMIT 1`)
-)
+var newest = db.SQL(`SELECT file, size - LENGTH(bytes) FROM blob WHERE file > 0 AND file < $1 ORDER BY file DESC LIMIT $2`)
 
 // lookAtOnce is how many rows are read before their files are looked at.
 const lookAtOnce = 500
@@ -59,7 +55,7 @@ func LookAtFiles(ctx context.Context, r db.Reader, dir string, most int) (w Wron
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return w, err
 			}
-			if err := r.One(ctx, stillNamed.With(x.file), new(int64)); errors.Is(err, db.ErrNoRow) {
+			if err := r.One(ctx, named.With(x.file), new(int64)); errors.Is(err, db.ErrNoRow) {
 				continue // deleted between the two looks
 			} else if err != nil {
 				return w, err
