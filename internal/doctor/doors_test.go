@@ -14,7 +14,12 @@ import (
 // says listens on loopback and says something to whoever comes.
 func says(t *testing.T, text string) (port int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return saysAt(t, net.Listen, text)
+}
+
+func saysAt(t *testing.T, listen func(network, address string) (net.Listener, error), text string) (port int) {
+	t.Helper()
+	l, err := listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,25 +27,7 @@ const greets = "220 relay.example.com ESMTP\r\n250-relay.example.com\r\n250 AUTH
 // saysOverTLS is says with TLS from the first byte.
 func saysOverTLS(t *testing.T, config *tls.Config, text string) (port int) {
 	t.Helper()
-	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.WriteString(c, text)
-				_, _ = io.Copy(io.Discard, c)
-				_ = c.Close()
-			}()
-		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
+	return saysAt(t, func(network, address string) (net.Listener, error) { return tls.Listen(network, address, config) }, text)
 }
 
 func TestRelay(t *testing.T) {
