@@ -170,8 +170,10 @@ func (o *Operator) commit(ctx context.Context, list []Entry, update func(e *Entr
 }
 
 var (
-	hold = db.SQL(`UPDATE delivery SET tenure = CASE WHEN tenure IS NULL THEN 0 ELSE tenure END, hold = $3, held_at = $4
-		WHERE message = $1 AND n = $2 AND hold = 0 AND state IN ('scheduled', 'queued', 'deferred')
+	// What a node was quicker to hold, since the hold stands, counts as well.
+	hold = db.SQL(`UPDATE delivery SET tenure = CASE WHEN tenure IS NULL THEN 0 ELSE tenure END, hold = $3,
+			held_at = CASE WHEN hold = 0 THEN $4 ELSE held_at END
+		WHERE message = $1 AND n = $2 AND (hold = 0 OR hold = $3) AND state IN ('scheduled', 'queued', 'deferred')
 		RETURNING tenure`)
 	release = db.SQL(`UPDATE delivery SET tenure = CASE WHEN tenure = 0 THEN NULL ELSE tenure END, hold = 0,
 			expires_at = expires_at + CASE WHEN tenure > 0 THEN 0
