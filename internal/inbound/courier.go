@@ -160,15 +160,26 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 
 // wasFiled reports whether a delivery was filed here; if it has no outcome yet, that
 // was lost.
-func (i *Inbound) wasFiled(ctx context.Context, message db.ID, n int) bool {
-	return i.db.One(ctx, wasFiled.With(message, n), new(int)) == nil
+func (i *Inbound) wasFiled(ctx context.Context, message db.ID, n int) (bool, error) {
+	err := i.db.One(ctx, wasFiled.With(message, n), new(int))
+	if errors.Is(err, db.ErrNoRow) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // outcome translates what became of a delivery into what a host would say. What was
-// filed once is delivered, though the mailbox is full or deleted by now.
+// filed once is delivered, though the mailbox is full or deleted by now; while nobody
+// can say whether it was, it is put off.
 func (i *Inbound) outcome(ctx context.Context, d *queue.Delivery, err error) queue.Outcome {
 	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: "local"}
-	if err == nil || i.wasFiled(ctx, d.Message, d.N) {
+	if err == nil {
+		return o
+	}
+	switch done, unknown := i.wasFiled(ctx, d.Message, d.N); {
+	case unknown != nil:
+		err = unknown
+	case done:
 		return o
 	}
 	set := func(state queue.State, code int, enhanced, reply string) queue.Outcome {

@@ -103,6 +103,45 @@ func TestCourier(t *testing.T) {
 	})
 }
 
+var (
+	hideFilings = db.SQL(`ALTER TABLE filing RENAME TO filing_hidden`)
+	showFilings = db.SQL(`ALTER TABLE filing_hidden RENAME TO filing`)
+)
+
+// While nobody can say whether it was filed, nothing is bounced, nor its recipient
+// suppressed.
+func TestCourierDoubts(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		bob, m := h.box("bob", 1), h.outgoing(100)
+		c := &queue.Consignment{Mail: m, From: "ann@demo.test", To: []*queue.Delivery{{Message: m.ID, Recipient: "bob@demo.test"}}}
+		if o := h.File(ctx, c); o[0].State != queue.Delivered {
+			t.Fatalf("outcome %+v", o)
+		}
+		if err := h.boxes.Delete(ctx, h.account, bob.ID); err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, h.db, insertDelivery.With(m.ID, 0, h.account))
+		back := &queue.Consignment{Mail: h.outgoing(100), To: []*queue.Delivery{{Message: h.db.NewID(), Recipient: h.Key.ReturnPath(int64(m.ID), 0) + "@demo.test"}}}
+		back.Mail.Body = func(context.Context) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(report("failed"))), nil
+		}
+		dbtest.Exec(t, h.db, hideFilings.With())
+		for _, c := range []*queue.Consignment{c, back} {
+			if o := h.File(ctx, c); o[0].State != queue.Deferred || o[0].Enhanced != "4.3.0" {
+				t.Errorf("outcome %+v", o)
+			}
+		}
+		dbtest.Exec(t, h.db, showFilings.With())
+		if d, err := h.Queue.Deliveries(ctx, m.ID); err != nil || d[0].State != queue.Delivered {
+			t.Errorf("the delivery that was reported: %+v, %v", d, err)
+		}
+		if o := h.File(ctx, c); o[0].State != queue.Delivered {
+			t.Errorf("outcome %+v", o)
+		}
+	})
+}
+
 // A mailbox that only forwards has room for what must not go on, or it is put off;
 // what is there once stays delivered.
 func TestCourierForwardsWithoutRoom(t *testing.T) {

@@ -32,9 +32,13 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 	if err != nil {
 		return err
 	}
+	here, err := i.wasFiled(ctx, r.message, r.n)
+	if err != nil {
+		return err
+	}
 	report := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote, Verdict: to.Verdict}
 	// What was filed here, and is reported all the same, went on from here.
-	report.Verdict.Suppress = to.Suppress && !r.onward && !i.wasFiled(ctx, r.message, r.n)
+	report.Verdict.Suppress = to.Suppress && !r.onward && !here
 	changed, err := i.Queue.Bounced(ctx, r.message, r.n, report)
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
 		changed, err = i.reportedPast(ctx, r, report, told.Recipients)
