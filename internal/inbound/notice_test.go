@@ -3,6 +3,7 @@
 package inbound_test
 
 import (
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -25,14 +27,15 @@ import (
 var (
 	addNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at, due_at)
 		VALUES ($1, $2, 0, 'failed', 'lost@far.example', '', 550, '5.1.1', 'no such user', 'mx.far.example', 0, 0, $3, $3)`)
-	overFull = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
-	sentAs   = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
-	passedOn = db.SQL(`UPDATE outbound_message SET sender = $2, mailbox = 0, forwarded = $3 WHERE id = $1`)
-	lateNow  = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
-	inboxOf  = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
-	textsOf  = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
-	noticesN = db.SQL(`SELECT COUNT(*) FROM notice`)
-	bouncesN = db.SQL(`SELECT COUNT(*) FROM event WHERE account = $1 AND position > 0 AND kind = 'bounce'`)
+	overFull  = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
+	sentAs    = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
+	passedOn  = db.SQL(`UPDATE outbound_message SET sender = $2, mailbox = 0, forwarded = $3 WHERE id = $1`)
+	outOfHand = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1 AND state = 'delivered'`)
+	lateNow   = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
+	inboxOf   = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
+	textsOf   = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
+	noticesN  = db.SQL(`SELECT COUNT(*) FROM notice`)
+	bouncesN  = db.SQL(`SELECT COUNT(*) FROM event WHERE account = $1 AND position > 0 AND kind = 'bounce'`)
 )
 
 // post is a mailbox of a whole service.
@@ -330,6 +333,32 @@ func TestNoticesToReturnPaths(t *testing.T) {
 		alice.wantNotices(0)
 		if n := len(bob.texts()); n != 0 {
 			t.Errorf("%d reports to the catch-all's mailbox", n)
+		}
+	})
+}
+
+// A forward may fail before what it came from has its outcome: the node ended between
+// the two, and an operator holds the delivery. That is told all the same.
+func TestForwardFailsBeforeTheOutcome(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		var sent struct{ ID db.ID }
+		a := s.API("POST", "/outbound/send", map[string]any{"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "x", "text": "x"})
+		if err := json.Unmarshal(a.Body, &sent); err != nil || a.Status != 202 {
+			t.Fatal(string(a.Body), err)
+		}
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(alice.box.Account)})
+		defer sub.Close()
+		for dbtest.Exec(t, s.DB, outOfHand.With(sent.ID)) == 0 {
+			<-sub.C
+		}
+		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+		dbtest.Exec(t, s.DB, passedOn.With(id, s.Inbound.Key.ReturnPath(int64(sent.ID), 0)+"@demo.test", alice.box.ID))
+		alice.notice(id)
+		alice.tell()
+		alice.wantNotices(0)
+		if d, err := s.Queue.Deliveries(t.Context(), sent.ID); err != nil || d[0].State != queue.Bounced || d[0].Held {
+			t.Errorf("the delivery is %+v, %v", d, err)
 		}
 	})
 }

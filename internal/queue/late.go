@@ -38,17 +38,18 @@ func (r Report) words() string {
 }
 
 var (
+	// Nobody knows the return path before it was sent: what is queued, and in nobody's
+	// hand, was in one that has ended.
 	lateBounce = db.SQL(`UPDATE delivery SET state = 'bounced', tenure = NULL, hold = 0, sequence = sequence + 2,
 			code = $3, enhanced = $4, reply = $5, remote = $6, updated_at = $7
-		WHERE message = $1 AND n = $2
-			AND (state IN ('deferred', 'delivered') OR state = 'queued' AND tenure > 0)
+		WHERE message = $1 AND n = $2 AND state IN ('queued', 'deferred', 'delivered')
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
 	complain = db.SQL(`UPDATE delivery SET state = 'complained', sequence = sequence + 2, updated_at = $3
 		WHERE message = $1 AND n = $2 AND state = 'delivered'
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
 )
 
-// Bounced takes a DSN with Action: failed for a delivery that is sending,
+// Bounced takes a DSN with Action: failed for a delivery that is queued, sending,
 // deferred or delivered. It reports whether that changed anything; a delivery
 // that does not exist is none.
 func (q *Queue) Bounced(ctx context.Context, message db.ID, n int, r Report) (bool, error) {

@@ -40,6 +40,34 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
+// What a process had sent when it was killed may be reported before another has it in
+// hand: then it is not sent again.
+func TestReportBetweenHands(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		first := newHouse(t, d, n, script())
+		m := first.send("ok@a.test", "ok@a.test")
+		second := newHouse(t, d, first.next(), script())
+		second.account = first.account
+		if err := second.queue.Look(t.Context()); err != nil { // which takes over, and claims nothing before Run
+			t.Fatal(err)
+		}
+		if n := second.owned(); n != 0 {
+			t.Fatalf("%d rows are in a name", n)
+		}
+		dsn := queue.Report{Code: 550, Enhanced: "5.1.1", Text: "no such user", Remote: "mx2.test"}
+		for _, want := range []bool{true, false} {
+			if got, err := second.queue.Bounced(t.Context(), m, 0, dsn); got != want || err != nil {
+				t.Errorf("%v, %v", got, err)
+			}
+		}
+		second.run()
+		second.awaitDelivered(1)
+		second.wantStates(m, "bounced delivered")
+		second.wantEvents(m, "delivery_status 1 bounced, bounce 2 Permanent, delivery_status 1 delivered")
+	})
+}
+
 // What a process that has lost its lease still brings to an end changes nothing.
 func TestLateOutcome(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
