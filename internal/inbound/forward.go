@@ -286,23 +286,20 @@ func (i *Inbound) reportOn(ctx context.Context, m outbound.Submitted, all []queu
 }
 
 // bounceBack makes of a report about a forwarded message a bounce of the delivery
-// that was forwarded. Its recipient is not suppressed: mailboxes here may have it as
-// well. After a failure in between it changes nothing again.
+// that was forwarded, wherever mail to its return path goes by now. Its recipient is
+// not suppressed: mailboxes here may have it as well. After a failure in between it
+// changes nothing again.
 func (i *Inbound) bounceBack(ctx context.Context, m outbound.Submitted, all []queue.Notice, to address.Address) error {
-	r, err := i.returnPath(ctx, to)
-	if fault.Is(err, fault.NotFound) {
-		return i.untold(ctx, m.ID, all, err)
+	id, n, ok := i.Key.ParseReturnPath(to.Local)
+	if !ok {
+		return i.untold(ctx, m.ID, all, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The return path is not one of ours."))
 	}
-	if err != nil {
-		return err
-	}
-	r.onward = true
 	s, err := i.writeReport(ctx, &m, all)
 	if err != nil {
 		return err
 	}
 	defer s.blob.Discard(ctx)
-	if err := i.reported(ctx, r, s); err != nil {
+	if err := i.reported(ctx, report{message: db.ID(id), n: n, onward: true}, s); err != nil {
 		return err
 	}
 	return i.Queue.Drop(ctx, all)

@@ -363,6 +363,27 @@ func TestForwardFailsBeforeTheOutcome(t *testing.T) {
 	})
 }
 
+// Whose domain's mail is no longer kept here is told all the same what became of an
+// application's mail that was forwarded: that it is ours is signed.
+func TestNoticesToReturnPathsElsewhere(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(alice.box.Account)})
+		defer sub.Close()
+		for dbtest.Exec(t, s.DB, outOfHand.With(id)) == 0 {
+			<-sub.C
+		}
+		dbtest.Exec(t, s.DB, passedOn.With(id, s.Inbound.Key.ReturnPath(int64(id), 0)+"@moved.test", alice.box.ID))
+		alice.notice(id)
+		alice.tell()
+		alice.wantNotices(0)
+		if d, err := s.Queue.Deliveries(t.Context(), id); err != nil || d[0].State != queue.Bounced {
+			t.Errorf("the delivery is %+v, %v", d, err)
+		}
+	})
+}
+
 // What comes back of the message is what RET asks for; without it the whole of
 // a small one.
 func TestWhatComesBack(t *testing.T) {
