@@ -3,6 +3,7 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -129,6 +131,7 @@ func (i *Inbound) fetch(ctx context.Context, m *queue.Mail) (*spooled, error) {
 func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, route mailbox.Route) error {
 	e := i.errand(s, c.From, true)
 	e.tls, e.utf8 = c.Mail.RequireTLS, c.Mail.UTF8
+	e.asked = outbound.Asked{Notify: cmp.Or(c.Mail.Notify, d.Notify), Original: d.Original, Ret: c.Mail.Ret, EnvID: c.Mail.EnvID}
 	defer e.drop()
 	var full error // of those that only forward, as Letter has it
 	gets := 0

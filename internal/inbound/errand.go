@@ -23,6 +23,7 @@ type errand struct {
 	own    bool   // it was sent from here: nothing of it is in doubt
 	tls    bool   // its sender demands TLS wherever it goes
 	utf8   bool   // it came with SMTPUTF8
+	asked  outbound.Asked
 	copies []folder.Incoming
 	out    []*outbound.Ready
 	also   []db.Statement

@@ -151,7 +151,7 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
 		Account: o.Account, Domain: o.Domain, By: o.Alias, Sender: i.sendsAs(s, o), To: o.Elsewhere,
 		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, EightBit: eightBit, Private: s.private,
-		UTF8: utf8 && e.utf8 || message.Header(top).EightBit(), RequireTLS: e.tls,
+		UTF8: utf8 && e.utf8 || message.Header(top).EightBit(), RequireTLS: e.tls, Asked: e.asked,
 	})
 	if err == nil {
 		e.out = append(e.out, ready)

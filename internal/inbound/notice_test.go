@@ -384,6 +384,49 @@ func TestNoticesToReturnPathsElsewhere(t *testing.T) {
 	})
 }
 
+// What a sender asked to be told goes along with what is forwarded (RFC 3461 §5.2.7),
+// by an alias or a mailbox.
+func TestForwardsAreToldAsAsked(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		ctx, alice, bob := t.Context(), postOf(t, s, 0), postOf(t, s, 1)
+		elsewhere, keep := []string{"bounced@simulator.test"}, false
+		if _, err := s.Mailboxes.CreateAlias(ctx, alice.box.Account, "out@demo.test", elsewhere); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Mailboxes.Update(ctx, bob.box.Account, bob.box.ID, mailbox.Change{ForwardTo: &elsewhere, KeepCopy: &keep}); err != nil {
+			t.Fatal(err)
+		}
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(alice.box.Account)})
+		defer sub.Close()
+		bounces := 0
+		for n, to := range []string{"out@demo.test", "bob@demo.test"} {
+			for _, asked := range []smtpclient.Notify{smtpclient.NotifyNever, smtpclient.NotifyDelay} {
+				alice.submit(nil, note, rcpt(t, to, asked, ""))
+				for bounces++; ; <-sub.C {
+					var seen int
+					if err := s.DB.One(ctx, bouncesN.With(alice.box.Account), &seen); err != nil {
+						t.Fatal(err)
+					}
+					if seen == bounces {
+						break
+					}
+				}
+				alice.tell()
+				alice.wantNotices(0)
+				if all := alice.texts(); len(all) != n {
+					t.Errorf("%s, %d: %d reports", to, asked, len(all))
+				}
+			}
+			alice.submit(func(sub *outbound.Submission) { sub.EnvID, sub.Ret = "order 7", "HDRS" }, note,
+				rcpt(t, to, smtpclient.NotifyFailure, "rfc822;old@list.example"))
+			bounces++
+			text := alice.mail(n + 1)[n]
+			has(t, text, "Original-Envelope-Id: order 7\r\n", "Original-Recipient: rfc822; old@list.example\r\nFinal-Recipient: rfc822; bounced@simulator.test\r\nAction: failed\r\n",
+				"Content-Type: text/rfc822-headers\r\n")
+		}
+	})
+}
+
 // What comes back of the message is what RET asks for; without it the whole of
 // a small one.
 func TestWhatComesBack(t *testing.T) {

@@ -27,13 +27,31 @@ type Forwarded struct {
 	EightBit        bool // the body holds such
 	Private         bool // only its recipient reads it
 	RequireTLS      bool // as its sender demanded (RFC 8689)
+	Asked           Asked
 	// Also is written in the same commit. A conflict of it is returned.
 	Also []db.Statement
 }
 
+// Asked is what the sender of a message asked to be told of it, which goes along with
+// the message (RFC 3461 §5.2.7).
+type Asked struct {
+	Notify     smtpclient.Notify // 0: nothing, which is to be told of failure
+	Original   string            // ORCPT as "rfc822;a@b", decoded
+	Ret, EnvID string
+}
+
+// notify is NOTIFY of what is forwarded: success and delay are told of what becomes of
+// the message here.
+func (a Asked) notify() smtpclient.Notify {
+	if a.Notify != 0 && a.Notify&smtpclient.NotifyFailure == 0 {
+		return smtpclient.NotifyNever
+	}
+	return smtpclient.NotifyFailure
+}
+
 // Forward makes a message that is forwarded ready. It is no API mail: nobody is
 // suppressed by what becomes of it. Its sender, if there is one, is told of
-// failure alone.
+// failure alone, unless it asked not to be.
 func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 	if err := o.active(ctx, f.Account); err != nil {
 		return nil, err
@@ -44,6 +62,7 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 		from: clip(strings.TrimSpace(f.Header.Decoded("From")), maxSubject), subject: clip(f.Header.Decoded("Subject"), maxSubject),
 		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, utf8: f.UTF8, eightBit: f.EightBit, private: f.Private,
 		created: now, expires: now.Add(ExpirySubmission), requireTLS: wishOfTLS(f.RequireTLS, f.Header),
+		ret: f.Asked.Ret, envid: f.Asked.EnvID,
 	}
 	if f.Private {
 		r.ret = "HDRS" // others may read the report
@@ -54,7 +73,9 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 	pc := &parcel{row: r, blob: f.Blob}
 	for _, to := range f.To {
 		r.utf8 = r.utf8 || to.IsUTF8()
-		pc.to = append(pc.to, queue.Recipient{Address: to.String(), Kind: "envelope", Destination: to.Domain, Notify: smtpclient.NotifyFailure})
+		pc.to = append(pc.to, queue.Recipient{
+			Address: to.String(), Kind: "envelope", Destination: to.Domain, Notify: f.Asked.notify(), Original: f.Asked.Original,
+		})
 	}
 	r.refer()
 	return o.ready(ctx, pc, nil)
