@@ -164,16 +164,16 @@ func (f *copying) judge(err error, uids []uint32) error {
 	words, no := refused(err)
 	switch {
 	case errors.As(err, &own), errors.As(err, &last), errors.Is(err, errLost), errors.Is(err, context.Canceled), f.asking:
-	case errors.As(err, &strange):
-		f.blame(uids, maxUnreadable, "What the source says of it can't be understood.")
 	case no && f.passed > maxBroken:
 		return final{words}
+	case errors.As(err, &strange):
+		f.accuse(uids, maxUnreadable, "What the source says of it can't be understood.", maxGarbled)
 	case no:
-		f.accuse(uids, maxUnreadable, words)
+		f.accuse(uids, maxUnreadable, words, maxRetries)
 	case f.at != 0:
 		f.blame([]uint32{f.at}, maxSuspect, "The connection broke off each time that it was read.")
 	case f.Retries >= stuck && f.passed < maxPassed:
-		f.accuse(uids, maxSuspect, trouble(err))
+		f.accuse(uids, maxSuspect, trouble(err), maxRetries)
 	}
 	f.at, f.asking = 0, false
 	if len(f.broken) > maxBroken {
@@ -183,16 +183,17 @@ func (f *copying) judge(err error, uids []uint32) error {
 }
 
 // accuse is blame where the source itself may be in trouble, which must cost no
-// message: a single one is blamed only where another was given just before.
-func (f *copying) accuse(uids []uint32, often int, why string) {
-	if len(uids) > 1 || f.gives || !f.doubted {
+// message: a single one is blamed only where another was given just before. Where
+// there is none, all tries but the last are the source's.
+func (f *copying) accuse(uids []uint32, often int, why string, tries int) {
+	if len(uids) > 1 || f.gives || f.alone && f.Retries >= tries || !f.doubted {
 		f.blame(uids, often, why)
 	}
 	f.doubted = true
 }
 
 // other finds out, for a message that is doubted, whether the source gives
-// another one, near it. Where there is none, all tries but the last are the source's.
+// another one, near it.
 func (f *copying) other(than uint32) error {
 	f.asking = true
 	uids, err := f.src.search(than-min(than-1, firstSpan), than+min(1<<32-1-than, firstSpan)) // of a large folder not all
@@ -200,15 +201,26 @@ func (f *copying) other(than uint32) error {
 		return err
 	}
 	uids = slices.DeleteFunc(uids, func(uid uint32) bool { return uid == than || f.broken[uid] != "" })
-	if f.gives = len(uids) == 0 && f.Retries >= maxRetries; len(uids) > 0 {
-		some := uids[rand.IntN(len(uids)):][:1] //nolint:gosec // that one may be bad as well
-		err = f.src.texts(some, func(uint32) {}, func(_ uint32, text imap.LiteralReader) error {
-			_, err := io.Copy(io.Discard, text)
-			return f.src.did(err)
-		}, func(uint32) error { f.gives = true; return nil })
+	if f.alone = len(uids) == 0; !f.alone {
+		err = f.try(uids[rand.IntN(len(uids)):][:1]) //nolint:gosec // that one may be bad as well
 	}
 	f.asking = err != nil
 	return err
+}
+
+// try finds out whether the source gives a message, as it would be asked for it
+// to copy it.
+func (f *copying) try(uid []uint32) error {
+	if err := f.src.order(uid[0]); err != nil {
+		return err
+	}
+	if known, err := f.src.describe(uid, f.renumbered); err != nil || len(known) == 0 {
+		return err
+	}
+	return f.src.texts(uid, func(uint32) {}, func(_ uint32, text imap.LiteralReader) error {
+		_, err := io.Copy(io.Discard, text)
+		return f.src.did(err)
+	}, func(uint32) error { f.gives = true; return nil })
 }
 
 // blame notes that one of some messages can't be had: fewer of them are asked for
@@ -266,17 +278,17 @@ func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
 			left = append(left, uid)
 		}
 	}
+	if f.gives, f.alone = false, false; f.doubted && len(left) == 1 {
+		if err := f.other(left[0]); err != nil {
+			return err
+		}
+	}
 	if len(left) > 0 {
 		f.at = left[0]
 		if err := f.src.order(f.at); err != nil {
 			return err
 		}
 		f.at = 0
-	}
-	if f.gives = false; f.doubted && len(left) == 1 {
-		if err := f.other(left[0]); err != nil {
-			return err
-		}
 	}
 	letters, silent, err := f.describe(left)
 	if err != nil {

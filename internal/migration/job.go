@@ -21,7 +21,7 @@ const (
 	// maxRetries is how many tries in a row may bring nothing.
 	maxRetries = 20
 	// maxGarbled is the same for sources whose answers can't be understood.
-	maxGarbled = 3
+	maxGarbled = 2
 	// maxReconnects is how often in a row one of several connections is made
 	// anew, before it is left to the others.
 	maxReconnects = 3
@@ -101,7 +101,7 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		retries = 1
 	}
 	var strange garbled
-	if retries > maxRetries || retries >= maxGarbled && errors.As(err, &strange) {
+	if retries > maxRetries || retries > maxGarbled && errors.As(err, &strange) {
 		return j.ended(ctx, Failed, words+" It was tried "+fmt.Sprint(retries)+" times.")
 	}
 	return j.release(ctx, retries, words, j.pause(retries))

@@ -263,6 +263,7 @@ func TestOneMessageRefused(t *testing.T) {
 	for what, refuse := range map[string]func(c net.Conn, tag string) string{
 		"no":      func(_ net.Conn, tag string) string { return tag + " NO Can't be retrieved\r\n" },
 		"trouble": func(_ net.Conn, tag string) string { return tag + " NO [SERVERBUG] Internal error\r\n" },
+		"garbled": func(_ net.Conn, tag string) string { return "* 30 FETCH (FLAGS\r\n" + tag + " OK done\r\n" },
 		"farewell": func(c net.Conn, _ string) string {
 			_, _ = io.WriteString(c, "* BYE FETCH failed\r\n")
 			_ = c.Close()
@@ -333,7 +334,7 @@ func TestBusyCostsNothing(t *testing.T) {
 // The only message of a folder is passed over too, in the end.
 func TestOnlyMessageRefused(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
-	for what, said := range map[string]string{"no": "NO Can't be retrieved", "trouble": "NO [SERVERBUG] Internal error"} {
+	for what, said := range map[string]string{"no": "NO Can't be retrieved", "trouble": "NO [SERVERBUG] Internal error", "garbled": "OK)\r\n* ("} {
 		m := &mover{t, s, clientOf(t, s), nil}
 		addr := serve(t, few(1, func(_ net.Conn, tag, command string) string {
 			if strings.Contains(command, "BODY.PEEK[]") {
@@ -370,4 +371,31 @@ func TestFoldersRefused(t *testing.T) {
 		return ""
 	}))
 	m.ends(m.box("folders", 0), source(addr, "ann", "none"), "failed", "Can't be retrieved", 2, 0, 0)
+}
+
+// A source whose answers about all messages can't be understood is given up soon,
+// which costs no message: once it is mended, all of them come.
+func TestNothingUnderstood(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	for name, what := range map[string]string{"about": "RFC822.SIZE", "texts": "BODY.PEEK[]"} {
+		t.Run(name, func(t *testing.T) {
+			m := &mover{t, s, clientOf(t, s), nil}
+			var mended atomic.Bool
+			var asked atomic.Int32
+			addr := serve(t, few(100, func(_ net.Conn, tag, command string) string {
+				if mended.Load() || !strings.Contains(command, what) || !strings.HasPrefix(command, "UID") {
+					return ""
+				}
+				asked.Add(1)
+				return "* 1 FETCH (FLAGS\r\n" + tag + " OK done\r\n"
+			}))
+			box := m.box("nothing"+name, 0)
+			m.ends(box, source(addr, "ann", "none"), "failed", "can't be understood. It was tried 3 times", 0, 0, 0)
+			if n := asked.Load(); n > 60 {
+				t.Errorf("it was asked %d times", n)
+			}
+			mended.Store(true)
+			m.ends(box, source(addr, "ann", "none"), "completed", "", 100, 0, 0)
+		})
+	}
 }

@@ -41,6 +41,7 @@ type task struct {
 	passed   int               // how many of them there were since one was copied
 	doubted  bool              // since then the source refused some: it may be in trouble itself
 	asking   bool              // for another than the doubted one
+	alone    bool              // there is no other
 	gives    bool              // it came, just before
 }
 
