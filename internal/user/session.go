@@ -44,6 +44,7 @@ const (
 var (
 	insertSession = db.SQL(`INSERT INTO dashboard_session (id, hash, person, account, halfway, address, agent, created_at, seen_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`)
+	stillHas      = db.SQL(`SELECT id FROM dashboard_user WHERE id = $1 AND password = $2 {for_update}`)
 	sessionByHash = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
 			u.id, u.email, u.name, u.totp, u.created_at, COALESCE(m.role, '')
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
@@ -101,7 +102,7 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 		return Session{}, "", errWrong()
 	}
 	u.Guesses.Succeeded(key, from)
-	return u.begin(ctx, s.User, from, agent)
+	return u.begin(ctx, s, from, agent)
 }
 
 // MayAsk reports, as fault.Limited, whether somebody asks for mails to addresses
@@ -132,8 +133,11 @@ func (u *Users) verify(ctx context.Context, s stored, password string, from neti
 	return ok, err
 }
 
-// begin makes a session. Its account is the first that the user belongs to.
-func (u *Users) begin(ctx context.Context, who User, from netip.Addr, agent string) (Session, string, error) {
+// begin makes a session of who has given the password. Its account is the first
+// that the user belongs to. A password that was changed meanwhile is a wrong one:
+// whoever changes it ends the sessions that there are, and is waited for.
+func (u *Users) begin(ctx context.Context, known stored, from netip.Addr, agent string) (Session, string, error) {
+	who := known.User
 	of, err := u.Memberships(ctx, who.ID)
 	if err != nil {
 		return Session{}, "", err
@@ -149,7 +153,14 @@ func (u *Users) begin(ctx context.Context, who User, from netip.Addr, agent stri
 	}
 	token := secret.Token(sessionToken, 32)
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, insertSession.With(s.ID, secret.Hash(token), who.ID, s.Account, flag(s.Halfway), from.String(), s.Agent, db.Micros(now), db.Micros(s.ExpiresAt)))
+		err := tx.One(ctx, stillHas.With(who.ID, known.phc), new(db.ID))
+		if errors.Is(err, db.ErrNoRow) {
+			err = errWrong()
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, insertSession.With(s.ID, secret.Hash(token), who.ID, s.Account, flag(s.Halfway), from.String(), s.Agent, db.Micros(now), db.Micros(s.ExpiresAt)))
 		if err != nil {
 			return err
 		}

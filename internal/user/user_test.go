@@ -181,6 +181,33 @@ func TestSessions(t *testing.T) {
 	})
 }
 
+// Who signs in with a password just as it is changed has a wrong one: the session
+// would outlive those that the change ends.
+func TestSignInWhilePasswordChanges(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ann := h.create("ann@example.com", first)
+		reset, err := h.NewReset(t.Context(), ann)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change := sync.OnceFunc(func() {
+			h.Now = h.clock
+			if err := h.SetPassword(t.Context(), reset, "Other-Horse-8"); err != nil {
+				t.Error(err)
+			}
+		})
+		h.Now = func() time.Time { // asked for once the password was found right
+			change()
+			return h.clock()
+		}
+		_, _, err = h.signIn("ann@example.com", good)
+		is(t, err, fault.Unknown)
+		if list, err := h.Sessions(t.Context(), ann.ID); err != nil || len(list) != 0 {
+			t.Errorf("%d sessions, %v", len(list), err)
+		}
+	})
+}
+
 func TestGuessing(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		h.create("ann@example.com", first)
