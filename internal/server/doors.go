@@ -86,13 +86,15 @@ func (s *Server) baseURL() string {
 	return "https://" + s.Config.Host
 }
 
+// conns limits the connections of a door.
+func (s *Server) conns(perNetwork int) *throttle.Conns {
+	return &throttle.Conns{Total: 20_000, PerNetwork: perNetwork, Friend: s.friend}
+}
+
 // openDoors makes the doors; serve opens them.
 func (s *Server) openDoors(context.Context) error {
 	if err := s.openCerts(); err != nil {
 		return err
-	}
-	conns := func(perNetwork int) *throttle.Conns {
-		return &throttle.Conns{Total: 20_000, PerNetwork: perNetwork, Friend: s.friend}
 	}
 	mx := smtpd.Server{Mode: smtpd.MX, Receiver: &smtpd.Incoming{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, Friend: s.friend}
 	mx.Strangers = throttle.NewStrangers(s.Config.MXMessages, s.Config.MXUnknown)
@@ -101,11 +103,11 @@ func (s *Server) openDoors(context.Context) error {
 	submissions := smtpd.Server{Mode: smtpd.Submissions, Receiver: submission.Receiver, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
 	for _, door := range []*smtpd.Server{&mx, &submission, &submissions} {
-		door.Host, door.TLS, door.Conns, door.Log = s.Config.Host, s.certs.TLSConfig(), conns(100), s.Log
+		door.Host, door.TLS, door.Conns, door.Log = s.Config.Host, s.certs.TLSConfig(), s.conns(100), s.Log
 		s.smtp = append(s.smtp, door)
 	}
 	s.imap = imapd.New(imapd.Options{ // mail programs keep several connections each, and a whole office may have one address
-		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: conns(1000),
+		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, Conns: s.conns(1000),
 		Log: s.Log, Now: time.Now, KeepLogin: s.Config.IMAPKeepLogin, Junked: s.Inbound.Junked, Sorted: s.Filter.Own.Bayes.Sorted,
 	})
 	s.Mailboxes.Revoked = s.imap.Revoked

@@ -160,12 +160,11 @@ func (s *Server) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	web := s.conns(1000) // of both: programs that send, and whole offices, may have one address
 	for name, serve := range map[string]func(net.Listener) error{
-		"http": s.http[0].Serve,
-		"https": func(l net.Listener) error {
-			return s.http[1].ServeTLS(l, "", "")
-		},
-		"smtp": s.smtp[0].Serve, "submission": s.smtp[1].Serve, "submissions": s.smtp[2].Serve,
+		"http":  func(l net.Listener) error { return s.http[0].Serve(&counted{l, web, s.Log}) },
+		"https": func(l net.Listener) error { return s.http[1].ServeTLS(&counted{l, web, s.Log}, "", "") },
+		"smtp":  s.smtp[0].Serve, "submission": s.smtp[1].Serve, "submissions": s.smtp[2].Serve,
 		"imap": s.imap.Serve, "imaps": s.imap.ServeTLS,
 	} {
 		l := behind(s.doors.open[name], proxies)

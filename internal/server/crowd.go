@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+
+	"github.com/mailstead/mailstead/internal/throttle"
+)
+
+// counted is a listener of net/http with the limits that the SMTP and IMAP doors
+// keep by themselves.
+type counted struct {
+	net.Listener
+	conns *throttle.Conns
+	log   *slog.Logger
+}
+
+// Accept is that of net.Listener. net/http comes again after an error that
+// passes, such as too many open files, and says nothing that anybody sees.
+func (l *counted) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				l.log.Error("a connection could not be taken", "door", "http", "error", err)
+			}
+			return nil, err
+		}
+		from := nc.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+		release, ok := l.conns.Acquire(from)
+		if ok {
+			return &guest{nc, release}, nil
+		}
+		l.log.Info("http: too many connections", "remote", from.Unmap())
+		_ = nc.Close()
+	}
+}
+
+// guest is a connection that counts until it is closed.
+type guest struct {
+	net.Conn
+	leave func()
+}
+
+// Close is that of net.Conn.
+func (g *guest) Close() error {
+	defer g.leave()
+	return g.Conn.Close()
+}
+
+// CloseWrite lets net/http end its side first: a client that is still sending
+// would miss the answer.
+func (g *guest) CloseWrite() error {
+	if half, ok := g.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
