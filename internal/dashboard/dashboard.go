@@ -71,14 +71,25 @@ type Dashboard struct {
 	Log          *slog.Logger
 	Now          func() time.Time
 
-	tries  throttle.Conns // passwords and codes that are looked at
-	looks  *looks
-	manual *manual
-	list   []Route
+	tries     throttle.Conns // passwords and codes that are looked at
+	strangers throttle.Conns // requests in hand for pages that are anybody's
+	looks     *looks
+	manual    *manual
+	list      []Route
 }
 
-// maxForm bounds a form, in bytes.
-const maxForm = 1 << 20
+const (
+	// maxForm bounds a form, in bytes; strangersForm that of a page that is
+	// anybody's, which has strangersTime to arrive.
+	maxForm       = 1 << 20
+	strangersForm = 64 << 10
+	strangersTime = 30 * time.Second
+	// maxStrangers is how many requests for such pages are in hand at once, and
+	// maxOfNetwork how many of them from one network: each holds a form, then a
+	// page, and one connection may bring hundreds.
+	maxStrangers = 2000
+	maxOfNetwork = 100
+)
 
 // csp lets a page load nothing from elsewhere and run no script or style that
 // stands in it.
@@ -96,6 +107,7 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 		return nil, err
 	}
 	d.tries.PerNetwork, d.tries.Friend = maxTries, d.Users.Guesses.Friend
+	d.strangers.Total, d.strangers.PerNetwork, d.strangers.Friend = maxStrangers, maxOfNetwork, d.Users.Guesses.Friend
 	r := &router{d: d, mux: http.NewServeMux()}
 	d.routes(r)
 	d.list = r.list

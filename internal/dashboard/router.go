@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -128,7 +129,19 @@ func (r *router) fileFor(need right, path string, f func(v *visit) error) {
 
 // serve finds out who visits, and answers for errors and panics.
 func (r *router) serve(w http.ResponseWriter, req *http.Request, need right, f func(*visit) error) {
-	r.serveUpTo(maxForm, w, req, need, f)
+	if need != anybody {
+		r.serveUpTo(maxForm, w, req, need, f)
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangersTime)) // the server has a bound of its own, too
+	leave, ok := r.d.strangers.Acquire(client(req))
+	if !ok { // a page would be one more
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "Too many requests at the same time. Try again in a moment.", http.StatusTooManyRequests)
+		return
+	}
+	defer leave()
+	r.serveUpTo(strangersForm, w, req, need, f)
 }
 
 // serveUpTo is serve for requests with bodies of at most so many bytes.

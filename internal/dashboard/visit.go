@@ -60,7 +60,7 @@ func (v *visit) pageOf() db.Page {
 	return p
 }
 
-// readForm reads what was entered, at most 1 MiB.
+// readForm reads what was entered. What comes of it has no deadline.
 func (v *visit) readForm() error {
 	var tooBig *http.MaxBytesError
 	err := v.r.ParseForm()
@@ -73,6 +73,7 @@ func (v *visit) readForm() error {
 	if err != nil {
 		return badForm()
 	}
+	_ = http.NewResponseController(v.w).SetReadDeadline(time.Time{})
 	v.form = v.r.PostForm
 	return nil
 }

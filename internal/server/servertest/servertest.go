@@ -58,6 +58,12 @@ func Database(url string) Option {
 // Data makes the service use a data folder that outlives it.
 func Data(dir string) Option { return func(c *server.Config) { c.Data = dir } }
 
+// Balanced makes every connection from a network begin with the PROXY protocol:
+// for tests of what strangers may do.
+func Balanced(network string) Option {
+	return func(c *server.Config) { c.ProxyFrom = []string{network} }
+}
+
 // Clock makes the service count limits by a clock of the test's.
 func Clock(now func() time.Time) Option { return func(c *server.Config) { c.Clock = now } }
 
