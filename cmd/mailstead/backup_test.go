@@ -182,6 +182,16 @@ func TestBackupAndRestore(t *testing.T) {
 				t.Fatalf("status %d, %s", status, errs)
 			}
 			refused(t, "already", nil, restore...)
+			if strings.HasPrefix(target, "postgres") { // nor is anything else touched then
+				node := t.TempDir()
+				if err := os.WriteFile(filepath.Join(node, "search.db"), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				refused(t, "already", nil, "restore", "--data", node, "--database", target, to)
+				if left := names(t, node); left != "lock search.db" {
+					t.Errorf("what was refused left %s", left)
+				}
+			}
 			known, err := os.ReadFile(filepath.Join(data, "dev.json")) // the sandbox's own passwords
 			if err != nil {
 				t.Fatal(err)
@@ -257,7 +267,11 @@ func TestBackupRefuses(t *testing.T) {
 	}
 	refused(t, "something else", nil, "backup", "--data", data, full)
 	refused(t, "another secret key", nil, "backup", "--data", data, "--secret-key", strings.Repeat("ab", 32), to)
-	refused(t, "no backup", nil, "restore", "--data", t.TempDir(), full)
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	refused(t, "no backup", nil, "restore", "--data", nowhere, full)
+	if _, err := os.Lstat(nowhere); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what is no backup left a data folder: %v", err)
+	}
 
 	blobs, err := filepath.Glob(filepath.Join(data, "blobs", "??", "*"))
 	if err != nil || len(blobs) != 2 {

@@ -26,8 +26,8 @@ const workFolder = ".restore"
 // database before anybody uses it, changes in it what must not be as it was. The
 // database gets its place at last, and whole.
 func Restore(ctx context.Context, from string, s Service, ready func(ctx context.Context, d *db.DB) error) (c blob.Copied, err error) {
-	if _, err := os.Stat(filepath.Join(from, databaseFile)); err != nil {
-		return c, fmt.Errorf("%s is no backup: %w", from, bare(err))
+	if err := Is(from); err != nil {
+		return c, err
 	}
 	unlock, _, err := lock(from)
 	if err != nil {
@@ -37,7 +37,7 @@ func Restore(ctx context.Context, from string, s Service, ready func(ctx context
 	if err := apart(from, s.Blobs); err != nil {
 		return c, err
 	}
-	if err := free(s); err != nil {
+	if err := free(ctx, s); err != nil {
 		return c, err
 	}
 	if err := restoreKey(from, &s); err != nil {
@@ -72,12 +72,19 @@ func Restore(ctx context.Context, from string, s Service, ready func(ctx context
 	return c, db.Load(ctx, file, s.Database)
 }
 
-// free refuses the place of a service that has a database there. Of PostgreSQL
-// Load says it.
-func free(s Service) error {
+// Is returns an error unless a folder holds a backup.
+func Is(folder string) error {
+	if _, err := os.Stat(filepath.Join(folder, databaseFile)); err != nil {
+		return fmt.Errorf("%s is no backup: %w", folder, bare(err))
+	}
+	return nil
+}
+
+// free refuses the place of a service that has a database there.
+func free(ctx context.Context, s Service) error {
 	path, isFile := strings.CutPrefix(s.Database, "sqlite:")
 	if !isFile {
-		return nil
+		return db.Unused(ctx, s.Database)
 	}
 	for _, name := range []string{path, path + "-wal"} { // the log would be taken for the new one's
 		if _, err := os.Lstat(name); err == nil {

@@ -78,6 +78,16 @@ func clearTables(ctx context.Context, tx pgx.Tx, tables []table) error {
 	return err
 }
 
+// Unused returns the fault with which Load would refuse a PostgreSQL database.
+func Unused(ctx context.Context, url string) error {
+	pg, err := connectAlone(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer pg.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
+	return unused(ctx, pg)
+}
+
 func unused(ctx context.Context, pg querier) error {
 	var used bool
 	err := pg.QueryRow(ctx, `SELECT to_regclass('service_key') IS NOT NULL`).Scan(&used)

@@ -58,6 +58,9 @@ func Restore(ctx context.Context, c Config, from string, how Restoring) (blob.Co
 	if err != nil {
 		return blob.Copied{}, err
 	}
+	if err := backup.Is(from); err != nil { // before a data folder is made
+		return blob.Copied{}, err
+	}
 	data, err := openData(c.Data)
 	if err != nil {
 		return blob.Copied{}, err
