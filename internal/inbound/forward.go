@@ -252,6 +252,8 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 	if err != nil {
 		return err
 	}
+	// In the name of who forwarded it: another may hold the domain of the path by now.
+	route.Account, route.Domain, route.Alias = m.Account, m.Forwards, m.Forwards
 	m.Sender = route.Elsewhere[0].String()
 	return i.mailReport(ctx, m, all, func(e *errand) error {
 		return e.passOn(ctx, onward{Route: route, as: path.String(), back: true})

@@ -31,6 +31,8 @@ var (
 	sentAs    = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
 	passedOn  = db.SQL(`UPDATE outbound_message SET sender = $2, mailbox = 0, forwarded = $3 WHERE id = $1`)
 	outOfHand = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1 AND state = 'delivered'`)
+	ofOthers  = db.SQL(`UPDATE outbound_message SET account = $2, domain = $3 WHERE id = $1`)
+	sentN     = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE account = $1`)
 	lateNow   = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
 	inboxOf   = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
 	textsOf   = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
@@ -526,6 +528,28 @@ func databaseOf(url, dir string) string {
 	return "sqlite:" + dir + "/mailstead.db"
 }
 
+// Whoever holds a domain by now sees nothing of what its former holder forwarded, nor
+// a report about that.
+func TestNoticesOfFormerHolder(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		former, err := s.Accounts.Create(t.Context(), "former@example.com", "Former")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+		back, _ := s.Inbound.Key.SRS("demo.test", "ann", "elsewhere.example", time.Now())
+		dbtest.Exec(t, s.DB, passedOn.With(id, back+"@demo.test", s.DB.NewID()), ofOthers.With(id, former.ID, s.DB.NewID()))
+		alice.notice(id)
+		alice.tell()
+		alice.wantNotices(0)
+		var seen int
+		if err := s.DB.One(t.Context(), sentN.With(alice.box.Account), &seen); err != nil || seen != 0 {
+			t.Errorf("the new holder has %d messages, %v", seen, err)
+		}
+	})
+}
+
 // A report about what a suspended account forwarded goes nowhere, and is not
 // tried for ever.
 func TestNoticesOfSuspended(t *testing.T) {
@@ -533,7 +557,7 @@ func TestNoticesOfSuspended(t *testing.T) {
 		alice := postOf(t, s, 0)
 		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		back, _ := s.Inbound.Key.SRS("demo.test", "ann", "elsewhere.example", time.Now())
-		dbtest.Exec(t, alice.DB, sentAs.With(id, back+"@demo.test"))
+		dbtest.Exec(t, alice.DB, passedOn.With(id, back+"@demo.test", alice.box.ID))
 		if err := s.Accounts.SetStatus(t.Context(), alice.box.Account, account.Suspended); err != nil {
 			t.Fatal(err)
 		}
