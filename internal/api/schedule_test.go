@@ -207,7 +207,7 @@ func TestSuspendedWhileWaiting(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m.Status == "failed" {
-				if got := m.Deliveries[0].Reply; got != "The account of the sender is suspended." {
+				if got := m.Deliveries[0].Reply; got != "The account that sends it is suspended." {
 					t.Errorf("the reason: %q", got)
 				}
 				return

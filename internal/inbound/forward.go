@@ -321,7 +321,7 @@ func (i *Inbound) mailReport(ctx context.Context, m outbound.Submitted, all []qu
 		e.also = append(e.also, filed.With(n.ID, noticeN, db.Micros(i.Now())))
 	}
 	err = send(e)
-	if fault.Is(err, fault.Denied) { // as of a suspended account
+	if fault.Is(err, fault.Denied) { // it is not to be tried for ever
 		s.blob.Discard(ctx)
 		return i.untold(ctx, m.ID, all, err)
 	}

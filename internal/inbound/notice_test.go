@@ -33,6 +33,7 @@ var (
 	outOfHand = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1 AND state = 'delivered'`)
 	ofOthers  = db.SQL(`UPDATE outbound_message SET account = $2, domain = $3 WHERE id = $1`)
 	sentN     = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE account = $1`)
+	becameOf  = db.SQL(`SELECT state FROM delivery WHERE recipient = $1`)
 	lateNow   = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
 	inboxOf   = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
 	textsOf   = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
@@ -550,8 +551,8 @@ func TestNoticesOfFormerHolder(t *testing.T) {
 	})
 }
 
-// A report about what a suspended account forwarded goes nowhere, and is not
-// tried for ever.
+// Who sent what an account forwarded is told of its failure though the account is
+// suspended meanwhile.
 func TestNoticesOfSuspended(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -561,8 +562,23 @@ func TestNoticesOfSuspended(t *testing.T) {
 		if err := s.Accounts.SetStatus(t.Context(), alice.box.Account, account.Suspended); err != nil {
 			t.Fatal(err)
 		}
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(alice.box.Account)})
+		defer sub.Close()
 		alice.notice(id)
 		alice.tell()
 		alice.wantNotices(0)
+		for {
+			var state string
+			if err := s.DB.One(t.Context(), becameOf.With("ann@elsewhere.example"), &state); err != nil {
+				t.Fatal("the report", err)
+			}
+			if queue.State(state).Final() {
+				if state != string(queue.Delivered) {
+					t.Errorf("the report is %s", state)
+				}
+				return
+			}
+			<-sub.C
+		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 // neither mended nor signed, so that its author's signatures still hold.
 type Forwarded struct {
 	Account, Domain db.ID  // who forwards it, and in whose name
-	By              db.ID  // the alias or the mailbox that leads there
+	By              db.ID  // the alias or the mailbox that leads there; the domain, for a report that goes back
 	Sender          string // MAIL FROM; "" is the null sender
 	To              []address.Address
 	Blob            *blob.Blob // has no row yet
@@ -49,13 +49,15 @@ func (a Asked) notify() smtpclient.Notify {
 	return smtpclient.NotifyFailure
 }
 
+// returns reports whether a message is a report on its way back to who sent what was
+// forwarded. It goes there though the account is suspended meanwhile: its sender was
+// told that the mail is in good hands (RFC 5321 §6.1).
+func (r *row) returns() bool { return r.sender == "" && r.forwarded != 0 && r.forwarded == r.domain }
+
 // Forward makes a message that is forwarded ready. It is no API mail: nobody is
 // suppressed by what becomes of it. Its sender, if there is one, is told of
 // failure alone, unless it asked not to be.
 func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
-	if err := o.active(ctx, f.Account); err != nil {
-		return nil, err
-	}
 	now := o.Now().UTC()
 	r := &row{
 		id: o.DB.NewID(), account: f.Account, domain: f.Domain, forwarded: f.By, sender: f.Sender, metadata: "{}",
@@ -63,6 +65,11 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 		messageID: f.Header.MessageID(), blob: f.Blob.ID, size: f.Blob.Size, utf8: f.UTF8, eightBit: f.EightBit, private: f.Private,
 		created: now, expires: now.Add(ExpirySubmission), requireTLS: wishOfTLS(f.RequireTLS, f.Header),
 		ret: f.Asked.Ret, envid: f.Asked.EnvID,
+	}
+	if !r.returns() {
+		if err := o.active(ctx, f.Account); err != nil {
+			return nil, err
+		}
 	}
 	if f.Private {
 		r.ret = "HDRS" // others may read the report

@@ -54,8 +54,10 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.active(ctx, r.account); err != nil {
-		return nil, err
+	if !r.returns() {
+		if err := o.active(ctx, r.account); err != nil {
+			return nil, err
+		}
 	}
 	sender, err := o.Domains.SignerOf(ctx, r.domain)
 	if err != nil {
@@ -96,7 +98,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 func (o *Outbox) active(ctx context.Context, id db.ID) error {
 	active, err := o.Accounts.Active(ctx, id)
 	if err == nil && !active {
-		err = fault.New(fault.Denied, "account_suspended", "The account of the sender is suspended.")
+		err = fault.New(fault.Denied, "account_suspended", "The account that sends it is suspended.")
 	}
 	return err
 }
