@@ -33,9 +33,6 @@ const (
 	// breaks off; and maxPassed is how many are then passed over of which none is
 	// between them that could be copied: more, and it is the source itself.
 	stuck, maxPassed = maxRetries / 2, 3
-	// maxBroken is how many messages of a folder may be so in one go before
-	// the source is given up.
-	maxBroken = 200
 )
 
 // copyFolder copies what is left of a folder.
@@ -164,8 +161,6 @@ func (f *copying) judge(err error, uids []uint32) error {
 	words, no := refused(err)
 	switch {
 	case errors.As(err, &own), errors.As(err, &last), errors.Is(err, errLost), errors.Is(err, context.Canceled), f.asking:
-	case no && f.passed > maxBroken:
-		return final{words}
 	case errors.As(err, &strange):
 		f.accuse(uids, maxUnreadable, "What the source says of it can't be understood.", maxGarbled)
 	case no:
@@ -176,9 +171,6 @@ func (f *copying) judge(err error, uids []uint32) error {
 		f.accuse(uids, maxSuspect, trouble(err), maxRetries)
 	}
 	f.at, f.asking = 0, false
-	if len(f.broken) > maxBroken {
-		return final{"The source's answers can't be understood."}
-	}
 	return err
 }
 
@@ -202,7 +194,12 @@ func (f *copying) other(than uint32) error {
 	}
 	uids = slices.DeleteFunc(uids, func(uid uint32) bool { return uid == than || f.broken[uid] != "" })
 	if f.alone = len(uids) == 0; !f.alone {
-		err = f.try(uids[rand.IntN(len(uids)):][:1]) //nolint:gosec // that one may be bad as well
+		at, known := slices.BinarySearch(uids, f.given)
+		if !known {
+			at = rand.IntN(len(uids)) //nolint:gosec // that one may be bad as well
+		}
+		f.given = 0
+		err = f.try(uids[at : at+1])
 	}
 	f.asking = err != nil
 	return err
@@ -220,7 +217,7 @@ func (f *copying) try(uid []uint32) error {
 	return f.src.texts(uid, func(uint32) {}, func(_ uint32, text imap.LiteralReader) error {
 		_, err := io.Copy(io.Discard, text)
 		return f.src.did(err)
-	}, func(uint32) error { f.gives = true; return nil })
+	}, func(uint32) error { f.gives, f.given = true, uid[0]; return nil })
 }
 
 // blame notes that one of some messages can't be had: fewer of them are asked for
@@ -267,6 +264,9 @@ func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
 	for _, uid := range uids {
 		why, bad := f.broken[uid]
 		by, known := here[uid]
+		if known {
+			f.given = uid
+		}
 		switch {
 		case known && by != f.ID:
 			end.done++

@@ -370,7 +370,7 @@ func (b *batch) file(ctx context.Context, all []kept) error {
 		}
 	}, uploads...)
 	if err == nil {
-		b.passed, b.doubted = 0, false
+		b.passed, b.doubted, b.given = 0, false, all[0].uid
 		b.gains.Add(1)
 		b.changed.Store(true)
 	}

@@ -399,3 +399,34 @@ func TestNothingUnderstood(t *testing.T) {
 		})
 	}
 }
+
+// However many messages a source refuses, the rest is copied, also where all that
+// it gives is here already.
+func TestManyMessagesRefused(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	const messages, bad, each = 630, 210, 3
+	var refuses atomic.Bool
+	var asked sync.Map // connections: the first message alone is given, so that asking for another always succeeds
+	addr := serve(t, few(messages, func(c net.Conn, tag, command string) string {
+		if !strings.Contains(command, "BODY.PEEK[]") {
+			return ""
+		}
+		list := numbers(command, messages)
+		_, before := asked.LoadOrStore(c, true)
+		said := ""
+		for _, i := range list {
+			switch {
+			case i%each != 0 || refuses.Load() && !before && len(list) == 1:
+				said += about(command, i)
+			case refuses.Load():
+				return said + tag + " NO Can't be retrieved\r\n"
+			}
+		}
+		return said + tag + " OK done\r\n"
+	}))
+	box := m.box("many", 0)
+	m.ends(box, source(addr, "ann", "none"), "completed", "", messages-bad, 0, bad)
+	refuses.Store(true)
+	m.ends(box, source(addr, "ann", "none"), "completed", "", 0, messages-bad, bad)
+}

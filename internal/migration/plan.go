@@ -43,6 +43,7 @@ type task struct {
 	asking   bool              // for another than the doubted one
 	alone    bool              // there is no other
 	gives    bool              // it came, just before
+	given    uint32            // a message that came; 0 if none is known
 }
 
 var (
