@@ -181,6 +181,12 @@ func (j *job) work(ctx context.Context) error {
 		src.close()
 		return ours{err}
 	}
+	// So many folders can end a try. The next one begins behind them, or the others
+	// might never have their turn.
+	if len(j.tasks) > 0 {
+		n := j.Retries * j.o.Connections * (maxReconnects + 1) % len(j.tasks)
+		j.tasks = slices.Concat(j.tasks[n:], j.tasks[:n])
+	}
 	var working sync.WaitGroup
 	for i := range min(j.o.Connections, max(1, len(j.tasks))) {
 		first := src
@@ -211,17 +217,12 @@ func (j *job) take() *task {
 	return t
 }
 
-// putBack gives a folder back that is not done, because of an error. One that did
-// not come on waits behind the others, or they might never have their turn.
-func (j *job) putBack(t *task, cameOn bool, err error) {
+// putBack gives a folder back that is not done, because of an error. It waits
+// behind the others: whatever is wrong with it, they must have their turn.
+func (j *job) putBack(t *task, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if cameOn {
-		j.tasks = slices.Insert(j.tasks, 0, t)
-	} else {
-		j.tasks = append(j.tasks, t)
-	}
-	j.recent = err
+	j.tasks, j.recent = append(j.tasks, t), err
 }
 
 // worker copies folder after folder over one connection at a time. src may be
@@ -251,11 +252,10 @@ func (j *job) worker(ctx context.Context, src *source) {
 			src.close()
 			src = nil
 		}
-		cameOn := j.gains.Load() > before || t.narrower
-		if cameOn {
+		if j.gains.Load() > before || t.narrower {
 			tries, t.narrower = 0, false
 		}
-		j.putBack(t, cameOn, err)
+		j.putBack(t, err)
 		var last final
 		var own ours
 		if errors.As(err, &last) || errors.Is(err, errLost) || errors.As(err, &own) {

@@ -430,3 +430,67 @@ func TestManyMessagesRefused(t *testing.T) {
 	refuses.Store(true)
 	m.ends(box, source(addr, "ann", "none"), "completed", "", 0, messages-bad, bad)
 }
+
+// Folders at which a source dies, more than end a try, keep none behind them from
+// being copied, in whatever way it goes on from try to try.
+func TestFoldersBreak(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	addr := serve(t, few(2, func(c net.Conn, tag, command string) (said string) {
+		switch {
+		case strings.HasPrefix(command, "LIST"):
+			for i := range 40 {
+				said += fmt.Sprintf("* LIST () \"/\" \"Bad %02d\"\r\n", i)
+			}
+			return said + "* LIST () \"/\" Good\r\n" + tag + " OK done\r\n"
+		case strings.HasPrefix(command, "STATUS"):
+			return fmt.Sprintf("* STATUS %q (MESSAGES 2)\r\n%s OK done\r\n", strings.Trim(strings.TrimSuffix(strings.TrimPrefix(command, "STATUS "), " (MESSAGES)"), `"`), tag)
+		case strings.HasPrefix(command, "EXAMINE") && strings.Contains(command, "Bad"):
+			_ = c.Close()
+			return "\r\n"
+		}
+		return ""
+	}))
+	m.ends(m.box("break", 0), source(addr, "ann", "none"), "failed", "broke off", 2, 0, 0)
+}
+
+// Folders of which a source refuses many messages, more than are copied at once,
+// take turns with the others.
+func TestFoldersTakeTurns(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	names := []string{"Bad 1", "Bad 2", "Bad 3", "Bad 4", "Good"}
+	var opened sync.Map // by connection
+	var refused, early atomic.Int32
+	addr := serve(t, few(60, func(c net.Conn, tag, command string) (said string) {
+		name, _ := opened.Load(c)
+		switch {
+		case strings.HasPrefix(command, "LIST"):
+			for _, name := range names {
+				said += fmt.Sprintf("* LIST () \"/\" %q\r\n", name)
+			}
+			return said + tag + " OK done\r\n"
+		case strings.HasPrefix(command, "STATUS"):
+			return fmt.Sprintf("* STATUS %q (MESSAGES 60)\r\n%s OK done\r\n", strings.Split(command, `"`)[1], tag)
+		case strings.HasPrefix(command, "EXAMINE"):
+			name := strings.Trim(strings.TrimPrefix(command, "EXAMINE "), `"`)
+			if opened.Store(c, name); name == "Good" {
+				early.CompareAndSwap(0, refused.Load())
+			}
+		case strings.Contains(command, "BODY.PEEK[]") && name != "Good":
+			for _, i := range numbers(command, 60) {
+				if i%3 == 0 {
+					refused.Add(1)
+					return said + tag + " NO Can't be retrieved\r\n"
+				}
+				said += about(command, i)
+			}
+			return said + tag + " OK done\r\n"
+		}
+		return ""
+	}))
+	m.ends(m.box("turns", 0), source(addr, "ann", "none"), "completed", "", 4*40+60, 0, 4*20)
+	if n, all := early.Load(), refused.Load(); n > all/2 {
+		t.Errorf("a folder had its turn after %d of %d refusals", n, all)
+	}
+}
