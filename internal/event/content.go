@@ -32,51 +32,58 @@ const maxPageBytes = 2 << 20
 // becomes too much at once.
 func (l *Log) whole(ctx context.Context, page Page) (Page, error) {
 	size := 0
-	for from := 0; from < len(page.Events); from += keepAtOnce {
-		some := page.Events[from:min(from+keepAtOnce, len(page.Events))]
-		if err := l.fill(ctx, some); err != nil {
+	for from := 0; from < len(page.Events); {
+		n, err := l.fill(ctx, page.Events[from:min(from+keepAtOnce, len(page.Events))])
+		if err != nil {
 			return Page{}, err
 		}
-		for i := range some {
-			if size += len(some[i].Data); size > maxPageBytes && from+i > 0 {
-				page.Events, page.More = slices.Clone(page.Events[:from+i]), true // the others are not to be kept
-				page.Last = page.Events[from+i-1].Position
+		for i := from; i < from+n; i++ {
+			if size += len(page.Events[i].Data); size > maxPageBytes && i > 0 {
+				page.Events, page.More = slices.Clone(page.Events[:i]), true // the others are not to be kept
+				page.Last = page.Events[i-1].Position
 				return page, nil
 			}
 		}
+		from += n
 	}
 	return page, nil
 }
 
-// fill gives the events that lack their content theirs. Every reader of data
-// passes through here.
-func (l *Log) fill(ctx context.Context, events []Event) error {
+// fill gives the events that lack their content theirs, until they have as much
+// data as a page may, and returns of how many that is: one at least. Every reader
+// of data passes through here.
+func (l *Log) fill(ctx context.Context, events []Event) (n int, err error) {
 	var lacking []*Event
-	for i := range events {
-		if events[i].content != 0 {
-			lacking = append(lacking, &events[i])
+	for size := 0; n < len(events) && size <= maxPageBytes; n++ {
+		e := &events[n]
+		if e.content != 0 {
+			if err := l.complete(ctx, e); err != nil {
+				return 0, err
+			}
+			lacking = append(lacking, e)
 		}
+		size += len(e.Data)
 	}
-	return l.fillSome(ctx, lacking)
+	return n, l.keep(ctx, lacking)
 }
 
-func (l *Log) fillSome(ctx context.Context, events []*Event) error {
-	if len(events) == 0 {
-		return nil
-	}
+func (l *Log) complete(ctx context.Context, e *Event) error {
 	if l.Content == nil {
 		return errors.New("an event lacks its content, and nobody is there to read it")
 	}
-	for _, e := range events {
-		full, err := l.Content(ctx, e.content, e.Data)
-		if err != nil {
-			return err
-		}
-		text, err := encode(e.Type, full)
-		if err != nil {
-			return err
-		}
-		e.Data = json.RawMessage(text)
+	full, err := l.Content(ctx, e.content, e.Data)
+	if err != nil {
+		return err
+	}
+	text, err := encode(e.Type, full)
+	e.Data = json.RawMessage(text)
+	return err
+}
+
+// keep settles the content of events, unless somebody else has done it.
+func (l *Log) keep(ctx context.Context, events []*Event) error {
+	if len(events) == 0 {
+		return nil
 	}
 	slices.SortFunc(events, func(a, b *Event) int { return cmp.Compare(a.ID, b.ID) }) // as every writer takes rows
 	kept := map[db.ID]bool{}

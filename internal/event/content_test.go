@@ -96,6 +96,65 @@ func TestContentUnreadable(t *testing.T) {
 	})
 }
 
+// A request reads about as much as its page holds, however large the events are
+// that it comes to.
+func TestLargeEventsAreReadInPieces(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		l := newLog(d, node)
+		account, other := d.NewID(), d.NewID()
+		const small, large, size = 60, 60, 400 << 10
+		for n := range small + large {
+			e := event.New{Account: account, Kind: event.InboundEmail, Data: "small"}
+			if n >= small {
+				e.Data = strings.Repeat("x", size)
+			}
+			record(t, l, e)
+		}
+		var read atomic.Int64
+		l.Content = func(context.Context, db.ID, json.RawMessage) (any, error) {
+			read.Add(1)
+			return strings.Repeat("x", size), nil
+		}
+		for range large {
+			record(t, l, event.New{Account: other, Kind: event.InboundEmail, Data: "not read yet", Content: d.NewID()})
+		}
+		numberAll(t, l)
+
+		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+		metrics.Read(sample)
+		before := sample[0].Value.Uint64()
+		page, err := l.List(t.Context(), account, event.Filter{Limit: db.MaxPage})
+		if err != nil || !page.More || len(page.Events) <= small {
+			t.Fatalf("%d events, more: %v, %v", len(page.Events), page.More, err)
+		}
+		metrics.Read(sample)
+		if took := sample[0].Value.Uint64() - before; took > 30<<20 {
+			t.Errorf("a page of %d events took %d MB", len(page.Events), took>>20)
+		}
+
+		page, err = l.List(t.Context(), other, event.Filter{Limit: db.MaxPage})
+		if n := len(page.Events); err != nil || !page.More || n == 0 || int(read.Load()) > n+1 {
+			t.Errorf("%d events, more: %v, of %d the content was read, %v", n, page.More, read.Load(), err)
+		}
+
+		// Those that are not asked for are looked at, within bounds.
+		pages := 0
+		for page = (event.Page{More: true}); page.More; pages++ {
+			at := page.Last
+			if page, err = l.List(t.Context(), account, event.Filter{Mailbox: other, After: at}); err != nil || len(page.Events) != 0 {
+				t.Fatalf("%d events, %v", len(page.Events), err)
+			}
+			if page.More && page.Last == at {
+				t.Fatal("it does not go on")
+			}
+		}
+		if pages < 2 {
+			t.Error("all were looked at for one page")
+		}
+	})
+}
+
 // A page of large events keeps as much as it holds, and not what it was cut off
 // from; the pages together hold all.
 func TestLargeEvents(t *testing.T) {

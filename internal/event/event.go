@@ -160,7 +160,7 @@ func (l *Log) Get(ctx context.Context, account, id db.ID) (Event, error) {
 	if len(found) == 0 {
 		return Event{}, fault.New(fault.NotFound, "not_found", "There is no event with this id.")
 	}
-	err = l.fill(ctx, found)
+	_, err = l.fill(ctx, found)
 	return found[0], err
 }
 

@@ -36,6 +36,9 @@ const (
 	// maxLooked is how many events are looked at for one page. Beyond them the
 	// page is shorter, and tells where to go on.
 	maxLooked = 2000
+	// maxRead is how much data is looked at for one page: as much as of pages of
+	// large events.
+	maxRead = 8 * maxPageBytes
 	// firstRead is how many events are read at first; twice as many each time,
 	// as long as they are small.
 	firstRead = 16
@@ -85,11 +88,12 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 	}
 	page := Page{Last: from}
 	size := 0
-	for looked, n := 0, firstRead; ; {
-		some, err := db.All(ctx, l.DB, f.query(account, page.Last, n), scan(account))
+	for looked, read, n := 0, 0, firstRead; ; {
+		some, bytes, err := l.some(ctx, account, f.query(account, page.Last, n))
 		if err != nil {
 			return Page{}, err
 		}
+		all := len(some) < n && bytes <= maxPageBytes
 		for _, e := range some {
 			if f.over(&e) {
 				return l.whole(ctx, page)
@@ -105,21 +109,42 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 			page.Events, page.Last = append(page.Events, e), e.Position
 			size += len(e.Data)
 		}
-		if looked += len(some); len(some) < n || looked >= maxLooked {
-			page.More = len(some) == n
+		looked, read = looked+len(some), read+bytes
+		if all || looked >= maxLooked || read >= maxRead {
+			page.More = !all
 			return l.whole(ctx, page)
 		}
-		if bytesOf(some) < maxPageBytes/4 {
+		switch {
+		case bytes > maxPageBytes:
+			n = len(some) // PostgreSQL sends all that it is asked for
+		case bytes < maxPageBytes/4:
 			n = min(2*n, max(limit+1, db.MaxPage))
 		}
 	}
 }
 
-func bytesOf(events []Event) (n int) {
-	for i := range events {
-		n += len(events[i].Data)
+// errEnough ends the reading of events.
+var errEnough = errors.New("enough")
+
+// some reads events until they have more data than a page may, and returns how
+// much that is: what is read is not kept for long, but there may be many readers.
+func (l *Log) some(ctx context.Context, account db.ID, s db.Statement) (list []Event, bytes int, err error) {
+	read := scan(account)
+	err = l.DB.Each(ctx, s, func(r db.Row) error {
+		e, err := read(r)
+		if err != nil {
+			return err
+		}
+		list = append(list, e)
+		if bytes += len(e.Data); bytes > maxPageBytes {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	return n
+	return list, bytes, err
 }
 
 // query reads the next events, some of which may fit.
