@@ -65,9 +65,11 @@ func TestFloodOfForms(t *testing.T) {
 	if _, err := io.WriteString(one, wrong+strings.Repeat("x", 1000-len(wrong))); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := http.ReadResponse(bufio.NewReader(one), nil); err != nil || a.StatusCode != http.StatusUnauthorized {
+	a, err := http.ReadResponse(bufio.NewReader(one), nil)
+	if err != nil || a.StatusCode != http.StatusUnauthorized {
 		t.Fatal(a, err)
 	}
+	_ = a.Body.Close()
 	for status := 0; status != http.StatusContinue; { // the place of it is free soon
 		_, status = post("192.0.2.9", 1000, "")
 	}
