@@ -53,7 +53,9 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	}
 	f.left = len(uids)
 	err = s.view.Fetch(s.ctx(), uids, f.want, f.row)
-	f.tellSeen(uids)
+	if told := f.tellSeen(uids); told != nil {
+		return "", told
+	}
 	if err != nil || f.err != nil {
 		return "", cmp.Or(err, f.err)
 	}
@@ -158,16 +160,17 @@ func (f *fetcher) markSeen(uids []uint32) error {
 }
 
 // tellSeen tells what became \Seen and could not be answered for, as it was
-// expunged by then: the session knows it as seen.
-func (f *fetcher) tellSeen(uids []uint32) {
-	if len(f.seen) == 0 {
-		return
-	}
-	for _, uid := range uids {
-		if c := f.seen[uid]; c != nil {
-			f.writeFlags(c)
+// expunged by then, or can't be read: the session knows it as seen.
+func (f *fetcher) tellSeen(uids []uint32) error {
+	var left []folder.FlagChange
+	if len(f.seen) > 0 {
+		for _, uid := range uids {
+			if c := f.seen[uid]; c != nil {
+				left = append(left, *c)
+			}
 		}
 	}
+	return f.eachChange(left, f.writeFlags)
 }
 
 // row answers for one message. An error ends the command.

@@ -46,8 +46,32 @@ func TestNewKeyword(t *testing.T) {
 
 var (
 	putKeywords = db.SQL(`UPDATE folder_message SET keywords = $2 WHERE uid = $1`)
+	deleteBlobs = db.SQL(`DELETE FROM blob`)
 	noKeywords  = db.SQL(`ALTER TABLE folder_message RENAME COLUMN keywords TO gone`)
 )
+
+// crowded gives a client's messages, n of them, more keywords than are kept in memory.
+func (h *house) crowded(c *client, n int) {
+	h.Helper()
+	for i := range n {
+		c.append("INBOX", "", note("x"))
+		dbtest.Exec(h, h.db, putKeywords.With(i+1, strings.TrimSpace(strings.Repeat(strings.Repeat("x", 1000)+" ", 1000+i)))) // 34 MB in all
+	}
+}
+
+// What becomes \Seen by a FETCH that can't answer for it is told with its keywords
+// too.
+func TestSeenUnreadWithKeywords(t *testing.T) {
+	each(t, func(h *house) {
+		const n = 34
+		a := h.login()
+		h.crowded(a, n)
+		a.ok("SELECT INBOX")
+		dbtest.Exec(h, h.db, deleteBlobs.With())
+		a.no("FETCH 34 BODY[]", "SERVERBUG")
+		a.got(`* 34 FETCH (UID 34 FLAGS (\Seen … xxx…xxx))`)
+	})
+}
 
 // Where keywords that are to be told can't be read the connection ends: changes
 // are told once, and whoever comes back asks for what he has missed.
@@ -55,10 +79,7 @@ func TestKeywordsUnread(t *testing.T) {
 	each(t, func(h *house) {
 		const n = 34
 		a := h.login()
-		for i := range n {
-			a.append("INBOX", "", note("x"))
-			dbtest.Exec(h, h.db, putKeywords.With(i+1, strings.TrimSpace(strings.Repeat(strings.Repeat("x", 1000)+" ", 1000+i)))) // 34 MB in all
-		}
+		h.crowded(a, n)
 		a.ok("SELECT INBOX")
 		b, c := h.selected("INBOX"), h.selected("INBOX")
 		c.ok("STORE 34 +FLAGS.SILENT (\\Flagged)")
