@@ -234,7 +234,7 @@ func (s *Store) There(ctx context.Context, ids []db.ID) (map[db.ID]bool, error) 
 // overlap is by how many bytes the pieces of a text overlap.
 const overlap = 3
 
-// ErrGone is returned of a message whose bytes are deleted.
+// ErrGone is returned of a message that is deleted.
 var ErrGone = errors.New("the message is gone")
 
 // Texts calls f with the texts of a message in which Search would look, folded
@@ -243,8 +243,10 @@ var ErrGone = errors.New("the message is gone")
 // was more of InBodies than limit bytes.
 func (s *Store) Texts(ctx context.Context, m Indexable, limit int, f func(kind TextKind, text []byte)) (complete bool, err error) {
 	b, err := s.Blobs.Load(ctx, m.blob)
-	if errors.Is(err, blob.ErrNotExist) {
-		return false, ErrGone
+	if errors.Is(err, blob.ErrNotExist) { // deleted together with it, or lost
+		if there, failed := s.There(ctx, []db.ID{m.ID}); failed == nil && !there[m.ID] {
+			return false, ErrGone
+		}
 	}
 	if err != nil {
 		return false, err

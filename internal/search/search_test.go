@@ -401,3 +401,25 @@ func TestSliced(t *testing.T) {
 		}
 	}
 }
+
+var loseBytes = db.SQL(`DELETE FROM blob WHERE id = (SELECT m.blob FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.folder = $1 AND f.uid = $2)`)
+
+// A message whose bytes are lost keeps its folder from nothing: it may have any
+// text, and is found by what its row has.
+func TestLostBytes(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(3)...)
+		v := h.view(h.Store, h.box, folder.Inbox)
+		dbtest.Exec(h, h.db, loseBytes.With(v.Folder().ID, 2))
+		h.fill()
+		if upto := h.count(`SELECT upto FROM search_folder`); upto != 3 {
+			t.Errorf("indexed up to %d", upto)
+		}
+		if uids := h.search(v, folder.Criterion{Test: folder.InBody, Text: "says <2>"}); !slices.Equal(uids, []uint32{3}) {
+			t.Errorf("found %v", uids)
+		}
+		if uids := h.search(v, folder.Criterion{Test: folder.InEnvelope, Header: "Subject", Text: "number 1 of"}); !slices.Equal(uids, []uint32{2}) {
+			t.Errorf("found %v", uids)
+		}
+	})
+}
