@@ -93,7 +93,8 @@ func (j *job) weigh(ctx context.Context, src *source, t *task, messages uint32) 
 	var sum int64
 	if messages > 0 {
 		var err error
-		if sum, err = src.weigh(); err != nil {
+		sum, err = src.weigh()
+		if _, no := refused(err); err != nil && !no { // if refused, what it has told so far will do
 			return err
 		}
 	}

@@ -494,3 +494,17 @@ func TestFoldersTakeTurns(t *testing.T) {
 		t.Errorf("a folder had its turn after %d of %d refusals", n, all)
 	}
 }
+
+// A folder of which a source won't tell the sizes of all messages is copied all the
+// same: they are for the progress.
+func TestSizesRefused(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	addr := serve(t, few(3, func(_ net.Conn, tag, command string) string {
+		if strings.HasPrefix(command, "FETCH 1:*") {
+			return tag + " NO Some of the requested messages can't be read\r\n"
+		}
+		return ""
+	}))
+	m.ends(m.box("sizes", 0), source(addr, "ann", "none"), "completed", "", 3, 0, 0)
+}
