@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
@@ -206,8 +207,8 @@ func isSRS(sender string) bool {
 }
 
 // original is the way back to the sender of a message that was forwarded by a
-// domain here.
-func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Route, error) {
+// domain here, as it is, or was, at a time.
+func (i *Inbound) original(ctx context.Context, to address.Address, at time.Time) (mailbox.Route, error) {
 	domain, account, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
 	if err != nil {
 		return mailbox.Route{}, err
@@ -215,7 +216,7 @@ func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Rou
 	if !hosted {
 		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
 	}
-	local, name, ok := i.Key.ParseSRS(to.Domain, to.Local, i.Now())
+	local, name, ok := i.Key.ParseSRS(to.Domain, to.Local, at)
 	from, err := address.Parse(local + "@" + name)
 	if !ok || err != nil {
 		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
@@ -228,7 +229,7 @@ func (l *Letter) goesBack(ctx context.Context, to address.Address) error {
 	if l.from != "" {
 		return notReport()
 	}
-	route, err := l.in.original(ctx, to)
+	route, err := l.in.original(ctx, to, l.in.Now())
 	if err == nil {
 		l.onward = append(l.onward, onward{Route: route, as: to.String(), back: true})
 	}
@@ -245,7 +246,7 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 	if err != nil {
 		return err
 	}
-	route, err := i.original(ctx, path)
+	route, err := i.original(ctx, path, m.CreatedAt) // it may have been held for weeks
 	if fault.Is(err, fault.NotFound) {
 		return i.untold(ctx, m.ID, all, err)
 	}

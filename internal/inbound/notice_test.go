@@ -33,6 +33,7 @@ var (
 	outOfHand = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1 AND state = 'delivered'`)
 	ofOthers  = db.SQL(`UPDATE outbound_message SET account = $2, domain = $3 WHERE id = $1`)
 	sentN     = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE account = $1`)
+	longAgo   = db.SQL(`UPDATE outbound_message SET created_at = $2 WHERE id = $1`)
 	becameOf  = db.SQL(`SELECT state FROM delivery WHERE recipient = $1`)
 	lateNow   = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
 	inboxOf   = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
@@ -547,6 +548,25 @@ func TestNoticesOfFormerHolder(t *testing.T) {
 		var seen int
 		if err := s.DB.One(t.Context(), sentN.With(alice.box.Account), &seen); err != nil || seen != 0 {
 			t.Errorf("the new holder has %d messages, %v", seen, err)
+		}
+	})
+}
+
+// What an operator held for weeks may fail then: the way back to its sender counts from
+// when it was forwarded.
+func TestNoticesOfLongHeld(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+		then := time.Now().Add(-40 * 24 * time.Hour)
+		back, _ := s.Inbound.Key.SRS("demo.test", "ann", "elsewhere.example", then)
+		dbtest.Exec(t, s.DB, passedOn.With(id, back+"@demo.test", alice.box.ID), longAgo.With(id, db.Micros(then)))
+		alice.notice(id)
+		alice.tell()
+		alice.wantNotices(0)
+		var state string
+		if err := s.DB.One(t.Context(), becameOf.With("ann@elsewhere.example"), &state); err != nil {
+			t.Error("the report", err)
 		}
 	})
 }
