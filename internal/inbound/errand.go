@@ -19,11 +19,11 @@ import (
 type errand struct {
 	in     *Inbound
 	s      *spooled
-	sender string // MAIL FROM
-	own    bool   // it was sent from here: nothing of it is in doubt
-	tls    bool   // its sender demands TLS wherever it goes
-	utf8   bool   // it came with SMTPUTF8
-	asked  outbound.Asked
+	sender string         // MAIL FROM
+	own    bool           // it was sent from here: nothing of it is in doubt
+	tls    bool           // its sender demands TLS wherever it goes
+	utf8   bool           // it came with SMTPUTF8
+	asked  outbound.Asked // by its sender
 	copies []folder.Incoming
 	out    []*outbound.Ready
 	also   []db.Statement
