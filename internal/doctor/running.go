@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,6 +50,35 @@ func Holder(lock string) (pid int, known bool) {
 		}
 	}
 	return 0, true
+}
+
+// OpenFiles is how many files the process of a service may open, each connection
+// being one.
+type OpenFiles struct {
+	PID   int
+	Least uint64 // that it needs
+}
+
+// Check looks at the process itself: a shell's limits are others than a unit's.
+func (o OpenFiles) Check(_ context.Context, r *Report) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", o.PID))
+	if err != nil {
+		r.OK("how many it may open can't be told")
+		return
+	}
+	for line := range strings.Lines(string(text)) {
+		soft, ok := strings.CutPrefix(line, "Max open files ")
+		if !ok {
+			continue
+		}
+		f := strings.Fields(soft)
+		if n, err := strconv.ParseUint(f[0], 10, 64); err == nil && n < o.Least { // else it is unlimited
+			r.Warn("Allow it more, such as by LimitNOFILE=65536 in its unit or --ulimit nofile=65536 for its container, and restart it: once they are used up nobody gets in.",
+				"it may open %d files, and each connection is one", n)
+			return
+		}
+		r.OK("it may open %s", f[0])
+	}
 }
 
 // holds reports whether a process has a file open, for file systems whose files

@@ -31,6 +31,9 @@ type Examination struct {
 // deepPatience is how long reading everything may take.
 const deepPatience = 12 * time.Hour
 
+// enoughFiles is for 10,000 mail programs that idle, and what else there is.
+const enoughFiles = 16_384
+
 // examined is a service that is being looked at.
 type examined struct {
 	Config
@@ -250,9 +253,14 @@ func (x *examined) place() []doctor.Check {
 				r.OK("stopped")
 			}
 		}},
-		{Name: "data folder", Look: folder.Check},
-		{Name: "disk", Look: doctor.Disk{Path: x.Data, Space: doctor.ReadSpace}.Check},
 	}
+	if x.pid != 0 {
+		checks = append(checks, doctor.Check{Name: "open files", Look: doctor.OpenFiles{PID: x.pid, Least: enoughFiles}.Check})
+	}
+	checks = append(checks,
+		doctor.Check{Name: "data folder", Look: folder.Check},
+		doctor.Check{Name: "disk", Look: doctor.Disk{Path: x.Data, Space: doctor.ReadSpace}.Check},
+	)
 	if !doctor.SameDisk(x.Data, x.Blobs) {
 		checks = append(checks, doctor.Check{Name: "disk", Look: doctor.Disk{Path: x.Blobs, Space: doctor.ReadSpace}.Check})
 	}
