@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ type Doors struct {
 	Running  bool           // a service answers there
 	Proxied  []netip.Prefix // whose connections begin with the PROXY protocol
 	Machines func() ([]netip.Addr, error)
+	Leaf     *x509.Certificate // what is to be shown; nil: that is not known
 }
 
 // Door is one of them.
@@ -176,6 +178,8 @@ func (d Doors) addresses() []netip.Addr {
 var (
 	errNoSuchFamily = errors.New("this machine has no such addresses")
 	errNoTLS        = errors.New("no STARTTLS is offered")
+	errExpired      = errors.New("it expired")
+	errOtherShown   = errors.New("it is another one")
 )
 
 // greeting connects and returns what is said first.
@@ -201,13 +205,14 @@ func (d Doors) greeting(ctx context.Context, door Door, addr netip.Addr) (string
 			return "", err
 		}
 	}
+	var shown *x509.Certificate
 	if door.Name == "submissions" || door.Name == "imaps" || door.Name == "https" {
-		// Whose certificate it shows, another check says.
+		// Whether the certificate is a good one, another check says.
 		t := tls.Client(nc, &tls.Config{ServerName: d.Host, InsecureSkipVerify: true})
 		if err := t.HandshakeContext(ctx); err != nil {
 			return "", fmt.Errorf("TLS: %w", err)
 		}
-		nc = t
+		nc, shown = t, t.ConnectionState().PeerCertificates[0]
 	}
 	in := bufio.NewReader(io.LimitReader(nc, 64<<10))
 	if door.Name == "http" || door.Name == "https" {
@@ -219,7 +224,22 @@ func (d Doors) greeting(ctx context.Context, door Door, addr netip.Addr) (string
 	if err == nil && door.Name == "submission" && strings.HasPrefix(said, "220 ") {
 		err = offersTLS(nc, in)
 	}
+	if err == nil && shown != nil && d.Running {
+		err = d.stale(shown)
+	}
 	return said, err
+}
+
+// stale tells of a certificate that the service still shows although there is
+// another one in its place.
+func (d Doors) stale(shown *x509.Certificate) error {
+	switch {
+	case time.Now().After(shown.NotAfter):
+		return errExpired
+	case d.Leaf != nil && !shown.Equal(d.Leaf):
+		return errOtherShown
+	}
+	return nil
 }
 
 func line(in *bufio.Reader) (string, error) {
@@ -270,6 +290,10 @@ func (d Doors) judge(r *Report, door Door, addr netip.Addr, said string, err err
 	switch {
 	case errors.Is(err, errNoTLS):
 		r.Fail("Look at the log of the service: it may have no certificate.", "port %d greets, but offers no STARTTLS", door.Port)
+	case errors.Is(err, errExpired):
+		r.Fail("Restart the service if its certificate is a good one; else see to that.", "port %d shows a certificate that has expired", door.Port)
+	case errors.Is(err, errOtherShown):
+		r.Warn("Look at the log of the service, and restart it, unless the file was changed a moment ago.", "port %d shows another certificate than the one that is kept", door.Port)
 	case err != nil:
 		r.Fail("Look at the log of the service; if it is overloaded or hangs, restart it.", "port %d is open at %s, but gives no greeting: %v", door.Port, addr, err)
 	case !strings.HasPrefix(said, want), door.Name != "http" && door.Name != "https" && !d.ours(door, said):

@@ -3,11 +3,16 @@
 package doctor_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/mailstead/mailstead/internal/cert"
+	"github.com/mailstead/mailstead/internal/cert/certtest"
 	"github.com/mailstead/mailstead/internal/doctor"
 )
 
@@ -82,6 +87,37 @@ func TestDoors(t *testing.T) {
 	expect(t, all.Check(doctor.Door{Name: "smtp", Port: says(t, other)}), doctor.Error, "taken by another program")
 	if !all.Answers(t.Context(), doctor.Door{Name: "smtp", Port: says(t, mail)}) || all.Answers(t.Context(), doctor.Door{Name: "smtp", Port: says(t, other)}) {
 		t.Error("who answers is not told apart")
+	}
+}
+
+// A service that goes on showing a former certificate is told of.
+func TestDoorsCertificate(t *testing.T) {
+	authority := certtest.New(t, "known")
+	kept, former, expired := pair(t, authority, host, 90*24*time.Hour), pair(t, authority, host, 80*24*time.Hour), pair(t, authority, host, -time.Hour)
+	leaf, _, err := kept.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		pair   cert.Pair
+		leaf   *x509.Certificate
+		status doctor.Status
+		says   string
+	}{
+		{kept, leaf, doctor.OK, "greets"},
+		{former, leaf, doctor.Warning, "another certificate"},
+		{former, nil, doctor.OK, "greets"},
+		{expired, leaf, doctor.Error, "has expired"},
+	} {
+		shown, err := tls.LoadX509KeyPair(c.pair.Cert, c.pair.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := saysAt(t, func(network, address string) (net.Listener, error) {
+			return tls.Listen(network, address, &tls.Config{Certificates: []tls.Certificate{shown}})
+		}, "* OK "+host+" is ready.\r\n")
+		d := doctor.Doors{Bind: netip.MustParseAddr("127.0.0.1"), Host: host, Running: true, Machines: doctor.MachineAddrs, Leaf: c.leaf}
+		expect(t, d.Check(doctor.Door{Name: "imaps", Port: port}), c.status, c.says)
 	}
 }
 

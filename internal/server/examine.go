@@ -292,6 +292,9 @@ func (x *examined) network(doors doctor.Doors) []doctor.Check {
 		{Name: "reverse name", Look: names.CheckReverse},
 		{Name: "certificate", Look: shown.Check},
 	}
+	if x.running {
+		doors.Leaf, _, _ = shown.Pair.Read() // its check says what is wrong with it
+	}
 	checks = append(checks, x.listening(doors)...)
 	return append(checks, x.others()...)
 }
