@@ -42,6 +42,14 @@ type Copied struct {
 	From, To    Folder // as they were before
 }
 
+// Runs returns the UIDs of the copies: others arrive between the parts of a move.
+func (c *Copied) Runs() (runs []Range) {
+	for _, uid := range c.Dst {
+		runs = appendUID(runs, uid)
+	}
+	return runs
+}
+
 // transfer is a copy or a move on its way.
 type transfer struct {
 	*chosen
@@ -62,33 +70,55 @@ type transfer struct {
 // such folder is a fault.NotFound, no room a fault.OverQuota, more messages than
 // Options.Carry a fault.Limited. Messages that were expunged meanwhile are left
 // out.
-func (v *View) Copy(ctx context.Context, uids []uint32, to string) (Copied, error) {
-	return v.transfer(ctx, uids, to, false, false)
+func (v *View) Copy(ctx context.Context, uids []uint32, to string) (c Copied, err error) {
+	err = v.transfer(ctx, &c, uids, nil, to, false)
+	return c, err
 }
 
 // CopyAll is Copy, but copies nothing (ErrExpunged) unless all messages are
 // there.
-func (v *View) CopyAll(ctx context.Context, uids []uint32, to string) (Copied, error) {
-	return v.transfer(ctx, uids, to, false, true)
+func (v *View) CopyAll(ctx context.Context, uids []uint32, to string) (c Copied, err error) {
+	err = v.transfer(ctx, &c, uids, uids, to, false)
+	return c, err
 }
 
-// Move moves messages to another folder in one commit (RFC 6851); Sync tells
-// that they are gone from here.
+// Move moves messages to another folder, each of which is in one of the two at
+// any time (RFC 6851 §3.3); Sync tells that they are gone from here. It does so in
+// parts: with an error Copied tells what was moved before it, and the others
+// have stayed.
 func (v *View) Move(ctx context.Context, uids []uint32, to string) (Copied, error) {
-	return v.transfer(ctx, uids, to, true, false)
+	return v.move(ctx, uids, to, false)
 }
 
-// MoveAll is Move, but moves nothing (ErrExpunged) unless all messages are
-// there.
+// MoveAll is Move, but moves nothing (ErrExpunged) unless all messages are there
+// when it begins, and ends before the part of which one is gone later.
 func (v *View) MoveAll(ctx context.Context, uids []uint32, to string) (Copied, error) {
-	return v.transfer(ctx, uids, to, true, true)
+	return v.move(ctx, uids, to, true)
 }
 
-func (v *View) transfer(ctx context.Context, uids []uint32, to string, move, all bool) (Copied, error) {
+func (v *View) move(ctx context.Context, uids []uint32, to string, all bool) (c Copied, err error) {
+	part := func() []uint32 { return uids[:min(len(uids), v.store.Part)] }
+	for needed := uids; ; needed = part() {
+		if !all {
+			needed = nil
+		}
+		err = v.transfer(ctx, &c, part(), needed, to, true)
+		if uids = uids[len(part()):]; err != nil || len(uids) == 0 {
+			return c, err
+		}
+	}
+}
+
+// transfer copies or moves messages in one commit, unless one of those needed is
+// gone, and adds to c what it did.
+func (v *View) transfer(ctx context.Context, c *Copied, uids, needed []uint32, to string, move bool) error {
 	sh := v.shared
 	var t transfer
 	err := sh.repeatedly(ctx, func() error {
 		dst, err := v.store.byName(ctx, v.row.Mailbox, to)
+		if err == nil && c.To.ID != 0 && c.To.ID != dst.ID { // of that name there is another now
+			err = noFolder()
+		}
 		if err != nil {
 			return err
 		}
@@ -99,15 +129,15 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move, all
 		for index, e := range snap.pick(uids) {
 			t.add(index, e)
 		}
-		if all && len(t.uids) < len(uids) {
+		if !snap.hasAll(needed) {
 			return ErrExpunged
 		}
 		if len(t.uids) == 0 {
 			t.validity = dst.UIDValidity
 			return nil
 		}
-		if most := v.store.Carry; len(t.uids) > most {
-			return fault.New(fault.Limited, "too_many_messages", "At most %d messages can be copied or moved at once. Take them in parts.", most)
+		if most := v.store.Carry; !move && len(t.uids) > most {
+			return fault.New(fault.Limited, "too_many_messages", "At most %d messages can be copied at once. Take them in parts.", most)
 		}
 		if move {
 			t.log = t.spans.text()
@@ -129,13 +159,14 @@ func (v *View) transfer(ctx context.Context, uids []uint32, to string, move, all
 		return err
 	})
 	if err != nil {
-		return Copied{}, err
+		return err
 	}
-	c := Copied{UIDValidity: t.validity, Src: t.uids, Dst: make([]uint32, len(t.uids)), From: t.from, To: t.to}
-	for i := range c.Dst {
-		c.Dst[i] = t.first + uint32(i)
+	c.UIDValidity, c.From, c.To = t.validity, t.from, t.to
+	c.Src = append(c.Src, t.uids...)
+	for i := range t.uids {
+		c.Dst = append(c.Dst, t.first+uint32(i))
 	}
-	return c, nil
+	return nil
 }
 
 // guard takes the rows of both folders, in the order of their ids so that two

@@ -18,6 +18,6 @@ func (s *Store) Deleted(ctx context.Context, id db.ID) (messages uint32, bytes i
 		return 0, 0, err
 	}
 	snap, _ := sh.state()
-	all := deleted(snap, nil)
+	all := deleted(snap)
 	return uint32(all.messages), all.bytes, nil
 }

@@ -36,7 +36,7 @@ func (c *chosen) add(index int, e entry) {
 }
 
 // deleted chooses the messages with the Deleted flag.
-func deleted(snap *snapshot, only []uint32) (c chosen) {
+func deleted(snap *snapshot) (c chosen) {
 	for _, slot := range snap.slots {
 		if slot.some&Deleted == 0 {
 			continue
@@ -45,13 +45,17 @@ func deleted(snap *snapshot, only []uint32) (c chosen) {
 			if Flags(slot.flags.at(i))&Deleted == 0 {
 				continue
 			}
-			e := slot.entry(i)
-			if only != nil {
-				if _, wanted := slices.BinarySearch(only, e.uid); !wanted {
-					continue
-				}
-			}
-			c.add(slot.start+i, e)
+			c.add(slot.start+i, slot.entry(i))
+		}
+	}
+	return c
+}
+
+// deletedOf chooses those of some messages that have it.
+func deletedOf(snap *snapshot, uids []uint32) (c chosen) {
+	for index, e := range snap.pick(uids) {
+		if e.flags&Deleted != 0 {
+			c.add(index, e)
 		}
 	}
 	return c
@@ -59,17 +63,35 @@ func deleted(snap *snapshot, only []uint32) (c chosen) {
 
 // Expunge removes the messages with the Deleted flag, if only is not nil only
 // those among these UIDs, which rise, and returns the UIDs of what it removed;
-// Sync tells that they are gone.
-func (v *View) Expunge(ctx context.Context, only []uint32) ([]uint32, error) {
+// Sync tells that they are gone. It does so in parts, of which some may be done
+// before an error.
+func (v *View) Expunge(ctx context.Context, only []uint32) (gone []uint32, err error) {
 	sh := v.shared
-	var out chosen
 	// Other nodes may have set flags that this one has not seen.
 	if err := sh.refresh(ctx, false); err != nil {
 		return nil, err
 	}
+	if only == nil {
+		snap, _ := sh.state()
+		only = deleted(snap).uids
+	}
+	for part := range slices.Chunk(only, v.store.Part) {
+		some, err := v.expunge(ctx, part)
+		if err != nil {
+			return gone, err
+		}
+		gone = append(gone, some...)
+	}
+	return gone, nil
+}
+
+// expunge removes what is deleted among some messages, in one commit.
+func (v *View) expunge(ctx context.Context, uids []uint32) ([]uint32, error) {
+	sh := v.shared
+	var out chosen
 	err := sh.repeatedly(ctx, func() error {
 		snap, since := sh.state()
-		out = deleted(snap, only)
+		out = deletedOf(snap, uids)
 		if len(out.uids) == 0 {
 			return nil
 		}

@@ -57,9 +57,12 @@ type Options struct {
 	// Keep is how many bytes the views of folders that no session has open may
 	// take together, at 3 to 8 for a message; 0 is 12 MB.
 	Keep int
-	// Carry is how many messages one COPY or MOVE may take, all in one commit,
-	// for which on SQLite all who write wait; 0 is 250,000.
+	// Carry is how many messages one COPY may take, all in one commit, for which
+	// on SQLite all who write wait; 0 is 250,000.
 	Carry int
+	// Part is how many messages other commands change in one commit, so that
+	// others write in between; 0 is 2,000.
+	Part int
 	// Narrow asks the index which of some messages of a mailbox, in the order
 	// of their ids, may have which of the texts. It may leave messages out, and
 	// tell of others, but must never say of one that it lacks what it has.
@@ -98,6 +101,9 @@ func New(o Options) *Store {
 	}
 	if o.Carry == 0 {
 		o.Carry = 250_000
+	}
+	if o.Part == 0 {
+		o.Part = 2_000
 	}
 	return &Store{Options: o, open: map[db.ID]*shared{}}
 }

@@ -4,7 +4,6 @@ package folder
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -72,10 +71,6 @@ func (s *Store) renameInbox(ctx context.Context, mailbox db.ID, to string) error
 		return err
 	}
 	defer v.Close()
-	for some := range slices.Chunk(v.snap.uids(), s.Carry) {
-		if _, err := v.Move(ctx, some, to); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err = v.Move(ctx, v.snap.uids(), to)
+	return err
 }

@@ -17,9 +17,17 @@ var deliveredOf = db.SQL(`SELECT m.outbound FROM folder_message f JOIN message m
 // Delivered names the messages sent from here (their ids in outbound_message) of
 // which the messages with some UIDs of a folder are deliveries: at most the
 // first MaxDelivered.
-func (s *Store) Delivered(ctx context.Context, folder db.ID, first, last uint32) ([]db.ID, error) {
-	return db.All(ctx, s.DB, deliveredOf.With(folder, first, last, MaxDelivered), func(r db.Row) (id db.ID, err error) {
-		err = r.Scan(&id)
-		return id, err
-	})
+func (s *Store) Delivered(ctx context.Context, folder db.ID, uids []Range) (sent []db.ID, err error) {
+	for _, r := range uids {
+		err := s.DB.Each(ctx, deliveredOf.With(folder, r.Lo, r.Hi, MaxDelivered-len(sent)), func(r db.Row) error {
+			var id db.ID
+			err := r.Scan(&id)
+			sent = append(sent, id)
+			return err
+		})
+		if err != nil || len(sent) == MaxDelivered {
+			return sent, err
+		}
+	}
+	return sent, nil
 }

@@ -149,6 +149,15 @@ func (s *snapshot) pick(uids []uint32) iter.Seq2[int, entry] {
 	}
 }
 
+// hasAll reports whether all of uids, which rise, are there.
+func (s *snapshot) hasAll(uids []uint32) bool {
+	n := 0
+	for range s.pick(uids) {
+		n++
+	}
+	return n == len(uids)
+}
+
 // uids returns the UIDs of all messages.
 func (s *snapshot) uids() []uint32 {
 	all := make([]uint32, 0, s.n)

@@ -4,6 +4,7 @@ package folder
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
 )
@@ -94,22 +95,38 @@ type storeGroup struct {
 	spans spans
 }
 
-// Store changes the flags of messages in one commit. changed tells the flags of
-// all messages that it was asked for and that are still there, also of those
-// that had them before; a Sync does not tell of them again. failed are the UIDs
-// that UnchangedSince excluded. Bad keywords are a fault.Invalid.
+// Store changes the flags of messages, in parts: with an error, changed and failed
+// tell of those before it. changed has the flags of all messages that it was asked
+// for and that are still there, also of those that had them before; a Sync does
+// not tell of them again. failed are the UIDs that UnchangedSince excluded. Bad
+// keywords are a fault.Invalid.
 func (v *View) Store(ctx context.Context, uids []uint32, change StoreFlags) (changed []FlagChange, failed []uint32, err error) {
 	if err := checkKeywords(change.Keywords); err != nil {
 		return nil, nil, err
 	}
+	words := &wordChange{v.shared.words, change.Op, change.Keywords, map[uint32]uint32{}}
+	for part := range slices.Chunk(uids, v.store.Part) {
+		// The log is not to grow with the number of parts.
+		log := max(1, logRanges*len(part)/len(uids))
+		some, not, err := v.storeSome(ctx, part, &change, words, log)
+		changed, failed = append(changed, some...), append(failed, not...)
+		if err != nil {
+			return changed, failed, err
+		}
+	}
+	return changed, failed, nil
+}
+
+// storeSome changes the flags of some messages in one commit, with so many ranges
+// in the log.
+func (v *View) storeSome(ctx context.Context, uids []uint32, change *StoreFlags, words *wordChange, log int) ([]FlagChange, []uint32, error) {
 	sh := v.shared
-	words := &wordChange{sh.words, change.Op, change.Keywords, map[uint32]uint32{}}
 	var plan *storePlan
 	var before, now *snapshot // of the shared view, around the change
-	err = sh.repeatedly(ctx, func() error {
+	err := sh.repeatedly(ctx, func() error {
 		base, since := sh.state()
 		var err error
-		if plan, err = planStore(base, uids, &change, words); err != nil {
+		if plan, err = planStore(base, uids, change, words); err != nil {
 			return err
 		}
 		if len(plan.put) == 0 {
@@ -117,7 +134,7 @@ func (v *View) Store(ctx context.Context, uids []uint32, change StoreFlags) (cha
 			before, now = base, base
 			return sh.unchanged(ctx, since)
 		}
-		modseq, err := v.commitStore(ctx, plan, since, change.touchesWords())
+		modseq, err := v.commitStore(ctx, plan, since, change.touchesWords(), log)
 		if err != nil {
 			return err
 		}
@@ -168,10 +185,10 @@ func planStore(base *snapshot, uids []uint32, change *StoreFlags, words *wordCha
 }
 
 // commitStore has the database do it.
-func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, withWords bool) (modseq uint64, err error) {
+func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, withWords bool, most int) (modseq uint64, err error) {
 	sh := v.shared
 	// Who reads the log reads the messages too: one more is no mistake.
-	log := rangesText(coarse(p.touched.ranges(), logRanges))
+	log := rangesText(coarse(p.touched.ranges(), most))
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
 			b.Queue(takeFolder.With(sh.id, int64(since), 0, p.unseen, 0, step(log))).One(&modseq).Else(errStale)

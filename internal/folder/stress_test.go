@@ -30,7 +30,7 @@ func TestStress(t *testing.T) {
 		if d.Engine() == db.Postgres {
 			second = h.joinSecond(url)
 		}
-		stores := []*Store{h.newStore(d, node, Options{Poll: -1}), h.newStore(second, nil, Options{Poll: -1})}
+		stores := []*Store{h.newStore(d, node, Options{Poll: -1, Part: 3}), h.newStore(second, nil, Options{Poll: -1})}
 		h.fill(Inbox, 50)
 		var crowd []*stresser
 		for i := range 8 {

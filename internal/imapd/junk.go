@@ -21,8 +21,8 @@ func (s *session) junked(c *folder.Copied) {
 	if s.Junked == nil || c.To.Special != folder.Junk || c.From.Special == folder.Junk || len(c.Dst) == 0 {
 		return
 	}
-	sent, err := s.Folders.Delivered(s.ctx(), c.To.ID, c.Dst[0], c.Dst[len(c.Dst)-1])
-	if err == nil && len(sent) > 0 {
+	sent, err := s.Folders.Delivered(s.ctx(), c.To.ID, c.Runs())
+	if len(sent) > 0 {
 		err = s.Junked(s.ctx(), s.box, sent)
 	}
 	if err != nil {

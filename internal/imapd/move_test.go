@@ -28,3 +28,25 @@ func TestMove(t *testing.T) {
 		c.got("* 1 FETCH (FLAGS (\\Flagged \\Recent)…two…", "* 2 FETCH (…three…", "* 3 FETCH (…four…")
 	})
 }
+
+// What a program reads of a command is the same, however many parts it has.
+func TestManyParts(t *testing.T) {
+	each(t, func(h *house) {
+		h.folders.Part = 2
+		c := h.login()
+		for range 5 {
+			c.append("INBOX", "", note("x"))
+		}
+		c.ok("SELECT INBOX (CONDSTORE)")
+		other := h.selected("INBOX")
+		c.ok("STORE 1:5 +FLAGS.SILENT (\\Deleted)")
+		c.got("* 1 FETCH (UID 1 MODSEQ (…))", "* 2 FETCH (UID 2 …", "* 3 FETCH …", "* 4 FETCH …", "* 5 FETCH …")
+		c.ok("MOVE 1,3:5 Trash")
+		c.got("* OK [COPYUID … 1,3:5 1:4] …", "* 5 EXPUNGE", "* 4 EXPUNGE", "* 3 EXPUNGE", "* 1 EXPUNGE")
+		other.ok("NOOP")
+		other.has("* … EXPUNGE")
+		c.ok("SELECT Trash")
+		c.ok("EXPUNGE")
+		c.got("* 4 EXPUNGE", "* 3 EXPUNGE", "* 2 EXPUNGE", "* 1 EXPUNGE")
+	})
+}

@@ -24,11 +24,11 @@ func (s *session) store(cmd *wire.Store) (wire.Code, error) {
 		Op: storeOp(cmd.Op), Flags: folder.Flags(cmd.Flags.System), Keywords: cmd.Flags.Keywords,
 		Conditional: cmd.HasUnchangedSince, UnchangedSince: cmd.UnchangedSince,
 	})
-	if err != nil {
-		return "", err
-	}
 	s.tellKeywords()
 	if err := s.eachChange(changed, func(c *folder.FlagChange) { s.writeStored(c, cmd) }); err != nil {
+		return "", err
+	}
+	if err != nil { // what was changed before is told above
 		return "", err
 	}
 	if len(failed) > 0 {

@@ -35,7 +35,7 @@ const (
 var (
 	addTasks = db.SQL(`INSERT INTO spam_task (message, account, spam)
 		SELECT f.message, b.account, $5 FROM folder_message f JOIN mailbox b ON b.id = $1
-		WHERE f.folder = $2 AND f.uid BETWEEN $3 AND $4 GROUP BY f.message, b.account ORDER BY MIN(f.uid) LIMIT $6
+		WHERE f.folder = $2 AND f.uid BETWEEN $3 AND $4 GROUP BY f.message, b.account ORDER BY MIN(f.uid)
 		ON CONFLICT (message) DO UPDATE SET spam = excluded.spam`)
 	nextTask   = db.SQL(`SELECT message, account, spam FROM spam_task WHERE message > 0 ORDER BY message LIMIT 1`)
 	deleteTask = db.SQL(`DELETE FROM spam_task WHERE message = $1 AND spam = $2`)
@@ -62,7 +62,9 @@ func (b *Bayes) Sorted(ctx context.Context, mailbox db.ID, c *folder.Copied) err
 	if len(c.Dst) == 0 || c.From.Special == c.To.Special && spam || !spam && !ham {
 		return nil
 	}
-	_, err := b.DB.Exec(ctx, addTasks.With(mailbox, c.To.ID, c.Dst[0], c.Dst[len(c.Dst)-1], spam, maxAtOnce))
+	// The writer is not to look through all of them.
+	first := c.Runs()[0]
+	_, err := b.DB.Exec(ctx, addTasks.With(mailbox, c.To.ID, first.Lo, min(first.Hi, first.Lo+maxAtOnce-1), spam))
 	select {
 	case b.kick <- struct{}{}:
 	default:
