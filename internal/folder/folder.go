@@ -61,7 +61,7 @@ type Options struct {
 	// on SQLite all who write wait; 0 is 250,000.
 	Carry int
 	// Part is how many messages other commands change in one commit, so that
-	// others write in between; 0 is 2,000.
+	// others write in between; 0 is 5,000.
 	Part int
 	// Narrow asks the index which of some messages of a mailbox, in the order
 	// of their ids, may have which of the texts. It may leave messages out, and
@@ -103,7 +103,7 @@ func New(o Options) *Store {
 		o.Carry = 250_000
 	}
 	if o.Part == 0 {
-		o.Part = 2_000
+		o.Part = 5_000
 	}
 	return &Store{Options: o, open: map[db.ID]*shared{}}
 }
