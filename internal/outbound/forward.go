@@ -28,8 +28,6 @@ type Forwarded struct {
 	Private         bool // only its recipient reads it
 	RequireTLS      bool // as its sender demanded (RFC 8689)
 	Asked           Asked
-	// Also is written in the same commit. A conflict of it is returned.
-	Also []db.Statement
 }
 
 // Asked is what the sender of a message asked to be told of it, which goes along with
