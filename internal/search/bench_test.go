@@ -3,6 +3,7 @@
 package search
 
 import (
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
 )
@@ -116,4 +118,78 @@ func BenchmarkSearch(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkFind tells what the index takes to find messages by a field, in a
+// thousand and in a million.
+func BenchmarkFind(b *testing.B) {
+	for name, blocks := range map[string]int{"thousand": 1, "million": 1_953} {
+		x, err := Open(b.Context(), Options{Path: filepath.Join(b.TempDir(), "search.db")})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = x.Close() })
+		n, words := 0, strings.Fields(strings.Join(lines(b), " "))
+		fields := func(n int) map[folder.TextKind]string {
+			subject, from := fmt.Sprintf("%s about the work of week %d", strings.ToLower(words[n*7919%len(words)]), n%52), fmt.Sprintf("c%d", n)
+			if n%1_000 == 77 && n < 10_000 {
+				subject, from = "the quarterly "+subject, "zoroaster"
+			}
+			return map[folder.TextKind]string{
+				0: fmt.Sprintf("mon, 02 nov 2026 10:%02d:%02d +0000", n/60%60, n%60), 1: subject,
+				2: fmt.Sprintf("correspondent %d <%s@bench-sink.net>", n, from), 5: "me <me@bench-home.net>", 9: fmt.Sprintf("<%d.note@bench-sink.net>", n),
+			}
+		}
+		next := func(count int) (docs []doc) {
+			for range count {
+				n++
+				d := doc{db.ID(n), 1, new(signature)}
+				for kind, text := range fields(n) {
+					d.sig.add(kind, []byte(text))
+				}
+				docs = append(docs, d)
+			}
+			return docs
+		}
+		write := func(f func(tx *sql.Tx) error) {
+			if err := x.write(b.Context(), f); err != nil {
+				b.Fatal(err)
+			}
+		}
+		began := time.Now()
+		for range blocks {
+			write(func(tx *sql.Tx) error {
+				if err := addBlock(b.Context(), tx, 1, next(blockDocs), fieldBuckets/rowBuckets); err != nil {
+					return err
+				}
+				return makeShelves(b.Context(), tx, 1)
+			})
+		}
+		write(func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(b.Context(), cover, 1, 1, n); err != nil {
+				return err
+			}
+			return addDocs(b.Context(), tx, next(blockDocs-24))
+		})
+		info, err := os.Stat(x.Path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Logf("%s: filled in %v, %d bytes a message", name, time.Since(began), info.Size()/int64(n))
+		for what, c := range map[string]folder.Clause{
+			"subject": seek("quarterly", 1), "from": seek("zoroaster@", 2), "message-id": seek(fields(n / 3 * 2)[9], 9), "none": seek("nowhere", 1),
+		} {
+			b.Run(name+"/"+what, func(b *testing.B) {
+				hits := 0
+				for b.Loop() {
+					found, err := x.Find(b.Context(), 1, folder.Seek{Folder: 1, Clause: c, Limit: 1_000})
+					if err != nil {
+						b.Fatal(err)
+					}
+					hits = len(found.Messages)
+				}
+				b.ReportMetric(float64(hits), "hits")
+			})
+		}
+	}
 }

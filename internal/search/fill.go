@@ -203,9 +203,9 @@ func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, 
 			continue
 		case err != nil:
 			x.Log.Warn("a message could not be indexed", "message", m.ID, "error", err)
-			d.sig.fill(0)
+			set(d.sig[:]).fill()
 		case !complete:
-			d.sig.fill(fieldBytes)
+			d.sig.texts().fill()
 		}
 		docs = append(docs, d)
 	}
@@ -217,10 +217,10 @@ func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, 
 func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
 	touched := map[db.ID]bool{}
 	for _, d := range docs {
-		if _, err := tx.ExecContext(ctx, insertTail, d.id, d.mailbox, d.sig[:fieldBytes]); err != nil {
+		if _, err := tx.ExecContext(ctx, insertTail, d.id, d.mailbox, appendPacked(nil, d.sig.fields())); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, insertText, d.id, d.sig[fieldBytes:]); err != nil {
+		if _, err := tx.ExecContext(ctx, insertText, d.id, appendPacked(nil, d.sig.texts())); err != nil {
 			return err
 		}
 		touched[d.mailbox] = true
@@ -284,8 +284,13 @@ func addBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc, rows i
 	}
 	defer insert.Close() //nolint:errcheck // what was written is told by each
 	all := sliced(docs)
+	var bits []byte
 	for row := range rows {
-		if _, err := insert.ExecContext(ctx, block*rowsPerBlock+int64(row), all[row*rowBytes:][:rowBytes]); err != nil {
+		bits = bits[:0]
+		for _, s := range all[row*rowBuckets:][:rowBuckets] {
+			bits = appendPacked(bits, s)
+		}
+		if _, err := insert.ExecContext(ctx, block*rowsPerBlock+int64(row), bits); err != nil {
 			return err
 		}
 	}
@@ -302,21 +307,9 @@ func removeTail(ctx context.Context, tx *sql.Tx, id db.ID) error {
 }
 
 func tailOf(ctx context.Context, tx *sql.Tx, mailbox db.ID) (docs []doc, err error) {
-	rows, err := tx.QueryContext(ctx, firstTail, mailbox, blockDocs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	for rows.Next() {
-		d := doc{mailbox: mailbox}
-		var fields, text sql.RawBytes
-		if err := rows.Scan(&d.id, &fields, &text); err != nil {
-			return nil, err
-		}
-		if d.sig = joined(fields, text); d.sig == nil {
-			return nil, damaged("a signature has not the right size")
-		}
-		docs = append(docs, d)
-	}
-	return docs, rows.Err()
+	err = eachInTail(ctx, tx, firstTail, func(id db.ID, sig *signature) {
+		own := *sig
+		docs = append(docs, doc{id, mailbox, &own})
+	}, mailbox, blockDocs)
+	return docs, err
 }

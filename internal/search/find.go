@@ -5,7 +5,6 @@ package search
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -22,17 +21,17 @@ const (
 	someFields = `SELECT id, bits FROM search_field WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
 	someSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
 	blockIDs   = `SELECT id, ids FROM search_block WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
-	tailFields = `SELECT message, fields FROM search_tail WHERE mailbox = ?`
+	tailFields = `SELECT message, fields, NULL FROM search_tail WHERE mailbox = ?`
 	tailAll    = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message WHERE t.mailbox = ?`
 )
 
-// findQueries are those of Find, which are prepared once: for most of them that
+// findQueries are those of Find and Narrow, which are prepared once: for most of them that
 // takes longer than to run them.
 var findQueries = []string{
-	coveredTo, passUpTo, topShelves, bareBlocks, allBlocks, someFields, someSlices, blockIDs, tailFields, tailAll,
+	coveredTo, passUpTo, topShelves, bareBlocks, allBlocks, someFields, someSlices, blockIDs, tailFields, tailAll, readBlocks, readTail,
 }
 
-// finding is a read transaction of Find.
+// finding is a read transaction of theirs.
 type finding struct {
 	*sql.Tx
 	prepared map[string]*sql.Stmt
@@ -157,7 +156,7 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 		if err := f.inBlocks(blocks); err != nil {
 			return err
 		}
-		return f.inTail(tailAll, mailbox, sigBytes)
+		return f.inTail(tailAll, mailbox)
 	}
 	shelves, err := shelvesOf(f.ctx, f.tx, topShelves, mailbox)
 	if err != nil {
@@ -179,12 +178,12 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 	if err := f.inBlocks(blocks); err != nil {
 		return err
 	}
-	return f.inTail(tailFields, mailbox, fieldBytes)
+	return f.inTail(tailFields, mailbox)
 }
 
 func (f *finder) inBlocks(blocks []int64) error {
 	for _, id := range blocks {
-		may, err := f.judge(&f.clause, source{someSlices, id * rowsPerBlock, rowBuckets, sliceBytes}, nil)
+		may, err := f.judge(&f.clause, slicesOf(someSlices, id), nil)
 		if err == nil {
 			err = f.take([]int64{id}, may)
 		}
@@ -193,32 +192,6 @@ func (f *finder) inBlocks(blocks []int64) error {
 		}
 	}
 	return nil
-}
-
-// source is where the slices of a shelf or block stand: size bytes for each
-// bucket, so many buckets in a row.
-type source struct {
-	query  string
-	from   int64
-	perRow uint32
-	size   int
-}
-
-func (s source) row(bucket uint32) int64 { return s.from + int64(bucket/s.perRow) }
-
-// set is a bit for each message of a shelf or block; nil are all of them.
-type set []uint64
-
-func (s set) empty() bool { return s != nil && s.within(0) }
-
-// within reports whether there are no more than n.
-func (s set) within(n int) bool {
-	for _, w := range s {
-		if n -= bits.OnesCount64(w); n < 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // judge returns those of within that may meet a clause. It reads no further
@@ -240,15 +213,13 @@ func (f *finder) judge(c *clause, from source, within set) (set, error) {
 }
 
 func (f *finder) either(n int, from source, within set, of func(i int) (set, error)) (set, error) {
-	all := make(set, from.size/8)
+	all := make(set, from.words)
 	for i := range n {
 		some, err := of(i)
 		if err != nil {
 			return nil, err
 		}
-		for k, w := range some {
-			all[k] |= w
-		}
+		all.or(some)
 	}
 	return all, nil
 }
@@ -256,30 +227,28 @@ func (f *finder) either(n int, from source, within set, of func(i int) (set, err
 // atOnce is how many buckets are read at once, and how many blocks.
 const atOnce = 8
 
-// longRow is from how many bytes on to read a row costs more than a query.
-const longRow = 8 << 10
+// longSet is from how many words on to read a set costs more than a query.
+const longSet = 1 << 10
 
 // inAll returns those of within that are in all the buckets, and maybe a few
 // others: to look at a handful of messages costs less than to read more. Of a
-// large shelf, whose rows are long, it reads fewer at once: six mostly do.
+// large shelf it reads fewer at once: four mostly do.
 func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
 	found := slices.Clone(within)
 	if found == nil {
-		found = make(set, from.size/8)
-		for i := range found {
-			found[i] = ^uint64(0)
-		}
+		found = make(set, from.words)
+		found.fill()
 	}
 	first, then := atOnce, atOnce
-	if from.size >= longRow {
-		first, then = 6, 2
+	if from.words >= longSet {
+		first, then = 4, 2
 	}
 	for n := first; len(want) > 0; n = then {
 		n = min(n, len(want))
 		if err := f.and(want[:n], from, found); err != nil {
 			return nil, err
 		}
-		if want = want[n:]; found.within(1 + from.size>>13) {
+		if want = want[n:]; found.within(1 + from.words>>10) {
 			break
 		}
 	}
@@ -297,25 +266,25 @@ func (f *finder) and(some []uint32, from source, left set) error {
 		return err
 	}
 	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	missing := len(some)
+	missing, in := len(some), make(set, from.words)
 	for rows.Next() {
 		var id int64
-		var raw sql.RawBytes
-		if err := rows.Scan(&id, &raw); err != nil {
+		var row sql.RawBytes
+		if err := rows.Scan(&id, &row); err != nil {
 			return err
 		}
-		if len(raw) != int(from.perRow)*from.size {
-			return damaged("a row has not the right size")
-		}
-		for _, bucket := range some {
-			if from.row(bucket) != id {
-				continue
+		err := from.each(row, func(n uint32, one []byte) error {
+			if !slices.Contains(some, uint32(id-from.from)*from.perRow+n) {
+				return nil
 			}
 			missing--
-			bits := raw[int(bucket%from.perRow)*from.size:][:from.size]
-			for i := range left {
-				left[i] &= binary.LittleEndian.Uint64(bits[i*8:])
-			}
+			clear(in)
+			err := in.load(one)
+			left.and(in)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -333,7 +302,7 @@ func (f *finder) take(blocks []int64, may set) error {
 	if err := f.ended(); err != nil {
 		return err
 	}
-	part := func(i int) set { return may[i*blockDocs/64:][:blockDocs/64] }
+	part := func(i int) set { return may[i*blockWords:][:blockWords] }
 	var met []int // places among blocks
 	for i := range blocks {
 		if !part(i).empty() {
@@ -382,8 +351,22 @@ func (f *finder) takeSome(blocks []int64, some []int, part func(i int) set) erro
 }
 
 // inTail looks at the messages that are in no block.
-func (f *finder) inTail(query string, mailbox db.ID, size int) error {
-	rows, err := f.tx.QueryContext(f.ctx, query, mailbox)
+func (f *finder) inTail(query string, mailbox db.ID) error {
+	err := eachInTail(f.ctx, f.tx, query, func(id db.ID, sig *signature) {
+		if f.clause.met(sig) {
+			f.found = append(f.found, id)
+		}
+	}, mailbox)
+	if err == nil && len(f.found) > f.limit {
+		err = errMany
+	}
+	return err
+}
+
+// eachInTail calls f with the messages that a query finds in no block, whose
+// signature is the caller's only until f returns.
+func eachInTail(ctx context.Context, q querier, query string, f func(id db.ID, sig *signature), args ...any) error {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -391,25 +374,20 @@ func (f *finder) inTail(query string, mailbox db.ID, size int) error {
 	var sig signature
 	for rows.Next() {
 		var id db.ID
-		var fields, text sql.RawBytes
-		into := []any{&id, &fields, &text}
-		if size == fieldBytes {
-			into = into[:2]
-		}
-		if err := rows.Scan(into...); err != nil {
+		var fields, texts sql.RawBytes
+		if err := rows.Scan(&id, &fields, &texts); err != nil {
 			return err
 		}
-		if len(fields) != fieldBytes || len(fields)+len(text) != size {
-			return damaged("a signature has not the right size")
+		clear(sig.fields())
+		err := sig.fields().loadRow(fields)
+		if err == nil && query != tailFields {
+			clear(sig.texts())
+			err = sig.texts().loadRow(texts)
 		}
-		copy(sig[:], fields)
-		copy(sig[fieldBytes:], text)
-		if f.clause.met(&sig) {
-			f.found = append(f.found, id)
+		if err != nil {
+			return err
 		}
-	}
-	if len(f.found) > f.limit {
-		return errMany
+		f(id, &sig)
 	}
 	return rows.Err()
 }

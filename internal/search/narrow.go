@@ -16,9 +16,7 @@ import (
 
 const (
 	readBlocks = `SELECT id, ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ? ORDER BY lo`
-	readSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	readTail = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message
+	readTail   = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message
 		WHERE t.mailbox = ? AND t.message BETWEEN ? AND ? ORDER BY t.message`
 )
 
@@ -27,7 +25,7 @@ const (
 type block struct {
 	id  int64
 	ids []db.ID
-	may []lanes
+	may []set
 }
 
 // Narrow tells which of some messages of a mailbox, whose ids must be rising,
@@ -38,14 +36,19 @@ func (x *Index) Narrow(ctx context.Context, mailbox db.ID, among []db.ID, sought
 	if x.lost || len(among) == 0 {
 		return nil, nil
 	}
-	tx, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and its tail change together
+	begun, err := x.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a block and its tail change together
 	if err != nil {
 		return nil, fmt.Errorf("reading the search index: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
+	defer begun.Rollback() //nolint:errcheck // nothing was written
+	f := finder{ctx: context.WithoutCancel(ctx), ended: ctx.Err, tx: &finding{begun, x.prepared}}
+	clauses := make([]clause, len(sought))
+	for i := range sought {
+		clauses[i], _ = ready(&folder.Clause{Sought: &sought[i]})
+	}
 	var known result
-	if err = known.addBlocks(ctx, tx, mailbox, among, sought); err == nil {
-		err = known.addTail(ctx, tx, mailbox, among, sought)
+	if err = known.addBlocks(&f, mailbox, among, clauses); err == nil {
+		err = known.addTail(&f, mailbox, among, clauses)
 	}
 	if err != nil {
 		return nil, x.unread(err)
@@ -72,14 +75,14 @@ type result struct {
 }
 
 // addBlocks adds the messages of the blocks that have some of among.
-func (r *result) addBlocks(ctx context.Context, tx *sql.Tx, mailbox db.ID, among []db.ID, sought []folder.Sought) error {
-	rows, err := tx.QueryContext(ctx, readBlocks, mailbox, among[len(among)-1], among[0])
+func (r *result) addBlocks(f *finder, mailbox db.ID, among []db.ID, clauses []clause) error {
+	rows, err := f.tx.QueryContext(f.ctx, readBlocks, mailbox, among[len(among)-1], among[0])
 	if err != nil {
 		return err
 	}
 	defer rows.Close() //nolint:errcheck // what there is is told by Err
 	for rows.Next() {
-		b := &block{may: make([]lanes, len(sought))}
+		var b block
 		var raw sql.RawBytes
 		if err := rows.Scan(&b.id, &raw); err != nil {
 			return err
@@ -88,29 +91,22 @@ func (r *result) addBlocks(ctx context.Context, tx *sql.Tx, mailbox db.ID, among
 			return damaged("a block has not the right number of messages")
 		}
 		if meet(b.ids, among) {
-			r.of = append(r.of, b)
+			r.of = append(r.of, &b)
 		}
 	}
-	if err := rows.Err(); err != nil || len(r.of) == 0 {
+	if err := rows.Err(); err != nil {
 		return err
 	}
-	read, err := tx.PrepareContext(ctx, readSlices)
-	if err != nil {
-		return err
-	}
-	defer read.Close() //nolint:errcheck // nothing was written
-	for i, s := range sought {
-		for _, kind := range s.Kinds {
-			want := wanted(kind, s.Text)
-			for _, b := range r.of {
-				found, err := b.find(ctx, read, want)
-				if err != nil {
-					return err
-				}
-				for k := range found {
-					b.may[i][k] |= found[k]
-				}
+	for _, b := range r.of {
+		for i := range clauses {
+			may, err := f.judge(&clauses[i], slicesOf(someSlices, b.id), nil)
+			if err != nil {
+				return err
 			}
+			b.may = append(b.may, may)
+		}
+		if err := f.ended(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -128,73 +124,15 @@ func meet(ids, among []db.ID) bool {
 	return false
 }
 
-// find returns which messages of a block are in all the buckets.
-func (b *block) find(ctx context.Context, read *sql.Stmt, want []uint32) (found lanes, err error) {
-	args := make([]any, maxWanted)
-	for i := range args {
-		args[i] = b.id*rowsPerBlock + int64(want[min(i, len(want)-1)]/rowBuckets)
-	}
-	for i := range found {
-		found[i] = ^uint64(0)
-	}
-	rows, err := read.QueryContext(ctx, args...)
-	if err != nil {
-		return found, err
-	}
-	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	left := len(want)
-	for rows.Next() {
-		var id int64
-		var bits sql.RawBytes
-		if err := rows.Scan(&id, &bits); err != nil {
-			return found, err
-		}
-		for _, w := range want {
-			if b.id*rowsPerBlock+int64(w/rowBuckets) == id && len(bits) == rowBytes {
-				found.and(bits[w%rowBuckets*sliceBytes:])
-				left--
-			}
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return found, err
-	}
-	if left != 0 {
-		return found, damaged("a block lacks a row")
-	}
-	return found, nil
-}
-
 // addTail adds the messages that are in no block yet.
-func (r *result) addTail(ctx context.Context, tx *sql.Tx, mailbox db.ID, among []db.ID, sought []folder.Sought) error {
-	rows, err := tx.QueryContext(ctx, readTail, mailbox, among[0], among[len(among)-1])
-	if err != nil {
-		return err
-	}
-	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	want := make([][][]uint32, len(sought))
-	for i, s := range sought {
-		for _, kind := range s.Kinds {
-			want[i] = append(want[i], wanted(kind, s.Text))
-		}
-	}
-	for rows.Next() {
-		var id db.ID
-		var fields, text sql.RawBytes
-		if err := rows.Scan(&id, &fields, &text); err != nil {
-			return err
-		}
-		sig := joined(fields, text)
-		if sig == nil {
-			return damaged("a signature has not the right size")
-		}
-		may := make([]bool, len(sought))
-		for i := range want {
-			may[i] = slices.ContainsFunc(want[i], sig.has)
+func (r *result) addTail(f *finder, mailbox db.ID, among []db.ID, clauses []clause) error {
+	return eachInTail(f.ctx, f.tx, readTail, func(id db.ID, sig *signature) {
+		may := make([]bool, len(clauses))
+		for i := range clauses {
+			may[i] = clauses[i].met(sig)
 		}
 		r.ids, r.may = append(r.ids, id), append(r.may, may)
-	}
-	return rows.Err()
+	}, mailbox, among[0], among[len(among)-1])
 }
 
 // narrowed puts what is known in the order of the ids.
@@ -228,10 +166,10 @@ func (r *result) narrowed(sought []folder.Sought) *folder.Narrowed {
 			if p.block < 0 {
 				may = r.may[p.n][i]
 			} else {
-				may = r.of[p.block].may[i][p.n/64]&(1<<(p.n%64)) != 0
+				may = r.of[p.block].may[i].has(p.n)
 			}
 			if may {
-				result.May[i][at/64] |= 1 << (at % 64)
+				set(result.May[i]).add(at)
 			}
 		}
 	}

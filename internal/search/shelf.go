@@ -49,7 +49,7 @@ func makeShelves(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	}
 	parts := make([]source, shelfFan)
 	for i, id := range blocks {
-		parts[i] = source{readRows, id * rowsPerBlock, rowBuckets, sliceBytes}
+		parts[i] = slicesOf(readRows, id)
 	}
 	if err := makeShelf(ctx, tx, mailbox, 1, blocks, parts); err != nil {
 		return err
@@ -107,54 +107,102 @@ func makeShelf(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blocks
 		return err
 	}
 	defer insert.Close() //nolint:errcheck // what was written is told by each
-	bits, row := make([][]byte, len(parts)), make([]byte, 0, len(blocks)*sliceBytes)
+	to := fieldsOf(insertField, shelf, len(blocks))
+	sets := newSets(carryAtOnce, to.words)
 	for from := uint32(0); from < fieldBuckets; from += carryAtOnce {
-		for i, part := range parts {
-			if bits[i], err = bitsOf(ctx, tx, part, from, carryAtOnce); err != nil {
+		at := 0
+		for _, part := range parts {
+			if err := part.carry(ctx, tx, from, sets, at); err != nil {
 				return err
 			}
+			at += part.words
 		}
-		for n := range carryAtOnce {
-			row = row[:0]
-			for i, part := range parts {
-				row = append(row, bits[i][n*part.size:][:part.size]...)
-			}
-			if _, err := insert.ExecContext(ctx, shelf*fieldBuckets+int64(from)+int64(n), row); err != nil {
-				return err
+		var row []byte
+		for i, s := range sets {
+			row = appendPacked(row, s)
+			clear(s)
+			if bucket := from + uint32(i); (bucket+1)%to.perRow == 0 {
+				if _, err := insert.ExecContext(ctx, to.row(bucket), row); err != nil {
+					return err
+				}
+				row = row[:0]
 			}
 		}
 	}
 	return nil
 }
 
-// bitsOf reads what a source has in some buckets, whose rows must be there and
-// have their size.
-func bitsOf(ctx context.Context, tx *sql.Tx, s source, bucket, n uint32) ([]byte, error) {
-	from, to, size := s.row(bucket), s.row(bucket+n), int(s.perRow)*s.size
-	found, err := tx.QueryContext(ctx, s.query, from, to)
+// source is where the buckets of a shelf or block stand, with so many in a row.
+// For each there is a set of so many words.
+type source struct {
+	query  string
+	from   int64
+	perRow uint32
+	words  int
+}
+
+// slicesOf are the buckets of a block.
+func slicesOf(query string, block int64) source {
+	return source{query, block * rowsPerBlock, rowBuckets, blockWords}
+}
+
+// fieldsOf are those of a shelf. Of a small one some share a row.
+func fieldsOf(query string, shelf int64, blocks int) source {
+	return source{query, shelf * fieldBuckets, uint32(max(1, rowBuckets/blocks)), blocks * blockWords}
+}
+
+func (s source) row(bucket uint32) int64 { return s.from + int64(bucket/s.perRow) }
+
+// carry reads the sets of some buckets, whose rows must all be there, into others
+// that have room for more, from a word on, and nothing there yet.
+func (s source) carry(ctx context.Context, tx *sql.Tx, bucket uint32, into []set, at int) error {
+	from, to := s.row(bucket), s.row(bucket+uint32(len(into)))
+	rows, err := tx.QueryContext(ctx, s.query, from, to)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer found.Close() //nolint:errcheck // what there is is told by Err
-	all := make([]byte, 0, int(n)*s.size)
-	for found.Next() {
+	defer rows.Close() //nolint:errcheck // what there is is told by Err
+	for ; rows.Next(); from++ {
 		var id int64
-		var bits sql.RawBytes
-		if err := found.Scan(&id, &bits); err != nil {
-			return nil, err
+		var row sql.RawBytes
+		if err := rows.Scan(&id, &row); err != nil {
+			return err
 		}
-		if len(bits) != size || id != from+int64(len(all)/size) {
-			return nil, damaged("a row is missing or has not the right size")
+		if id != from {
+			break
 		}
-		all = append(all, bits...)
+		err := s.each(row, func(n uint32, one []byte) error {
+			return into[uint32(id-s.from)*s.perRow+n-bucket][at:][:s.words].load(one)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	if err := found.Err(); err != nil {
-		return nil, err
+	if err := rows.Err(); err != nil {
+		return err
 	}
-	if len(all) != int(n)*s.size {
-		return nil, damaged("rows are missing")
+	if from != to {
+		return damaged("rows are missing")
 	}
-	return all, nil
+	return nil
+}
+
+// each calls f with what is packed in a row.
+func (s source) each(row []byte, f func(n uint32, one []byte) error) error {
+	for n := range s.perRow {
+		one, rest, err := cut(row, s.words)
+		if err == nil {
+			err = f(n, one)
+		}
+		if err != nil {
+			return err
+		}
+		row = rest
+	}
+	if len(row) > 0 {
+		return damaged("a row is too long")
+	}
+	return nil
 }
 
 // shelf is one that was read.
@@ -163,10 +211,7 @@ type shelf struct {
 	blocks []int64
 }
 
-// fields are its buckets.
-func (s shelf) fields(query string) source {
-	return source{query, s.id * fieldBuckets, 1, len(s.blocks) * sliceBytes}
-}
+func (s shelf) fields(query string) source { return fieldsOf(query, s.id, len(s.blocks)) }
 
 func shelvesOf(ctx context.Context, q querier, query string, args ...any) (list []shelf, err error) {
 	rows, err := q.QueryContext(ctx, query, args...)

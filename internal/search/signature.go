@@ -4,7 +4,7 @@ package search
 
 import (
 	"bytes"
-	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/folder"
@@ -18,17 +18,18 @@ import (
 //
 // Three bytes alone tell little: most messages have "nee", "eed", "edl" and
 // "dle", few have "eedl". More than four would fill the buckets of a long text.
-type signature [sigBytes]byte
+type signature [buckets / 64]uint64
 
 // The buckets. A mail of 8 KiB is in a fifth of those of the texts, one of 75 KB
-// in half of them.
+// in half of them; of those of the fields, in one of forty.
 const (
-	fieldBuckets = 2_048
+	fieldBuckets = 8_192
 	textBuckets  = 30_720
 	buckets      = fieldBuckets + textBuckets
-	sigBytes     = buckets / 8
-	fieldBytes   = fieldBuckets / 8
 )
+
+func (s *signature) fields() set { return s[:fieldBuckets/64] }
+func (s *signature) texts() set  { return s[fieldBuckets/64:] }
 
 // bucketOf returns where a sequence of bytes falls.
 func bucketOf(kind folder.TextKind, seq []byte) uint32 {
@@ -49,36 +50,18 @@ func bucketOf(kind folder.TextKind, seq []byte) uint32 {
 
 func (s *signature) add(kind folder.TextKind, text []byte) {
 	for i := range len(text) - 2 {
-		s.set(bucketOf(kind, text[i:i+3]))
+		s.enter(bucketOf(kind, text[i:i+3]))
 		if i+4 <= len(text) {
-			s.set(bucketOf(kind, text[i:i+4]))
+			s.enter(bucketOf(kind, text[i:i+4]))
 		}
 	}
 }
 
-func (s *signature) set(b uint32) { s[b/8] |= 1 << (b % 8) }
-
-// fill makes the message one that may have any text in the buckets from one on.
-func (s *signature) fill(from int) {
-	for i := from; i < sigBytes; i++ {
-		s[i] = 0xff
-	}
-}
-
-// joined puts a signature together, or returns nil.
-func joined(fields, text []byte) *signature {
-	if len(fields) != fieldBytes || len(text) != sigBytes-fieldBytes {
-		return nil
-	}
-	s := new(signature)
-	copy(s[:], fields)
-	copy(s[fieldBytes:], text)
-	return s
-}
+func (s *signature) enter(b uint32) { set(s[:]).add(int(b)) }
 
 func (s *signature) has(wanted []uint32) bool {
 	for _, b := range wanted {
-		if s[b/8]&(1<<(b%8)) == 0 {
+		if s[b/64]&(1<<(b%64)) == 0 {
 			return false
 		}
 	}
@@ -130,27 +113,22 @@ func rare(seq []byte) (n int) {
 
 // A block is blockDocs messages of a mailbox whose signatures are stored the
 // other way round, by bucket: so a search reads of each bucket that it wants
-// one bit per message, and nothing else. Neighbouring buckets share a row.
+// which messages are in it, and nothing else. Neighbouring buckets share a row.
 const (
 	blockDocs    = 512
-	sliceBytes   = blockDocs / 8
+	blockWords   = blockDocs / 64
 	rowBuckets   = 16
-	rowBytes     = rowBuckets * sliceBytes
 	rowsPerBlock = buckets / rowBuckets
 )
 
-// sliced turns the signatures of a full block round.
-func sliced(docs []doc) []byte {
-	all := make([]byte, buckets*sliceBytes)
+// sliced turns the signatures of a full block round: for each bucket the places
+// of the messages that are in it.
+func sliced(docs []doc) []set {
+	all := newSets(buckets, blockWords)
 	for n := range docs {
-		at, bit := n/8, byte(1)<<(n%8)
-		for i, b := range docs[n].sig {
-			for ; b != 0; b &= b - 1 {
-				low := 0
-				for b>>low&1 == 0 {
-					low++
-				}
-				all[(i*8+low)*sliceBytes+at] |= bit
+		for i, w := range docs[n].sig {
+			for ; w != 0; w &= w - 1 {
+				all[i*64+bits.TrailingZeros64(w)].add(n)
 			}
 		}
 	}
@@ -158,26 +136,16 @@ func sliced(docs []doc) []byte {
 }
 
 // unsliced is the way back, for the messages in keep, a set of places.
-func unsliced(all []byte, keep map[int]bool) map[int]*signature {
+func unsliced(all []set, keep map[int]bool) map[int]*signature {
 	sigs := map[int]*signature{}
 	for n := range keep {
 		s := new(signature)
-		at, bit := n/8, byte(1)<<(n%8)
-		for b := range buckets {
-			if all[b*sliceBytes+at]&bit != 0 {
-				s[b/8] |= 1 << (b % 8)
+		for b := range all {
+			if all[b].has(n) {
+				s.enter(uint32(b))
 			}
 		}
 		sigs[n] = s
 	}
 	return sigs
-}
-
-// lanes are a bit for each message of a block.
-type lanes [blockDocs / 64]uint64
-
-func (l *lanes) and(slice []byte) {
-	for i := range l {
-		l[i] &= binary.LittleEndian.Uint64(slice[i*8:])
-	}
 }

@@ -27,7 +27,6 @@ const (
 const (
 	nextTail    = `SELECT message FROM search_tail WHERE message > ? ORDER BY message LIMIT ?`
 	nextBlock   = `SELECT id, mailbox, ids FROM search_block WHERE id > ? ORDER BY id LIMIT 1`
-	blockSlices = `SELECT bits FROM search_slice WHERE id >= ? AND id < ? ORDER BY id`
 	deleteBlock = `DELETE FROM search_block WHERE id = ?`
 	deleteSlice = `DELETE FROM search_slice WHERE id >= ? AND id < ?`
 )
@@ -131,30 +130,17 @@ func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err err
 
 // dissolve puts the messages of a block that are in keep into the tail.
 func dissolve(ctx context.Context, tx *sql.Tx, id int64, mailbox db.ID, ids []db.ID, keep map[int]bool) error {
-	from, to := id*rowsPerBlock, (id+1)*rowsPerBlock
-	all := make([]byte, 0, buckets*sliceBytes)
-	rows, err := tx.QueryContext(ctx, blockSlices, from, to)
-	if err != nil {
+	if len(ids) != blockDocs {
+		return damaged("a block has not the right number of messages")
+	}
+	all := newSets(buckets, blockWords)
+	if err := slicesOf(readRows, id).carry(ctx, tx, 0, all, 0); err != nil {
 		return err
-	}
-	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	for rows.Next() {
-		var bits sql.RawBytes
-		if err := rows.Scan(&bits); err != nil {
-			return err
-		}
-		all = append(all, bits...)
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	if len(all) != buckets*sliceBytes || len(ids) != blockDocs {
-		return damaged("a block is not whole")
 	}
 	if _, err := tx.ExecContext(ctx, deleteBlock, id); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, deleteSlice, from, to); err != nil {
+	if _, err := tx.ExecContext(ctx, deleteSlice, id*rowsPerBlock, (id+1)*rowsPerBlock); err != nil {
 		return err
 	}
 	if err := clearShelves(ctx, tx, mailbox); err != nil {

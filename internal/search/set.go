@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// A set has a bit for each message of a block or shelf, or for each bucket of a
+// message. Where it bounds others, nil are all.
+type set []uint64
+
+// newSets returns n empty sets of so many words.
+func newSets(n, words int) []set {
+	all, room := make([]set, n), make(set, n*words)
+	for i := range all {
+		all[i] = room[i*words:][:words:words]
+	}
+	return all
+}
+
+func (s set) add(n int)      { s[n/64] |= 1 << (n % 64) }
+func (s set) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
+
+// fill adds all.
+func (s set) fill() {
+	for i := range s {
+		s[i] = ^uint64(0)
+	}
+}
+
+// and leaves of s what is in other too.
+func (s set) and(other set) {
+	for i, w := range other[:len(s)] {
+		s[i] &= w
+	}
+}
+
+// or adds what is in other.
+func (s set) or(other set) {
+	for i, w := range other {
+		s[i] |= w
+	}
+}
+
+// within reports whether there are no more than n.
+func (s set) within(n int) bool {
+	for _, w := range s {
+		if n -= bits.OnesCount64(w); n < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s set) empty() bool { return s != nil && s.within(0) }
+
+// In the file a set is packed: most messages are in few buckets. First comes one
+// more than the length of what follows, in bytes; then by how much each member
+// is beyond the next one that there could be. These are uvarints. Where the bits
+// themselves are shorter they follow a 0.
+
+// appendPacked packs a set.
+func appendPacked(to []byte, s set) []byte {
+	begin := len(to)
+	next := 0
+	for i, w := range s {
+		for ; w != 0; w &= w - 1 {
+			n := i*64 + bits.TrailingZeros64(w)
+			to = binary.AppendUvarint(to, uint64(n-next))
+			next = n + 1
+		}
+		if len(to)-begin >= 8*len(s) {
+			return s.appendBits(append(to[:begin], 0))
+		}
+	}
+	var head [binary.MaxVarintLen64]byte
+	return slices.Insert(to, begin, head[:binary.PutUvarint(head[:], uint64(len(to)-begin+1))]...)
+}
+
+func (s set) appendBits(to []byte) []byte {
+	for _, w := range s {
+		to = binary.LittleEndian.AppendUint64(to, w)
+	}
+	return to
+}
+
+// cut cuts the first off packed sets of so many words.
+func cut(packed []byte, words int) (one, rest []byte, err error) {
+	length, n := binary.Uvarint(packed)
+	if n <= 0 {
+		return nil, nil, damaged("a set is missing")
+	}
+	if length == 0 {
+		length = uint64(8*words) + 1
+	}
+	length-- // as the head says one more
+	if length > uint64(len(packed)-n) {
+		return nil, nil, damaged("a set is cut off")
+	}
+	end := n + int(length)
+	return packed[:end], packed[end:], nil
+}
+
+// loadRow is load of a row that has no other set.
+func (s set) loadRow(row []byte) error {
+	one, rest, err := cut(row, len(s))
+	if err == nil && len(rest) > 0 {
+		err = damaged("there is more than a set")
+	}
+	if err != nil {
+		return err
+	}
+	return s.load(one)
+}
+
+// load makes an empty set what was cut for one of its size.
+func (s set) load(one []byte) error {
+	length, n := binary.Uvarint(one)
+	if length > 0 {
+		return s.unpack(one[n:])
+	}
+	for i := range s {
+		s[i] = binary.LittleEndian.Uint64(one[n+8*i:])
+	}
+	return nil
+}
+
+// unpack adds members by how far each is from the one before.
+func (s set) unpack(gaps []byte) error {
+	next, end := 0, 64*len(s)
+	for i := 0; i < len(gaps); {
+		gap, n := uint64(gaps[i]), 1
+		if gap >= 0x80 {
+			gap, n = binary.Uvarint(gaps[i:])
+		}
+		if n <= 0 || gap >= uint64(end-next) {
+			return damaged("a set has a member beyond its end")
+		}
+		next += int(gap)
+		s[next/64] |= 1 << (next % 64)
+		next++
+		i += n
+	}
+	return nil
+}
