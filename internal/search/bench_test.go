@@ -86,7 +86,7 @@ func BenchmarkFill(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/benchMessages, "µs/msg")
 		size := h.count(`SELECT (SELECT SUM(LENGTH(bits)) FROM search_slice) + (SELECT SUM(LENGTH(bits)) FROM search_field)
-			+ (SELECT SUM(LENGTH(t.fields) + LENGTH(s.sig)) FROM search_tail t JOIN search_text s ON s.message = t.message)`)
+			+ (SELECT SUM(LENGTH(t.fields) + LENGTH(s.sig)) FROM search_tail t JOIN search_sig s ON s.message = t.message)`)
 		known := h.count(`SELECT (SELECT SUM(LENGTH(ids)) / 8 FROM search_block) + (SELECT COUNT(*) FROM search_tail)`)
 		b.ReportMetric(float64(size)/float64(known), "B/msg")
 		info, err := os.Stat(h.index.Path)

@@ -105,8 +105,8 @@ const (
 	insertLate = `INSERT OR IGNORE INTO search_late (message) VALUES (?)`
 	readLate   = `SELECT message FROM search_late WHERE message > ? AND message <= ?`
 	deleteLate = `DELETE FROM search_late WHERE message <= ?`
-	insertTail = `INSERT OR REPLACE INTO search_tail (message, mailbox, fields) VALUES (?, ?, ?)`
-	insertText = `INSERT OR REPLACE INTO search_text (message, sig) VALUES (?, ?)`
+	insertTail = `INSERT OR REPLACE INTO search_tail (mailbox, message, fields) VALUES (?, ?, ?)`
+	insertSig  = `INSERT OR REPLACE INTO search_sig (message, mailbox, sig) VALUES (?, ?, ?)`
 )
 
 // fill lets a pass (0 or 1) take in some of the messages that were made before
@@ -205,7 +205,7 @@ func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, 
 			x.Log.Warn("a message could not be indexed", "message", m.ID, "error", err)
 			set(d.sig[:]).fill()
 		case !complete:
-			d.sig.texts().fill()
+			set(d.sig[fieldBuckets/64:]).fill()
 		}
 		docs = append(docs, d)
 	}
@@ -217,10 +217,10 @@ func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, 
 func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
 	touched := map[db.ID]bool{}
 	for _, d := range docs {
-		if _, err := tx.ExecContext(ctx, insertTail, d.id, d.mailbox, appendPacked(nil, d.sig.fields())); err != nil {
+		if _, err := tx.ExecContext(ctx, insertTail, d.mailbox, d.id, d.sig.tail()); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, insertText, d.id, appendPacked(nil, d.sig.texts())); err != nil {
+		if _, err := tx.ExecContext(ctx, insertSig, d.id, d.mailbox, appendPacked(nil, d.sig[:])); err != nil {
 			return err
 		}
 		touched[d.mailbox] = true
@@ -235,10 +235,10 @@ func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
 
 const (
 	countTail = `SELECT COUNT(*) FROM search_tail WHERE mailbox = ?`
-	firstTail = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message
+	firstTail = `SELECT t.message, s.sig FROM search_tail t LEFT JOIN search_sig s ON s.message = t.message
 		WHERE t.mailbox = ? ORDER BY t.message LIMIT ?`
-	deleteTail  = `DELETE FROM search_tail WHERE message = ?`
-	deleteText  = `DELETE FROM search_text WHERE message = ?`
+	deleteTail  = `DELETE FROM search_tail WHERE mailbox = (SELECT mailbox FROM search_sig WHERE message = ?1) AND message = ?1`
+	deleteSig   = `DELETE FROM search_sig WHERE message = ?`
 	insertBlock = `INSERT INTO search_block (mailbox, shelf, lo, hi, ids) VALUES (?, 0, ?, ?, ?)`
 	insertSlice = `INSERT INTO search_slice (id, bits) VALUES (?, ?)`
 )
@@ -302,13 +302,14 @@ func removeTail(ctx context.Context, tx *sql.Tx, id db.ID) error {
 	if _, err := tx.ExecContext(ctx, deleteTail, id); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, deleteText, id)
+	_, err := tx.ExecContext(ctx, deleteSig, id)
 	return err
 }
 
 func tailOf(ctx context.Context, tx *sql.Tx, mailbox db.ID) (docs []doc, err error) {
-	err = eachInTail(ctx, tx, firstTail, func(id db.ID, sig *signature) {
-		own := *sig
+	var sig signature
+	err = eachInTail(ctx, tx, firstTail, sig[:], func(id db.ID) {
+		own := sig
 		docs = append(docs, doc{id, mailbox, &own})
 	}, mailbox, blockDocs)
 	return docs, err

@@ -21,8 +21,8 @@ const (
 	someFields = `SELECT id, bits FROM search_field WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
 	someSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
 	blockIDs   = `SELECT id, ids FROM search_block WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
-	tailFields = `SELECT message, fields, NULL FROM search_tail WHERE mailbox = ?`
-	tailAll    = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message WHERE t.mailbox = ?`
+	tailFields = `SELECT message, fields FROM search_tail WHERE mailbox = ?`
+	tailAll    = `SELECT t.message, s.sig FROM search_tail t LEFT JOIN search_sig s ON s.message = t.message WHERE t.mailbox = ?`
 )
 
 // findQueries are those of Find and Narrow, which are prepared once: for most of them that
@@ -73,10 +73,12 @@ func ready(c *folder.Clause) (out clause, fields bool) {
 	return out, fields
 }
 
-func (c *clause) met(s *signature) bool {
+// met reports whether a message may meet the clause, by its signature, or by the
+// fields in the tail if they are all it asks about.
+func (c *clause) met(s set) bool {
 	switch {
 	case c.of == nil:
-		return slices.ContainsFunc(c.kinds, s.has)
+		return slices.ContainsFunc(c.kinds, s.hasAll)
 	case c.any:
 		return slices.ContainsFunc(c.of, func(o clause) bool { return o.met(s) })
 	}
@@ -91,6 +93,14 @@ type finder struct {
 	clause clause
 	limit  int
 	found  []db.ID
+	empty  set // for and, which leaves it so
+}
+
+func (f *finder) emptySet(words int) set {
+	if len(f.empty) < words {
+		f.empty = make(set, words)
+	}
+	return f.empty[:words]
 }
 
 // errMany ends a Find that has found too much.
@@ -156,7 +166,7 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 		if err := f.inBlocks(blocks); err != nil {
 			return err
 		}
-		return f.inTail(tailAll, mailbox)
+		return f.inTail(tailAll, mailbox, make(set, buckets/64))
 	}
 	shelves, err := shelvesOf(f.ctx, f.tx, topShelves, mailbox)
 	if err != nil {
@@ -178,7 +188,7 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 	if err := f.inBlocks(blocks); err != nil {
 		return err
 	}
-	return f.inTail(tailFields, mailbox)
+	return f.inTail(tailFields, mailbox, make(set, tailWords))
 }
 
 func (f *finder) inBlocks(blocks []int64) error {
@@ -227,28 +237,28 @@ func (f *finder) either(n int, from source, within set, of func(i int) (set, err
 // atOnce is how many buckets are read at once, and how many blocks.
 const atOnce = 8
 
-// longSet is from how many words on to read a set costs more than a query.
-const longSet = 1 << 10
-
 // inAll returns those of within that are in all the buckets, and maybe a few
-// others: to look at a handful of messages costs less than to read more. Of a
-// large shelf it reads fewer at once: four mostly do.
+// others: to look at a handful of messages costs less than to read more, and what
+// a further read leaves as they are, most likely have the text. So few are in a
+// bucket of the fields that four of a shelf mostly do.
 func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
 	found := slices.Clone(within)
 	if found == nil {
 		found = make(set, from.words)
 		found.fill()
 	}
-	first, then := atOnce, atOnce
-	if from.words >= longSet {
-		first, then = 4, 2
+	n := atOnce
+	if from.words > blockWords {
+		n = atOnce / 2
 	}
-	for n := first; len(want) > 0; n = then {
-		n = min(n, len(want))
-		if err := f.and(want[:n], from, found); err != nil {
+	for left := found.count(); len(want) > 0; {
+		some := want[:min(n, len(want))]
+		if err := f.and(some, from, found); err != nil {
 			return nil, err
 		}
-		if want = want[n:]; found.within(1 + from.words>>10) {
+		want = want[len(some):]
+		before := left
+		if left = found.count(); left == before || left <= 1+from.words>>10 {
 			break
 		}
 	}
@@ -266,7 +276,7 @@ func (f *finder) and(some []uint32, from source, left set) error {
 		return err
 	}
 	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	missing, in := len(some), make(set, from.words)
+	missing, in := len(some), f.emptySet(from.words)
 	for rows.Next() {
 		var id int64
 		var row sql.RawBytes
@@ -278,9 +288,9 @@ func (f *finder) and(some []uint32, from source, left set) error {
 				return nil
 			}
 			missing--
-			clear(in)
 			err := in.load(one)
 			left.and(in)
+			clear(in)
 			return err
 		})
 		if err != nil {
@@ -351,8 +361,8 @@ func (f *finder) takeSome(blocks []int64, some []int, part func(i int) set) erro
 }
 
 // inTail looks at the messages that are in no block.
-func (f *finder) inTail(query string, mailbox db.ID) error {
-	err := eachInTail(f.ctx, f.tx, query, func(id db.ID, sig *signature) {
+func (f *finder) inTail(query string, mailbox db.ID, sig set) error {
+	err := eachInTail(f.ctx, f.tx, query, sig, func(id db.ID) {
 		if f.clause.met(sig) {
 			f.found = append(f.found, id)
 		}
@@ -363,31 +373,26 @@ func (f *finder) inTail(query string, mailbox db.ID) error {
 	return err
 }
 
-// eachInTail calls f with the messages that a query finds in no block, whose
-// signature is the caller's only until f returns.
-func eachInTail(ctx context.Context, q querier, query string, f func(id db.ID, sig *signature), args ...any) error {
+// eachInTail calls f with the messages that a query finds in no block, and the
+// signature of each in sig.
+func eachInTail(ctx context.Context, q querier, query string, sig set, f func(id db.ID), args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	var sig signature
+	var id db.ID
+	var row sql.RawBytes
+	into := []any{&id, &row}
 	for rows.Next() {
-		var id db.ID
-		var fields, texts sql.RawBytes
-		if err := rows.Scan(&id, &fields, &texts); err != nil {
+		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		clear(sig.fields())
-		err := sig.fields().loadRow(fields)
-		if err == nil && query != tailFields {
-			clear(sig.texts())
-			err = sig.texts().loadRow(texts)
-		}
-		if err != nil {
+		clear(sig)
+		if err := sig.loadRow(row); err != nil {
 			return err
 		}
-		f(id, &sig)
+		f(id)
 	}
 	return rows.Err()
 }

@@ -16,7 +16,7 @@ import (
 
 const (
 	readBlocks = `SELECT id, ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ? ORDER BY lo`
-	readTail   = `SELECT t.message, t.fields, s.sig FROM search_tail t LEFT JOIN search_text s ON s.message = t.message
+	readTail   = `SELECT t.message, s.sig FROM search_tail t LEFT JOIN search_sig s ON s.message = t.message
 		WHERE t.mailbox = ? AND t.message BETWEEN ? AND ? ORDER BY t.message`
 )
 
@@ -126,7 +126,8 @@ func meet(ids, among []db.ID) bool {
 
 // addTail adds the messages that are in no block yet.
 func (r *result) addTail(f *finder, mailbox db.ID, among []db.ID, clauses []clause) error {
-	return eachInTail(f.ctx, f.tx, readTail, func(id db.ID, sig *signature) {
+	sig := make(set, buckets/64)
+	return eachInTail(f.ctx, f.tx, readTail, sig, func(id db.ID) {
 		may := make([]bool, len(clauses))
 		for i := range clauses {
 			may[i] = clauses[i].met(sig)

@@ -35,7 +35,7 @@ import (
 // and with bucketOf.
 const version = 5
 
-// schema is what the file holds. Messages wait in search_tail and search_text
+// schema is what the file holds. Messages wait in search_tail and search_sig
 // until there are enough of a mailbox for a block.
 const schema = `
 CREATE TABLE search_state (
@@ -53,14 +53,15 @@ CREATE TABLE search_folder (
 );
 CREATE INDEX search_folder_mailbox ON search_folder (mailbox);
 CREATE TABLE search_tail (
+  mailbox INTEGER NOT NULL,
+  message INTEGER NOT NULL,
+  fields  BLOB NOT NULL,              -- of its signature, as each search reads them
+  PRIMARY KEY (mailbox, message)
+) WITHOUT ROWID;
+CREATE TABLE search_sig (
   message INTEGER PRIMARY KEY,
   mailbox INTEGER NOT NULL,
-  fields  BLOB NOT NULL               -- of its signature the buckets of the fields
-);
-CREATE INDEX search_tail_mailbox ON search_tail (mailbox, message);
-CREATE TABLE search_text (
-  message INTEGER PRIMARY KEY,
-  sig     BLOB NOT NULL               -- the other buckets
+  sig     BLOB NOT NULL               -- the whole of it
 );
 -- The ids of blocks are not given again: shelves name those that are dissolved.
 CREATE TABLE search_block (

@@ -304,7 +304,7 @@ func TestAnew(t *testing.T) {
 			h.must(os.WriteFile(path, []byte(strings.Repeat("nonsense", 9999)), 0o600))
 		}, 0)
 		// Damage that shows later is mended by the duty.
-		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_tail SET fields = X'00'`)
+		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_sig SET sig = X'00'`)
 		h.must(err)
 		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("damaged: found %v", got)
@@ -368,11 +368,11 @@ func TestWanted(t *testing.T) {
 	s.add(folder.InBodies, text)
 	for n := 3; n < len(text); n++ {
 		want := wanted(folder.InBodies, text[:n])
-		if len(want) == 0 || len(want) > maxWanted || !s.has(want) {
+		if len(want) == 0 || len(want) > maxWanted || !set(s[:]).hasAll(want) {
 			t.Fatalf("%d bytes: %v", n, want)
 		}
 	}
-	if s.has(wanted(folder.InHeaders, text)) {
+	if set(s[:]).hasAll(wanted(folder.InHeaders, text)) {
 		t.Error("the kinds are not told apart")
 	}
 }

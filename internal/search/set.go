@@ -24,6 +24,17 @@ func newSets(n, words int) []set {
 func (s set) add(n int)      { s[n/64] |= 1 << (n % 64) }
 func (s set) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
 
+// hasAll reports whether all of some buckets are there, or those that they are
+// one with where the set has fewer.
+func (s set) hasAll(wanted []uint32) bool {
+	for _, b := range wanted {
+		if b %= uint32(64 * len(s)); s[b/64]&(1<<(b%64)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // fill adds all.
 func (s set) fill() {
 	for i := range s {
@@ -45,17 +56,14 @@ func (s set) or(other set) {
 	}
 }
 
-// within reports whether there are no more than n.
-func (s set) within(n int) bool {
+func (s set) count() (n int) {
 	for _, w := range s {
-		if n -= bits.OnesCount64(w); n < 0 {
-			return false
-		}
+		n += bits.OnesCount64(w)
 	}
-	return true
+	return n
 }
 
-func (s set) empty() bool { return s != nil && s.within(0) }
+func (s set) empty() bool { return s != nil && s.count() == 0 }
 
 // In the file a set is packed: most messages are in few buckets. First comes one
 // more than the length of what follows, in bytes; then by how much each member
@@ -73,14 +81,16 @@ func appendPacked(to []byte, s set) []byte {
 			next = n + 1
 		}
 		if len(to)-begin >= 8*len(s) {
-			return s.appendBits(append(to[:begin], 0))
+			return s.appendBits(to[:begin])
 		}
 	}
 	var head [binary.MaxVarintLen64]byte
 	return slices.Insert(to, begin, head[:binary.PutUvarint(head[:], uint64(len(to)-begin+1))]...)
 }
 
+// appendBits packs a set as its bits: what is read often.
 func (s set) appendBits(to []byte) []byte {
+	to = append(to, 0)
 	for _, w := range s {
 		to = binary.LittleEndian.AppendUint64(to, w)
 	}

@@ -225,8 +225,9 @@ func shelvesOf(ctx context.Context, q querier, query string, args ...any) (list 
 		if err := rows.Scan(&s.id, &raw); err != nil {
 			return nil, err
 		}
-		for _, id := range idsOf(raw) {
-			s.blocks = append(s.blocks, int64(id))
+		s.blocks = make([]int64, len(raw)/8)
+		for i := range s.blocks {
+			s.blocks[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
 		}
 		list = append(list, s)
 	}

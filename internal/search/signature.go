@@ -28,8 +28,18 @@ const (
 	buckets      = fieldBuckets + textBuckets
 )
 
-func (s *signature) fields() set { return s[:fieldBuckets/64] }
-func (s *signature) texts() set  { return s[fieldBuckets/64:] }
+// tailWords is the length of the fields in the tail, which each search reads:
+// there four buckets are one, and nothing is packed.
+const tailWords = 2_048 / 64
+
+// tail returns the fields as they stand in the tail.
+func (s *signature) tail() []byte {
+	folded := make(set, tailWords)
+	for part := range slices.Chunk(s[:fieldBuckets/64], tailWords) {
+		folded.or(part)
+	}
+	return folded.appendBits(nil)
+}
 
 // bucketOf returns where a sequence of bytes falls.
 func bucketOf(kind folder.TextKind, seq []byte) uint32 {
@@ -58,15 +68,6 @@ func (s *signature) add(kind folder.TextKind, text []byte) {
 }
 
 func (s *signature) enter(b uint32) { set(s[:]).add(int(b)) }
-
-func (s *signature) has(wanted []uint32) bool {
-	for _, b := range wanted {
-		if s[b/64]&(1<<(b%64)) == 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // maxWanted bounds how many buckets are looked at for a text; so many leave
 // nothing to chance.

@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	nextTail    = `SELECT message FROM search_tail WHERE message > ? ORDER BY message LIMIT ?`
+	nextTail    = `SELECT message FROM search_sig WHERE message > ? ORDER BY message LIMIT ?`
 	nextBlock   = `SELECT id, mailbox, ids FROM search_block WHERE id > ? ORDER BY id LIMIT 1`
 	deleteBlock = `DELETE FROM search_block WHERE id = ?`
 	deleteSlice = `DELETE FROM search_slice WHERE id >= ? AND id < ?`
