@@ -141,11 +141,17 @@ func closedAtOnce() *regexp.Regexp {
 const maxLinks = 512 / 10
 
 // sprawls reports whether the parser could make far more of a source than there
-// is: each block that ends may cost it all formatting tags, of alike ones three.
+// is. Few sources are such that it matters which tags do not go on, which takes
+// long to find.
 func sprawls(source string) bool {
+	return sprawl(source, nil) > maxNodes && sprawl(source, atOnce.FindAllStringIndex(source, -1)) > maxNodes
+}
+
+// sprawl returns how many nodes the parser may make at most: each block that ends
+// may cost it all formatting tags, of alike ones three, but for those closed.
+func sprawl(source string, closed [][]int) int {
 	cost, links, link := 1, 0, 0
 	seen := map[string]bool{}
-	closed := atOnce.FindAllStringIndex(source, -1)
 	for _, at := range formatting.FindAllStringIndex(source, -1) {
 		for len(closed) > 0 && closed[0][0] < at[0] {
 			closed = closed[1:]
@@ -170,7 +176,7 @@ func sprawls(source string) bool {
 			cost += 3 * one
 		}
 	}
-	return (cost+links*link)*strings.Count(source, "<") > maxNodes
+	return (cost + links*link) * strings.Count(source, "<")
 }
 
 // readStyles takes the rules out of style elements, and returns what is left of

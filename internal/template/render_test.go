@@ -409,3 +409,31 @@ func BenchmarkRender(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkNewsletter renders 16 KB of html with styles and links, of which a
+// text is made.
+func BenchmarkNewsletter(b *testing.B) {
+	var html strings.Builder
+	html.WriteString(`<!doctype html><html><head><style>p { color: #333; margin: 0 } a { color: #06c } .card td { padding: 8px } h2, h3 { font: 20px serif }
+@media (max-width: 600px) { td { width: 100% } }</style></head><body><!--[if mso]><table><tr><td><![endif]-->`)
+	for i := 0; html.Len() < 16<<10; i++ {
+		fmt.Fprintf(&html, `<table class="card" width="600" cellpadding="0"><tr><td><img src="https://cdn.example.com/%d.png" alt="Picture"></td>
+<td><h2>What is new in part %d, {{name}}</h2><p style="line-height: 1.5">Some <b>words</b> about the <i>matter</i>, which go on for a while, so that there
+is something to read in each card of the letter &amp; its friends.<br><a class="more" href="https://www.example.com/read?part=%d&amp;to={{id}}">Read on</a></p></td></tr></table>
+`, i, i, i)
+	}
+	given := values(b, `{"name":"Ann","id":77}`)
+	for _, inline := range []bool{false, true} {
+		c, err := Compile(Content{Subject: "News for {{name}}", HTML: html.String() + "</body></html>", InlineCSS: inline})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("inlined=%v", inline), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := c.Render(given); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

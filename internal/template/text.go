@@ -18,7 +18,7 @@ func textOf(html string) string {
 	if len(html) > maxDerived {
 		html = strings.ToValidUTF8(html[:maxDerived], "")
 	}
-	html = onlyEnds(anchors.ReplaceAllStringFunc(html, plainLink))
+	html = onlyEnds(plainLinks(html))
 	text := html2text.HTML2TextWithOptions(html, html2text.WithUnixLineBreaks(), html2text.WithLinksInnerText(), html2text.WithListSupport())
 	return strings.TrimSpace(text)
 }
@@ -50,6 +50,25 @@ var (
 	href    = regexp.MustCompile(`(?i)[\s"']href\s*=\s*(?:'([^']*)'|"([^"]*)"|([^\s"'<>]+))`)
 	inHref  = strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", "\n", "", "\r", "")
 )
+
+// plainLinks makes the tags of links plain. None has a "<" within, so each is
+// looked for in the little text up to the next: in a long one that is slow.
+func plainLinks(html string) string {
+	var b strings.Builder
+	for len(html) > 0 {
+		end := strings.IndexByte(html[1:], '<') + 1
+		if end == 0 {
+			end = len(html)
+		}
+		tag := html[:end]
+		if name := strings.TrimPrefix(tag[1:], "/"); name != "" && name[0]|0x20 == 'a' {
+			tag = anchors.ReplaceAllStringFunc(tag, plainLink)
+		}
+		b.WriteString(tag)
+		html = html[end:]
+	}
+	return b.String()
+}
 
 // plainLink makes a tag of a link such that html2text understands it: of one
 // that leads nowhere, or has its href, or the end of its end tag, on another line,
