@@ -199,6 +199,18 @@ func TestShelves(t *testing.T) {
 	if levels, err = int64s(t.Context(), x.reader, `SELECT level FROM search_shelf ORDER BY level`); err != nil || fmt.Sprint(levels) != "[1 2]" {
 		t.Errorf("shelves of levels %v are left, %v", levels, err)
 	}
+	for _, damage := range []string{
+		`UPDATE search_field SET bits = CAST(bits || X'01' AS BLOB)`, `UPDATE search_field SET bits = SUBSTR(bits, 1, LENGTH(bits) - 2)`,
+		`DELETE FROM search_field`, `UPDATE search_shelf SET blocks = X''`,
+	} {
+		write(func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(t.Context(), damage)
+			return err
+		})
+		if _, err := x.Find(t.Context(), box, folder.Seek{Folder: 1, Clause: seek("subject", 1), Limit: 500}); !isDamage(err) {
+			t.Errorf("%s: %v", damage, err)
+		}
+	}
 }
 
 // TestBlockIDs: a shelf that is raised while one of its blocks is dissolved takes

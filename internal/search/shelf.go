@@ -225,7 +225,9 @@ func shelvesOf(ctx context.Context, q querier, query string, args ...any) (list 
 		if err := rows.Scan(&s.id, &raw); err != nil {
 			return nil, err
 		}
-		s.blocks = make([]int64, len(raw)/8)
+		if s.blocks = make([]int64, len(raw)/8); len(s.blocks) == 0 {
+			return nil, damaged("a shelf has no blocks")
+		}
 		for i := range s.blocks {
 			s.blocks[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
 		}
