@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"syscall"
 	"time"
 
@@ -181,8 +182,19 @@ func (b *Blob) Insert() db.Statement { return insert.With(b.ID, b.Size, b.file, 
 // the next sweep, if no other row names it.
 func Remove(id db.ID) db.Statement { return remove.With(id) }
 
-// ErrNotExist is returned by Open for an id without a row.
+// ErrNotExist is returned by Load for an id without a row.
 var ErrNotExist = errors.New("no such blob")
+
+// errShort is of bytes that end too early: a message that lost its end must not
+// pass for a shorter one.
+var errShort = fmt.Errorf("the bytes of a message end too early: %w", io.ErrUnexpectedEOF)
+
+// Lost reports whether an error of loading, opening or reading a blob says that
+// its bytes are gone, cut off or can't be read, as opposed to trouble that
+// passes.
+func Lost(err error) bool {
+	return errors.Is(err, ErrNotExist) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errShort) || errors.Is(err, syscall.EIO)
+}
 
 // Load returns a stored blob.
 func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
@@ -241,7 +253,8 @@ type Reader struct {
 	size int64
 }
 
-// Open begins to read. The caller must Close the Reader.
+// Open begins to read. One that has lost its end is refused at once, while
+// whoever reads can still say so. The caller must Close the Reader.
 func (b *Blob) Open(ctx context.Context) (*Reader, error) {
 	r := &Reader{head: b.bytes, size: b.Size}
 	if b.file != 0 {
@@ -251,11 +264,16 @@ func (b *Blob) Open(ctx context.Context) (*Reader, error) {
 		}
 		r.file = f
 	}
+	if _, err := r.ReadAt(make([]byte, 1), max(0, b.Size-1)); err != nil && !errors.Is(err, io.EOF) {
+		_ = r.Close() // only read
+		return nil, fmt.Errorf("reading blob %s: %w", b.ID, err)
+	}
 	return r, nil
 }
 
-// Bytes returns all bytes of a blob that stands in its row, and whether it does.
-func (b *Blob) Bytes() ([]byte, bool) { return b.bytes, b.file == 0 }
+// Bytes returns all bytes of a blob that stands whole in its row, and whether it
+// does.
+func (b *Blob) Bytes() ([]byte, bool) { return b.bytes, b.file == 0 && int64(len(b.bytes)) == b.Size }
 
 // Size returns the blob's length in bytes.
 func (r *Reader) Size() int64 { return r.size }
@@ -269,17 +287,17 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	if off < int64(len(r.head)) {
 		n = copy(p, r.head[off:])
 	}
-	switch {
-	case n == len(p):
+	if n == len(p) {
 		return n, nil
-	case r.file == nil:
-		return n, io.EOF
 	}
-	m, err := r.file.ReadAt(p[n:], off+int64(n)-int64(len(r.head)))
-	n += m
+	err := io.EOF
+	if r.file != nil {
+		var m int
+		m, err = r.file.ReadAt(p[n:], off+int64(n)-int64(len(r.head)))
+		n += m
+	}
 	if errors.Is(err, io.EOF) && off+int64(n) < r.size {
-		// A file that lost its end must not pass for a shorter message.
-		err = fmt.Errorf("the file of a message is too short: %w", io.ErrUnexpectedEOF)
+		err = errShort
 	}
 	return n, err
 }

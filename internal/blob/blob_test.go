@@ -304,23 +304,62 @@ func TestSweepLeavesOwner(t *testing.T) {
 	})
 }
 
-// A file that lost its end is an error, never a shorter message.
-func TestTruncatedFile(t *testing.T) {
+var cutRow = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10) WHERE id = $1`)
+
+// What is gone, cut off or can't be read is said to be lost before anything of it
+// is given, and what loses its end meanwhile never passes for a shorter message.
+func TestLost(t *testing.T) {
 	each(t, func(t *testing.T, s *blob.Store, dir string) {
-		b := fromBytes(t, s, text(200_000))
-		if err := os.Truncate(filesIn(t, dir)[0], 1000); err != nil {
-			t.Fatal(err)
+		for name, c := range map[string]struct {
+			size int
+			lose func(b *blob.Blob, file string) error
+		}{
+			"a file that is gone": {200_000, func(_ *blob.Blob, file string) error { return os.Remove(file) }},
+			"a file that is cut":  {200_000, func(_ *blob.Blob, file string) error { return os.Truncate(file, 1000) }},
+			"a file that can't be read": {200_000, func(_ *blob.Blob, file string) error {
+				return errors.Join(os.Remove(file), os.Symlink("/proc/self/mem", file)) // EIO
+			}},
+			"a row that is gone": {1000, func(b *blob.Blob, _ string) error { dbtest.Exec(t, s.DB, blob.Remove(b.ID)); return nil }},
+			"a row that is cut":  {1000, func(b *blob.Blob, _ string) error { dbtest.Exec(t, s.DB, cutRow.With(b.ID)); return nil }},
+		} {
+			made := fromBytes(t, s, text(c.size))
+			dbtest.Exec(t, s.DB, made.Insert())
+			before, err := made.Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := ""
+			if c.size > blob.Inline {
+				file = filesIn(t, dir)[0]
+			}
+			if err := c.lose(made, file); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(name, "file that is cut") {
+				if n, err := before.WriteTo(io.Discard); !blob.Lost(err) || !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("%s: %d bytes, %v", name, n, err)
+				}
+				if n, err := io.Copy(io.Discard, before.All()); !blob.Lost(err) {
+					t.Errorf("%s: %d bytes, %v", name, n, err)
+				}
+			}
+			_ = before.Close() // only read
+			b, err := s.Load(t.Context(), made.ID)
+			if err == nil {
+				if all, here := b.Bytes(); here {
+					t.Errorf("%s: %d bytes are all", name, len(all))
+				}
+				_, err = b.Open(t.Context())
+			}
+			if !blob.Lost(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if file != "" {
+				_ = os.Remove(file) // it may be gone
+			}
 		}
-		r, err := b.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close() //nolint:errcheck // only read
-		if n, err := r.WriteTo(io.Discard); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%d bytes, %v", n, err)
-		}
-		if n, err := io.Copy(io.Discard, r.All()); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%d bytes, %v", n, err)
+		if blob.Lost(io.ErrUnexpectedEOF) || blob.Lost(nil) {
+			t.Error("all is lost")
 		}
 	})
 }

@@ -101,7 +101,7 @@ var errLost = errors.New("the file of a message is lost")
 
 func copyFile(ctx context.Context, from, to Files, name db.ID, size int64) error {
 	r, err := from.Open(ctx, name)
-	if lost(err) {
+	if Lost(err) {
 		return errLost
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func copyFile(ctx context.Context, from, to Files, name db.ID, size int64) error
 	defer w.Abort()
 	source := &noting{r: io.NewSectionReader(r, 0, size), ctx: ctx}
 	n, err := io.Copy(w, source)
-	if lost(source.err) || err == nil && n < size {
+	if Lost(source.err) || err == nil && n < size {
 		return errLost
 	}
 	if err == nil {
@@ -123,8 +123,6 @@ func copyFile(ctx context.Context, from, to Files, name db.ID, size int64) error
 	}
 	return keeping(err)
 }
-
-func lost(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) }
 
 // noting remembers why reading ended, and ends it with ctx.
 type noting struct {

@@ -41,6 +41,7 @@ type house struct {
 	mailboxes *mailbox.Mailboxes
 	folders   *folder.Store
 	blobs     *blob.Store
+	files     string // the folder of the large messages
 	box       mailbox.Mailbox
 	plain     string // address of the STARTTLS port
 	secure    string // address of the TLS port
@@ -67,8 +68,8 @@ func eachWith(t *testing.T, change func(o *imapd.Options), f func(h *house)) {
 func open(t testing.TB, url string, change func(o *imapd.Options)) *house {
 	t.Helper()
 	d, node := dbtest.Open(t, url)
-	h := &house{TB: t, db: d, log: &logs{}}
-	files, err := blob.NewFolder(t.TempDir())
+	h := &house{TB: t, db: d, log: &logs{}, files: t.TempDir()}
+	files, err := blob.NewFolder(h.files)
 	h.must(err)
 	hub := &signal.Hub{}
 	events := &event.Log{DB: d, Node: node, Hub: hub, Now: time.Now}
