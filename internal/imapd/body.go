@@ -18,6 +18,7 @@ type body struct {
 	size    int64
 	bytes   []byte       // all of them, if they stand in the row
 	file    *blob.Reader // else
+	head    []byte       // of file, its own header, where some section is of that
 	index   *message.Index
 	decoded []binary // of the BINARY sections, in their places
 	preview string
@@ -61,10 +62,23 @@ func (m *body) close() {
 
 // at reads a part of the message.
 func (m *body) at(span message.Span) io.Reader {
-	if m.file == nil {
+	switch {
+	case m.file == nil:
 		return bytes.NewReader(m.bytes[span.Start:span.End()])
+	case span.End() <= int64(len(m.head)):
+		return bytes.NewReader(m.head[span.Start:span.End()])
 	}
 	return io.NewSectionReader(m.file, span.Start, span.Len)
+}
+
+// readHead reads the header, if it is asked for, before the row begins: a
+// program that lists a folder is to see all others, though this one's can't be
+// read.
+func (f *fetcher) readHead(m *body) (err error) {
+	if m.file != nil && f.heads {
+		m.head, err = m.header(m.index.Parts[0].Header)
+	}
+	return err
 }
 
 // header returns a header, at most message.MaxHeader bytes of it.
@@ -78,6 +92,11 @@ func (m *body) header(span message.Span) (message.Header, error) {
 
 // needsIndex reports whether a section is more than the whole message.
 func needsIndex(sec *wire.Section) bool { return len(sec.Path) > 0 || sec.Part != wire.PartAll }
+
+// isHead reports whether a section is the message's own header, or of it.
+func isHead(sec *wire.Section) bool {
+	return len(sec.Path) == 0 && !isBinary(sec) && sec.Part != wire.PartAll && sec.Part != wire.PartText
+}
 
 // write writes the item of the i-th section of a row.
 func (m *body) write(row *wire.FetchRow, sections []wire.Section, i int) error {

@@ -19,6 +19,7 @@ type fetcher struct {
 	items  wire.FetchItems
 	want   folder.Want
 	parts  bool                          // some section needs the message's index
+	heads  bool                          // some section is of the message's own header
 	binary bool                          // some section is to be decoded
 	seen   map[uint32]*folder.FlagChange // by UID, what became \Seen and was not told yet
 	left   int                           // messages that are still to be answered for
@@ -53,6 +54,9 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	}
 	f.left = len(uids)
 	err = s.view.Fetch(s.ctx(), uids, f.want, f.row)
+	if errors.As(err, new(*lostError)) { // a row has begun, and nothing can be told within it
+		return "", err
+	}
 	if told := f.tellSeen(uids); told != nil {
 		return "", told
 	}
@@ -111,6 +115,7 @@ func (f *fetcher) plan() {
 	for i := range f.cmd.Sections {
 		f.want |= folder.WantBytes
 		f.parts = f.parts || needsIndex(&f.cmd.Sections[i])
+		f.heads = f.heads || isHead(&f.cmd.Sections[i])
 		f.binary = f.binary || isBinary(&f.cmd.Sections[i])
 	}
 	if f.items&wire.FetchPreview != 0 {
@@ -183,11 +188,14 @@ func (f *fetcher) row(r *folder.Row) error {
 	if f.needsBody(r) {
 		var err error
 		if b, err = f.openBody(r); err != nil {
-			f.failed(r.UID, err)
+			f.failed(r, err)
 			return nil
 		}
 		defer b.close()
-		err = f.decode(b)
+		err = f.readHead(b)
+		if err == nil {
+			err = f.decode(b)
+		}
 		if err == nil {
 			err = f.preview(b)
 		}
@@ -195,7 +203,7 @@ func (f *fetcher) row(r *folder.Row) error {
 			return err
 		}
 		if err != nil {
-			f.failed(r.UID, err)
+			f.failed(r, err)
 			return nil
 		}
 	}
@@ -215,7 +223,7 @@ func (f *fetcher) row(r *folder.Row) error {
 	for i := range f.cmd.Sections {
 		if err := b.write(&out, f.cmd.Sections, i); err != nil {
 			// The row has begun, so nothing but the end of the connection tells.
-			f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", r.UID, "err", err)
+			f.logUnread(r, err)
 			return lost(err)
 		}
 	}
@@ -257,7 +265,7 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 	}
 	var index message.Index
 	if err := index.UnmarshalBinary(r.Structure); err != nil {
-		f.failed(r.UID, err)
+		f.failed(r, err)
 		return
 	}
 	if items&wire.FetchBody != 0 {
@@ -269,11 +277,15 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 }
 
 // failed notes that a message could not be read.
-func (f *fetcher) failed(uid uint32, err error) {
+func (f *fetcher) failed(r *folder.Row, err error) {
 	if errors.As(err, new(*wire.Error)) {
 		f.err = err
 		return
 	}
-	f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", uid, "err", err)
+	f.logUnread(r, err)
 	f.err = no(wire.CodeServerBug, "Some messages could not be read. It has been logged.")
+}
+
+func (f *fetcher) logUnread(r *folder.Row, err error) {
+	f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", r.UID, "message", r.Message, "err", err)
 }

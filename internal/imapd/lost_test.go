@@ -4,6 +4,7 @@ package imapd_test
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,46 @@ func TestFetchOfLost(t *testing.T) {
 		c.got("* 1 FETCH (…)", "* 2 FETCH (…)", "* 3 FETCH (…)")
 		if log := h.log.all(); !slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, "uid=2 ") }) {
 			h.Errorf("logged %q", log)
+		}
+	})
+}
+
+// A large message of which only the beginning can't be read keeps nobody from the
+// headers of all others; where it breaks within its answer the connection ends,
+// and nothing else is told in between.
+func TestFetchOfUnreadHead(t *testing.T) {
+	const size = 4<<20 + 4<<10 // in the memory of a process there is nothing at 0, and the program here
+	memory, err := os.Open("/proc/self/mem")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer memory.Close() //nolint:errcheck // only read
+	if _, err := memory.ReadAt(make([]byte, 1), size-1); err != nil {
+		t.Skip(err)
+	}
+	each(t, func(h *house) {
+		c := h.login()
+		text := note("one")
+		c.append("INBOX", "", text+strings.Repeat("x", size-len(text)))
+		c.append("INBOX", "", note("two"))
+		files, err := filepath.Glob(filepath.Join(h.files, "??", "*"))
+		h.must(err)
+		h.must(errors.Join(os.Remove(files[0]), os.Symlink("/proc/self/mem", files[0])))
+		c.ok("SELECT INBOX")
+		for range 11 {
+			c.ok("COPY 2:* INBOX")
+		}
+		c.ok("CLOSE")
+		c.ok("SELECT INBOX")
+		c.no("FETCH 1:* BODY.PEEK[HEADER.FIELDS (SUBJECT)]", "SERVERBUG")
+		if len(c.untagged) != 1<<11 {
+			h.Fatalf("%d answers", len(c.untagged))
+		}
+		c.no("FETCH 1:2 BODY.PEEK[HEADER]", "SERVERBUG")
+		c.got("* 2 FETCH …")
+		c.send("x FETCH 1:* BODY[TEXT]\r\n")
+		if rest, _ := io.ReadAll(c.br); strings.Contains(string(rest), "FETCH (UID") {
+			h.Errorf("%d bytes: %.200q", len(rest), rest)
 		}
 	})
 }
