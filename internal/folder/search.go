@@ -4,6 +4,7 @@ package folder
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -89,10 +90,17 @@ type candidate struct {
 	at    int       // in index.Messages; -1 if it isn't there
 }
 
+// ErrUnread is of a search that could not read all that it had to.
+var ErrUnread = errors.New("some messages could not be read")
+
+// toldUnread is how many of them the log names, of one search.
+const toldUnread = 100
+
 // Search returns the UIDs of the session's messages for which c holds, rising.
 // It looks at no more than it needs: at few messages if the index tells which,
 // at rows only if neither the view nor the index decides, at bytes only if the
-// rows do not. It ends early with ctx.
+// rows do not. It ends early with ctx. What can't be read and may be meant is
+// left out: then the others come with ErrUnread.
 func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 	ready := v.prepare(&c)
 	few, known, err := v.fromIndex(ctx, &ready)
@@ -117,7 +125,7 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 			return nil, err
 		}
 	}
-	buf := make([]byte, textBuffer)
+	buf, unread := make([]byte, textBuffer), 0
 	want := ready.wants()
 	if want == WantBlob|WantStructure {
 		want |= WantBytes // nothing else can tell, so each will be read
@@ -127,9 +135,13 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 		m := candidate{entry: e, recent: r.Flags&Recent != 0, row: r, index: index, at: index.find(r.Message)}
 		found := ready.judge(&m)
 		if found == maybe {
-			var err error
-			if found, err = v.judgeBytes(ctx, &ready, &m, buf); err != nil {
+			var why, err error
+			if found, why, err = v.judgeBytes(ctx, &ready, &m, buf); err != nil {
 				return err
+			}
+			if found == maybe {
+				unread++
+				v.tellUnread(unread, r, why)
 			}
 		}
 		if found == yes {
@@ -141,7 +153,20 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 		return nil, err
 	}
 	slices.Sort(hits)
+	if unread > 0 {
+		return hits, ErrUnread
+	}
 	return hits, nil
+}
+
+// tellUnread names the n-th message of a search that could not be read in the log.
+func (v *View) tellUnread(n int, r *Row, why error) {
+	switch log := v.store.Log.With("folder", v.shared.id, "uid", r.UID, "message", r.Message); {
+	case n < toldUnread:
+		log.Error("searching a message", "error", why)
+	case n == toldUnread:
+		log.Error("searching a message; more may follow that are not named", "error", why)
+	}
 }
 
 // sift puts a message with those for which the criterion holds, or with those

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -108,7 +109,7 @@ type texts struct {
 	ix  *message.Index
 	buf []byte
 	top message.Header // of the message itself, once it was read
-	all bool           // bodies were looked through to their end
+	all bool           // bodies were looked through to their end, and could be read
 	err error          // the first one of reading
 }
 
@@ -119,33 +120,37 @@ type look struct {
 	done  bool // also if it was not found
 }
 
-// judgeBytes judges a message whose row left it open.
-func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf []byte) (truth, error) {
-	b, err := m.row.Bytes, error(nil)
+// judgeBytes judges a message whose row left it open. If it stays so, unread is
+// why.
+func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf []byte) (found truth, unread, err error) {
+	b := m.row.Bytes
 	if b == nil {
 		b, err = v.store.Blobs.Load(ctx, m.row.Blob)
 	}
 	if errors.Is(err, blob.ErrNotExist) {
-		return no, nil // expunged, and collected meanwhile
+		there, failed := v.store.There(ctx, []db.ID{m.row.Message})
+		if failed != nil || !there[m.row.Message] {
+			return no, nil, failed // expunged, and collected meanwhile
+		}
+		return maybe, err, nil
 	}
 	if err != nil {
-		return no, err
+		return maybe, nil, err
 	}
 	r, err := b.Open(ctx)
 	if err != nil {
-		return no, err
+		return maybe, err, ctx.Err()
 	}
 	defer r.Close() //nolint:errcheck // nothing was written
 	if m.bytes, err = newTexts(ctx, r, m.row.Structure, buf); err != nil {
-		return no, fmt.Errorf("scanning message %s: %w", m.row.Message, err)
+		return maybe, err, ctx.Err()
 	}
 	sought := c.begin(m, nil)
 	if c.judge(m) == maybe {
 		m.bytes.lookThrough(sought, func() bool { return c.judge(m) != maybe })
-		m.bytes.all = true
+		m.bytes.all = m.bytes.err == nil
 	}
-	found := c.judge(m)
-	return found, m.bytes.err
+	return c.judge(m), m.bytes.err, ctx.Err()
 }
 
 // begin makes the criterion ready for another message, and adds to sought what
@@ -177,13 +182,11 @@ func (t *texts) section(s message.Span) io.Reader {
 }
 
 func (t *texts) has(c *criterion) truth {
-	if c.Test == HasHeader || c.Test == InEnvelope {
-		if !c.look.done {
-			c.look = look{found: t.hasField(c), done: true}
-		}
-		return is(c.look.found)
+	if (c.Test == HasHeader || c.Test == InEnvelope) && !c.look.done {
+		c.look.found = t.hasField(c)
+		c.look.done = t.err == nil
 	}
-	if !c.look.found && !t.all {
+	if !c.look.found && !c.look.done && !t.all {
 		return maybe
 	}
 	return is(c.look.found)

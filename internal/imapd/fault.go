@@ -49,6 +49,8 @@ func (s *session) translate(cmd wire.Command, err error) *wire.Error {
 		return no(codeOf(f.Kind), f.Message)
 	case errors.Is(err, folder.ErrExpunged):
 		return expungeIssued()
+	case errors.Is(err, folder.ErrUnread):
+		return unread()
 	case errors.Is(err, context.Canceled):
 		return no(wire.CodeUnavailable, "The server is going down.")
 	}
@@ -71,6 +73,12 @@ func loginRefusal(err error) error {
 // gone, so it needs no more.
 func expungeIssued() *wire.Error {
 	return no(wire.CodeExpungeIssued, "Some of the messages no longer exist; they have been deleted.")
+}
+
+// unread refuses what could not be done for some messages, after it was done
+// for the others.
+func unread() *wire.Error {
+	return no(wire.CodeServerBug, "Some messages could not be read. It has been logged.")
 }
 
 // orTryCreate is for the destination of APPEND, COPY and MOVE: one that does

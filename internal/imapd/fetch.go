@@ -283,7 +283,7 @@ func (f *fetcher) failed(r *folder.Row, err error) {
 		return
 	}
 	f.logUnread(r, err)
-	f.err = no(wire.CodeServerBug, "Some messages could not be read. It has been logged.")
+	f.err = unread()
 }
 
 func (f *fetcher) logUnread(r *folder.Row, err error) {

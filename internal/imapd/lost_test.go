@@ -72,6 +72,42 @@ func TestFetchOfLost(t *testing.T) {
 	})
 }
 
+// A search that would have to read it gives all others, and says at its end that
+// there may be more; what needs no bytes finds it.
+func TestSearchOfLost(t *testing.T) {
+	eachLoss(t, func(h *house, c *client) {
+		c.ok("ENABLE CONDSTORE")
+		c.ok("SEARCH RETURN (SAVE) ALL")
+		for _, x := range []struct{ command, want string }{
+			{"SEARCH TEXT alice", "* SEARCH 1 3"},
+			{"UID SEARCH NOT BODY zebra", "* SEARCH 1 3"},
+			{"SEARCH HEADER X-None x", "* SEARCH"},
+			{"SEARCH TEXT alice MODSEQ 1", "* SEARCH 1 3 (MODSEQ …)"},
+			{"SEARCH RETURN (MIN MAX COUNT ALL) BODY three", `* ESEARCH (TAG …) MIN 3 MAX 3 ALL 3 COUNT 1`},
+			{"SEARCH RETURN (PARTIAL 1:10) TEXT alice", `* ESEARCH (TAG …) PARTIAL (1:10 1,3)`},
+			{"SORT (REVERSE ARRIVAL) UTF-8 TEXT alice", "* SORT 3 1"},
+			{"SORT RETURN (COUNT) (REVERSE ARRIVAL) UTF-8 TEXT alice", "* ESEARCH (TAG …) COUNT 2"},
+			{"THREAD REFERENCES UTF-8 TEXT alice", "* THREAD (1)(3)"},
+		} {
+			c.no(x.command, "SERVERBUG")
+			c.got(x.want)
+		}
+		for command, want := range map[string]string{
+			"SEARCH SUBJECT two": "* SEARCH 2", "SEARCH OR UID 2 BODY zebra": "* SEARCH 2", "SEARCH 1,3 BODY three": "* SEARCH 3", "SEARCH $": "* SEARCH 1 2 3",
+		} {
+			c.ok(command)
+			c.got(want)
+		}
+		c.no("SEARCH RETURN (SAVE) TEXT alice", "SERVERBUG")
+		c.got()
+		c.ok("SEARCH $")
+		c.got("* SEARCH")
+		if log := h.log.all(); !slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, "searching a message") }) {
+			h.Errorf("logged %q", log)
+		}
+	})
+}
+
 // A large message of which only the beginning can't be read keeps nobody from the
 // headers of all others; where it breaks within its answer the connection ends,
 // and nothing else is told in between.
@@ -105,6 +141,8 @@ func TestFetchOfUnreadHead(t *testing.T) {
 		}
 		c.no("FETCH 1:2 BODY.PEEK[HEADER]", "SERVERBUG")
 		c.got("* 2 FETCH …")
+		c.no("SEARCH 1:2 TEXT two", "SERVERBUG")
+		c.got("* SEARCH 2")
 		c.send("x FETCH 1:* BODY[TEXT]\r\n")
 		if rest, _ := io.ReadAll(c.br); strings.Contains(string(rest), "FETCH (UID") {
 			h.Errorf("%d bytes: %.200q", len(rest), rest)

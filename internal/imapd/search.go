@@ -3,6 +3,8 @@
 package imapd
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/folder"
@@ -13,7 +15,7 @@ import (
 func (s *session) search(cmd *wire.Search) (wire.Code, error) {
 	cmd.SearchOptions = s.searchOptions(cmd.SearchOptions)
 	uids, highest, err := s.find(&cmd.SearchOptions, &cmd.Key, nil)
-	if err != nil {
+	if !given(err) {
 		return "", err
 	}
 	var found wire.Set
@@ -30,8 +32,12 @@ func (s *session) search(cmd *wire.Search) (wire.Code, error) {
 	default:
 		s.w.SearchResult(found, highest)
 	}
-	return "", nil
+	return "", err
 }
+
+// given reports whether a search has a result. When not all messages could be
+// read the client gets the others, and then a NO.
+func given(err error) bool { return err == nil || errors.Is(err, folder.ErrUnread) }
 
 // maxSearchNumbers is how many messages the sets of one search program may
 // name together, which bounds the memory that they take.
@@ -39,14 +45,17 @@ const maxSearchNumbers = 4_000_000
 
 // find does what SEARCH and SORT have in common: it looks for messages, puts
 // their UIDs in order, unless order is nil, saves them, if that was asked for,
-// and returns the mod-sequence to answer with, 0 for none.
+// and returns the mod-sequence to answer with, 0 for none. There is a result if
+// the error is given.
 func (s *session) find(o *wire.SearchOptions, key *wire.SearchKey, order func([]uint32) error) (uids []uint32, highest uint64, err error) {
 	uids, withModSeq, err := s.matches(key)
-	if err == nil && order != nil {
-		err = order(uids)
+	if given(err) && order != nil {
+		err = cmp.Or(order(uids), err)
 	}
-	if err == nil && withModSeq {
-		highest, err = s.highestModSeq(named(o, uids))
+	if given(err) && withModSeq {
+		var failed error
+		highest, failed = s.highestModSeq(named(o, uids))
+		err = cmp.Or(failed, err)
 	}
 	if o.Return&wire.ReturnSave != 0 {
 		err = s.save(named(o, uids), err)

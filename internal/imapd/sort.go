@@ -19,7 +19,7 @@ func (s *session) sort(cmd *wire.Sort) (wire.Code, error) {
 		order = nil
 	}
 	found, highest, err := s.find(&cmd.SearchOptions, &cmd.Key, order)
-	if err != nil {
+	if !given(err) {
 		return "", err
 	}
 	if !cmd.UID {
@@ -34,7 +34,7 @@ func (s *session) sort(cmd *wire.Sort) (wire.Code, error) {
 	default:
 		s.w.SortResult(found, highest)
 	}
-	return "", nil
+	return "", err
 }
 
 func sortField(name string) folder.SortField {

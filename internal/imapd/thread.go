@@ -6,9 +6,9 @@ import "github.com/mailstead/mailstead/internal/imapd/wire"
 
 // thread is THREAD (RFC 5256).
 func (s *session) thread(cmd *wire.Thread) (wire.Code, error) {
-	uids, _, err := s.matches(&cmd.Key)
-	if err != nil {
-		return "", err
+	uids, _, found := s.matches(&cmd.Key)
+	if !given(found) {
+		return "", found
 	}
 	arrange := s.view.References
 	if cmd.Algorithm == "ORDEREDSUBJECT" {
@@ -27,5 +27,5 @@ func (s *session) thread(cmd *wire.Thread) (wire.Code, error) {
 		}
 	})
 	out.End()
-	return "", nil
+	return "", found
 }
