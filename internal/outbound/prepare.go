@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"syscall"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
@@ -48,7 +49,8 @@ func gone() error {
 // Prepare loads a message for the queue and signs it, once for all its
 // deliveries in hand; one that is forwarded it seals (RFC 8617). Mail of an
 // account that is suspended, or of a domain that has changed hands meanwhile and
-// would go out in its new holder's name, is not sent: fault.Denied.
+// would go out in its new holder's name, is not sent: fault.Denied. Nor is what is
+// lost: fault.NotFound.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	r, err := o.load(ctx, id)
 	if err != nil {
@@ -70,7 +72,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	}
 	b, err := o.Blobs.Load(ctx, r.blob)
 	if err != nil {
-		return nil, err
+		return nil, o.lost(ctx, r, err)
 	}
 	sign := sender.Signer.SignReader
 	if r.forwarded != 0 { // its author has signed it, or nobody: only how it arrived is ours to tell
@@ -78,7 +80,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	}
 	head, err := o.sign(ctx, sign, b)
 	if err != nil {
-		return nil, err
+		return nil, o.lost(ctx, r, err)
 	}
 	m := &queue.Mail{
 		About: r.about(), ID: r.id, Domain: sender.Name, ReturnDomain: r.returnsTo, Sender: r.sender,
@@ -92,6 +94,22 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 		m.Ret, m.EnvID = r.ret, r.envid
 	}
 	return m, nil
+}
+
+// lost makes an error of reading a message a fault.NotFound if its bytes are gone
+// or cut off: no waiting brings them back. A disk that fails may read again.
+func (o *Outbox) lost(ctx context.Context, r *row, err error) error {
+	if !blob.Lost(err) || errors.Is(err, syscall.EIO) {
+		return err
+	}
+	now, failed := o.load(ctx, r.id)
+	if failed != nil {
+		return failed
+	}
+	if now.blob != r.blob { // rescheduled just now
+		return err
+	}
+	return fault.Wrap(err, fault.NotFound, "message_lost", "The service has lost the text of this message.")
 }
 
 // active returns fault.Denied for an account that is suspended.

@@ -88,6 +88,9 @@ func (q *Queue) stillOurs(ctx context.Context, d *Delivery) (there, held bool, e
 func (q *Queue) unprepared(ds []*Delivery, err error) {
 	var f *fault.Error
 	if errors.As(err, &f) && (f.Kind == fault.NotFound || f.Kind == fault.Denied) {
+		if f.Kind == fault.NotFound && f.Cause != nil { // it is our fault
+			q.o.Log.Error("a message can't be sent any more", "message", ds[0].Message, "error", err)
+		}
 		for _, d := range ds {
 			q.conclude(d, verdict{Outcome: Outcome{State: Failed, Enhanced: "5.3.0", Stage: "local", Reply: f.Message}})
 		}

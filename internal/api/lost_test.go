@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+var (
+	loseSent = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM outbound_message WHERE id = $1)`)
+	cutSent  = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10) WHERE id = (SELECT blob FROM outbound_message WHERE id = $1)`)
+)
+
+// What waits to be sent and is lost meanwhile fails, and says so; it is neither
+// tried for days nor does it keep anything else waiting.
+func TestSendLost(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		data := t.TempDir()
+		s := servertest.Start(t, servertest.Database(url), servertest.Data(data))
+		large := strings.Repeat("0123456789abcdef ", 10_000)
+		for name, c := range map[string]struct {
+			text string
+			lose func(id db.ID, file string) error
+		}{
+			"row gone":  {"x", func(id db.ID, _ string) error { dbtest.Exec(t, s.DB, loseSent.With(id)); return nil }},
+			"row cut":   {"x", func(id db.ID, _ string) error { dbtest.Exec(t, s.DB, cutSent.With(id)); return nil }},
+			"file gone": {large, func(_ db.ID, file string) error { return os.Remove(file) }},
+			"file cut":  {large, func(_ db.ID, file string) error { return os.Truncate(file, 100) }},
+		} {
+			id := post(t, s, object{"to": []string{"deferred@simulator.test"}, "text": c.text})
+			becomes(t, s, id, "deferred")
+			message, err := db.ParseID(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files, err := filepath.Glob(filepath.Join(data, "blobs", "??", "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.lose(message, strings.Join(files, "")); err != nil {
+				t.Fatal(err)
+			}
+			status(t, "retrying", s.API("POST", "/outbound/messages/"+id+"/retry", nil), 200)
+			m := becomes(t, s, id, "failed", "delivered")
+			if got := m["recipients"].([]any)[0].(object)["reply"]; m["status"] != "failed" || got != "The service has lost the text of this message." {
+				t.Errorf("%s: %v, the reason: %q", name, m["status"], got)
+			}
+			for _, file := range files {
+				_ = os.Remove(file) // it may be gone
+			}
+		}
+		becomes(t, s, post(t, s, object{}), "delivered")
+	})
+}
