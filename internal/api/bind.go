@@ -24,8 +24,12 @@ const (
 	// maxBody bounds ordinary requests; sends have their own bound.
 	maxBody = 1 << 20
 	// bodyTime bounds how long an ordinary body may take to arrive, sendTime
-	// that of a send: the server's own bound must leave time for the answer.
+	// that of a send: the server's own bound must leave time for the answer. A
+	// long one gets as much again each time that it has come on at slowest, in
+	// bytes a second, and its answer answerTime.
 	bodyTime, sendTime = 30 * time.Second, 4 * time.Minute
+	answerTime         = 5 * time.Minute
+	slowest            = 8 << 10
 )
 
 // one is the path of a single resource.
@@ -181,7 +185,25 @@ func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value, hold f
 func arriving(w http.ResponseWriter, r *http.Request, most int64, within time.Duration) (body io.Reader, arrived func()) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Now().Add(within)) // the server has a bound of its own, too
-	return http.MaxBytesReader(w, broken{r.Body}, most), func() { _ = c.SetReadDeadline(time.Time{}) }
+	return http.MaxBytesReader(w, broken{&steady{ReadCloser: r.Body, c: c, within: within}}, most), func() { _ = c.SetReadDeadline(time.Time{}) }
+}
+
+// steady gives a body that goes on coming more time.
+type steady struct {
+	io.ReadCloser
+	c      *http.ResponseController
+	within time.Duration
+	got    int
+}
+
+func (s *steady) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if s.got += n; s.got >= slowest*int(s.within/time.Second) && err == nil {
+		s.got = 0
+		_ = s.c.SetReadDeadline(time.Now().Add(s.within))
+		_ = s.c.SetWriteDeadline(time.Now().Add(s.within + answerTime))
+	}
+	return n, err
 }
 
 // requireJSON returns a 415 unless the body is declared to be plain JSON.
