@@ -20,6 +20,7 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -373,6 +374,44 @@ func TestBackupBesideBlobs(t *testing.T) {
 	}
 	if _, err := os.Stat(coming); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is made of a backup beside the service deletes none of its files, though it
+// was given their folder by mistake; what takes the service's place does.
+func TestRestoreBesideBlobs(t *testing.T) {
+	to, own := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "blobs")
+	blobs := func(c *server.Config) { c.Blobs = own }
+	s := servertest.Start(t, blobs)
+	if status, _, errs := run(t, nil, "backup", "--data", s.Config.Data, "--blobs", own, to); status != 0 {
+		t.Fatal(errs)
+	}
+	restored := func(args ...string) *servertest.Server {
+		t.Helper()
+		data := t.TempDir()
+		if status, _, errs := run(t, nil, append([]string{"restore", "--data", data, "--blobs", own, to}, args...)...); status != 0 {
+			t.Fatal(errs)
+		}
+		known, err := os.ReadFile(filepath.Join(s.Config.Data, "dev.json"))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(data, "dev.json"), known, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return servertest.Start(t, servertest.Data(data), blobs)
+	}
+	if err := restored().Blobs.Files.Ours(); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a copy has the folder: %v", err)
+	}
+	if err := s.Blobs.Files.Ours(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := restored("--moved").Blobs.Files.Ours(); err != nil {
+		t.Errorf("the service that was moved: %v", err)
 	}
 }
 

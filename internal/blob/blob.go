@@ -33,6 +33,9 @@ type Files interface {
 	// removes what Create left behind before it without Commit or Abort. f
 	// may delete the file.
 	Each(ctx context.Context, before time.Time, f func(name db.ID) error) error
+	// Ours returns a fault.Conflict while the files are those of another database
+	// too, which knows which of them have no row.
+	Ours() error
 }
 
 // FileWriter writes one file. Commit makes it durable; Abort throws it away

@@ -304,6 +304,66 @@ func TestSweepLeavesOwner(t *testing.T) {
 	})
 }
 
+// Of two databases with one secret key the one that came first sweeps the folder:
+// what the other names is in no row of its own.
+func TestSweepOfTwoDatabases(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dir := filepath.Join(t.TempDir(), "blobs")
+		store := func(d *db.DB) *blob.Store {
+			t.Helper()
+			if err := d.SameKey(t.Context(), "one"); err != nil {
+				t.Fatal(err)
+			}
+			f, err := blob.OpenFolder(t.Context(), d, dir, "one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &blob.Store{DB: d, Files: f, Now: time.Now}
+		}
+		// sweep has both meet each file twice, a day later.
+		sweep := func(s *blob.Store) (err error) {
+			for _, later := range []time.Duration{2 * blob.SweepAge, 3 * blob.SweepAge} {
+				s.Now = func() time.Time { return time.Now().Add(later) }
+				_, err = s.Sweep(t.Context())
+			}
+			return err
+		}
+		first := store(d)
+		if err := first.Files.Ours(); err != nil {
+			t.Fatal(err)
+		}
+		b := fromBytes(t, first, text(70_000))
+		dbtest.Exec(t, d, b.Insert())
+
+		anew, _ := dbtest.Open(t, dbtest.SQLite(t))
+		second := store(anew)
+		if err := sweep(second); !fault.Is(err, fault.Conflict) {
+			t.Errorf("the sweep of another database: %v", err)
+		}
+		same(t, first, b.ID, text(70_000))
+
+		if err := d.ForgetName(t.Context()); err != nil { // as in a copy
+			t.Fatal(err)
+		}
+		if err := sweep(store(d)); !fault.Is(err, fault.Conflict) {
+			t.Errorf("the sweep of a copy: %v", err)
+		}
+		if err := sweep(first); err != nil {
+			t.Errorf("its own sweep: %v", err)
+		}
+
+		if err := os.Remove(filepath.Join(dir, "database")); err != nil { // taken over
+			t.Fatal(err)
+		}
+		if err := sweep(second); err != nil {
+			t.Error(err)
+		}
+		if err := sweep(first); !fault.Is(err, fault.Conflict) {
+			t.Errorf("the former one's sweep: %v", err)
+		}
+	})
+}
+
 var cutRow = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10) WHERE id = $1`)
 
 // What is gone, cut off or can't be read is said to be lost before anything of it

@@ -18,7 +18,10 @@ import (
 // Folder keeps files in a folder of the local disk: DIR/ab/NAME, where NAME
 // is the id in hexadecimal and ab its last two digits. Files being written are
 // in DIR/new.
-type Folder struct{ dir string }
+type Folder struct {
+	dir      string
+	database string // whose rows name the files; "" for any, see Ours
+}
 
 // NewFolder opens the folder, making it when it is not there.
 func NewFolder(dir string) (*Folder, error) {

@@ -73,17 +73,25 @@ func LookAtFiles(ctx context.Context, r db.Reader, dir string, most int) (w Wron
 	return w, nil
 }
 
-// Owner says which service's files are in a folder, as OpenFolder notes it; "" if
-// none does, and used whether any service ever kept files there.
-func Owner(dir string) (owner string, used bool, err error) {
+// Owner says which service's files are in a folder, and of which database, as
+// OpenFolder and Ours note it; "" if none is noted, and used whether any service
+// ever kept files there.
+func Owner(dir string) (owner, database string, used bool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, "new")); errors.Is(err, fs.ErrNotExist) {
-		return "", false, nil
+		return "", "", false, nil
 	} else if err != nil {
-		return "", false, err
+		return "", "", false, err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	if owner, err = noted(dir, ownerFile); err == nil {
+		database, err = noted(dir, databaseFile)
+	}
+	return owner, database, true, err
+}
+
+func noted(dir, file string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return strings.TrimSpace(string(text)), true, err
+	return strings.TrimSpace(string(text)), err
 }

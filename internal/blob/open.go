@@ -13,15 +13,20 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// ownerFile names, in a folder, the service whose files are in it.
-const ownerFile = "service"
+// ownerFile names, in a folder, the service whose files are in it, databaseFile
+// the database: that of a service begun anew, or a copy, may have the same key.
+const (
+	ownerFile    = "service"
+	databaseFile = "database"
+)
 
 var anyFile = db.SQL(`SELECT file FROM blob WHERE file > 0 ORDER BY file LIMIT 1`)
 
 // OpenFolder is NewFolder for a service, which owner names. It returns a
 // fault.Conflict for the folder of another, whose files it would sweep as named by
 // no row, and for one that was never used while the database names files: it is
-// not mounted, and what came in now would be hidden by it later.
+// not mounted, and what came in now would be hidden by it later. Whether another
+// database has the folder Ours tells.
 func OpenFolder(ctx context.Context, d *db.DB, dir, owner string) (*Folder, error) {
 	if _, err := os.Stat(filepath.Join(dir, "new")); errors.Is(err, fs.ErrNotExist) {
 		var file db.ID
@@ -41,7 +46,31 @@ func OpenFolder(ctx context.Context, d *db.DB, dir, owner string) (*Folder, erro
 	if err == nil {
 		err = f.claim(owner)
 	}
+	if err == nil {
+		f.database, err = d.Name(ctx)
+	}
 	return f, err
+}
+
+// Ours notes the database in the folder, unless another is noted there. That one
+// may be restored from a backup, or lost, so the folder may be read and written
+// all the same.
+func (f *Folder) Ours() error {
+	if f.database == "" {
+		return nil
+	}
+	name := filepath.Join(f.dir, databaseFile)
+	found, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		_ = f.note(name, f.database) // as in claim
+		return nil
+	}
+	if err == nil && string(found) != f.database+"\n" {
+		err = fault.New(fault.Conflict, "other_database",
+			"The folder %s is another database's, with the same secret key: none of its files are deleted. Give each service a folder of its own, by --blobs. "+
+				"If the other database is used no more, delete %s.", f.dir, name)
+	}
+	return err
 }
 
 // claim notes the owner of the folder, unless it has another.
@@ -59,14 +88,14 @@ func (f *Folder) claim(owner string) error {
 	return err
 }
 
-func (f *Folder) note(name, owner string) error {
+func (f *Folder) note(name, text string) error {
 	tmp, err := os.CreateTemp(filepath.Join(f.dir, "new"), "")
 	if err != nil {
 		return err
 	}
 	w := &folderFile{File: tmp, final: name}
 	defer w.Abort()
-	if _, err := w.WriteString(owner + "\n"); err != nil {
+	if _, err := w.WriteString(text + "\n"); err != nil {
 		return err
 	}
 	return w.Commit()

@@ -23,6 +23,9 @@ const (
 // ran at least SweepRest before. Call it every hour or so, one call at a time.
 // It returns how many files it deleted.
 func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
+	if err := s.Files.Ours(); err != nil {
+		return 0, err
+	}
 	now, unnamed := s.Now(), map[db.ID]time.Time{}
 	err = s.Files.Each(ctx, now.Add(-SweepAge), func(name db.ID) error {
 		err := s.DB.One(ctx, named.With(name), new(db.ID))

@@ -218,6 +218,17 @@ func (l *Look) KeyFingerprint(ctx context.Context) (fingerprint string, err erro
 	return fingerprint, err
 }
 
+var nameKnown = SQL(`SELECT name FROM database_name WHERE id = 1`)
+
+// OwnName is what DB.Name says; "" before it was first asked for.
+func (l *Look) OwnName(ctx context.Context) (name string, err error) {
+	err = l.One(ctx, nameKnown.With(), &name)
+	if errors.Is(err, ErrNoRow) {
+		err = nil
+	}
+	return name, err
+}
+
 // NodeState is a node as the database knows it, by the clock of the database.
 type NodeState struct {
 	Name    string

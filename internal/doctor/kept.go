@@ -5,6 +5,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -80,13 +81,23 @@ func (k *Kept) CheckKey(ctx context.Context, r *Report) {
 
 // CheckFiles looks whether the large messages are in their folder.
 func (k *Kept) CheckFiles(ctx context.Context, r *Report) {
-	owner, used, err := blob.Owner(k.Blobs)
+	owner, database, used, err := blob.Owner(k.Blobs)
 	if err != nil {
 		r.Fail(Unless(err, "Look at the disk, and whose the folder is."), "%v", err)
 		return
 	}
+	name, err := k.OwnName(ctx)
+	if err != nil {
+		r.Fail("Look at the log of the database.", "%v", err)
+		return
+	}
 	if k.Key != nil && owner != "" && owner != k.Key.Fingerprint() {
 		r.Fail("Let --blobs name the folder of this service; each would delete the other's files.", "%s is the folder of another service", k.Blobs)
+		return
+	}
+	if database != "" && database != name {
+		r.Fail(fmt.Sprintf("Give each a folder of its own, by --blobs; if the other database is used no more, delete %s/database.", k.Blobs),
+			"%s is the folder of another database with the same secret key: no file is deleted there", k.Blobs)
 		return
 	}
 	most := someFiles

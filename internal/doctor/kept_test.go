@@ -252,6 +252,17 @@ func TestFiles(t *testing.T) {
 		k.Blobs = t.TempDir()
 		expect(t, k.CheckFiles, doctor.Error, "are not in "+k.Blobs)
 		k.Blobs = right
+		noted := filepath.Join(k.Blobs, "database")
+		if err := os.Rename(noted, noted+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(noted, []byte("ABC\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, k.CheckFiles, doctor.Error, "the folder of another database")
+		if err := os.Rename(noted+".away", noted); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(k.Blobs, "service"), []byte("0123456789abcdef\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}

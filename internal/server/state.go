@@ -38,6 +38,9 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := files.Ours(); err != nil {
+		s.report("sweeping files")(err)
+	}
 	s.Blobs = &blob.Store{DB: s.DB, Files: files, Now: time.Now}
 	s.Events = &event.Log{DB: s.DB, Node: s.node, Hub: s.Hub, Now: time.Now}
 	return nil
