@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/netip"
 
 	"github.com/mailstead/mailstead/internal/throttle"
 )
@@ -58,4 +60,26 @@ func (g *guest) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return nil
+}
+
+// inHand limits the requests that one network has in hand over HTTP/2, as counted
+// does its connections: one of them brings hundreds at a time, each of which holds
+// its answer until that is read.
+func inHand(requests *throttle.Conns, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || r.ProtoMajor < 2 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		release, ok := requests.Acquire(from.Addr())
+		if !ok {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests) // without a body, which would wait to be read as well
+			return
+		}
+		defer release()
+		next.ServeHTTP(w, r)
+		_ = http.NewResponseController(w).Flush() // what is left of the answer waits to be read, too
+	})
 }

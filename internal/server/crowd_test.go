@@ -4,10 +4,15 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -48,5 +53,73 @@ func TestHTTPCrowd(t *testing.T) {
 	_, _ = io.Copy(io.Discard, some) // until the service has closed it too
 	for ok := false; !ok; {
 		_, ok = dial("http", "192.0.2.9")
+	}
+}
+
+// Nor does it get more requests in hand by HTTP/2, which brings many over one
+// connection, though their short answers wait to be read when all is done.
+func TestHTTP2Crowd(t *testing.T) {
+	s := servertest.Start(t, func(c *server.Config) { c.ProxyFrom = []string{"127.0.0.3/32"} })
+	// ask makes so many requests over one connection whose client reads no body,
+	// and returns what reads the status of one of them.
+	ask := func(from string, requests int) (*http2.Framer, func() string) {
+		t.Helper()
+		nc := tls.Client(balancer(t, s, "https", "127.0.0.3", "PROXY TCP4 "+from+" 127.0.0.1 4711 443\r\n"),
+			&tls.Config{RootCAs: s.TLS().RootCAs, ServerName: "localhost", NextProtos: []string{"h2"}})
+		_, err := io.WriteString(nc, http2.ClientPreface)
+		f := http2.NewFramer(nc, nc)
+		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		if err == nil {
+			err = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		}
+		for n := range requests {
+			var head bytes.Buffer
+			e := hpack.NewEncoder(&head)
+			for _, field := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", "/api/v1/nowhere"}} {
+				_ = e.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
+			}
+			if err == nil {
+				err = f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*n + 1), BlockFragment: head.Bytes(), EndStream: true, EndHeaders: true})
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, func() string {
+			t.Helper()
+			for {
+				frame, err := f.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h, ok := frame.(*http2.MetaHeadersFrame); ok {
+					return h.PseudoValue("status")
+				}
+			}
+		}
+	}
+	const network = 1000
+	var some *http2.Framer
+	for range network / 200 {
+		f, status := ask("192.0.2.9", 200)
+		for n := range 200 {
+			if got := status(); got != "404" {
+				t.Fatalf("request %d: %s", n, got)
+			}
+		}
+		some = f
+	}
+	if _, status := ask("192.0.2.9", 1); status() != "429" {
+		t.Error("one more was taken")
+	}
+	if _, status := ask("192.0.2.10", 1); status() != "404" {
+		t.Error("one of another network was not taken")
+	}
+	if err := some.WriteWindowUpdate(1, 1<<20); err != nil { // it reads one answer
+		t.Fatal(err)
+	}
+	for got := ""; got != "404"; {
+		_, status := ask("192.0.2.9", 1)
+		got = status()
 	}
 }

@@ -122,6 +122,7 @@ func (s *Server) openDoors(context.Context) error {
 	if err != nil {
 		return err
 	}
+	handler = inHand(s.conns(1000), handler)
 	for range 2 { // in clear, and with TLS
 		s.http = append(s.http, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
