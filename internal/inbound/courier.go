@@ -89,7 +89,7 @@ func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, erro
 		}, err
 	}
 	if secret.IsSRS(a.Local) {
-		back, err := i.original(ctx, a, i.Now())
+		back, err := i.original(ctx, a)
 		return func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error {
 			if c.From != "" {
 				return notReport()

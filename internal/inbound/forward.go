@@ -207,8 +207,8 @@ func isSRS(sender string) bool {
 }
 
 // original is the way back to the sender of a message that was forwarded by a
-// domain here, as it is, or was, at a time.
-func (i *Inbound) original(ctx context.Context, to address.Address, at time.Time) (mailbox.Route, error) {
+// domain here.
+func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Route, error) {
 	domain, account, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
 	if err != nil {
 		return mailbox.Route{}, err
@@ -216,12 +216,19 @@ func (i *Inbound) original(ctx context.Context, to address.Address, at time.Time
 	if !hosted {
 		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
 	}
-	local, name, ok := i.Key.ParseSRS(to.Domain, to.Local, at)
+	from, err := i.firstSender(to, i.Now())
+	return mailbox.Route{Elsewhere: []address.Address{from}, Alias: domain, Account: account, Domain: domain}, err
+}
+
+// firstSender is who sent a message that was forwarded with a path of ours, as that
+// says, or said, at a time.
+func (i *Inbound) firstSender(path address.Address, at time.Time) (address.Address, error) {
+	local, name, ok := i.Key.ParseSRS(path.Domain, path.Local, at)
 	from, err := address.Parse(local + "@" + name)
 	if !ok || err != nil {
-		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
+		err = fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
 	}
-	return mailbox.Route{Elsewhere: []address.Address{from}, Alias: domain, Account: account, Domain: domain}, nil
+	return from, err
 }
 
 // goesBack accepts a report about what was forwarded, for its original sender.
@@ -229,7 +236,7 @@ func (l *Letter) goesBack(ctx context.Context, to address.Address) error {
 	if l.from != "" {
 		return notReport()
 	}
-	route, err := l.in.original(ctx, to, l.in.Now())
+	route, err := l.in.original(ctx, to)
 	if err == nil {
 		l.onward = append(l.onward, onward{Route: route, as: to.String(), back: true})
 	}
@@ -240,22 +247,19 @@ func notReport() error {
 	return fault.New(fault.Denied, "reports_only", "This address takes reports about forwarded messages only, from the null sender.")
 }
 
-// reportBack sends the report about a forwarded message to whoever sent that.
+// reportBack sends the report about a forwarded message to whoever sent that, in the
+// name of who forwarded it: by now the domain of the path may be another's, or nobody's.
 func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []queue.Notice) error {
 	path, err := address.Parse(m.Sender)
 	if err != nil {
 		return err
 	}
-	route, err := i.original(ctx, path, m.CreatedAt) // it may have been held for weeks
-	if fault.Is(err, fault.NotFound) {
+	to, err := i.firstSender(path, m.CreatedAt) // it may have been held for weeks
+	if err != nil {
 		return i.untold(ctx, m.ID, all, err)
 	}
-	if err != nil {
-		return err
-	}
-	// In the name of who forwarded it: another may hold the domain of the path by now.
-	route.Account, route.Domain, route.Alias = m.Account, m.Forwards, m.Forwards
-	m.Sender = route.Elsewhere[0].String()
+	route := mailbox.Route{Elsewhere: []address.Address{to}, Alias: m.Forwards, Account: m.Account, Domain: m.Forwards}
+	m.Sender = to.String()
 	return i.mailReport(ctx, m, all, func(e *errand) error {
 		return e.passOn(ctx, onward{Route: route, as: path.String(), back: true})
 	})
@@ -273,6 +277,9 @@ func (i *Inbound) reportOn(ctx context.Context, m outbound.Submitted, all []queu
 		return i.bounceBack(ctx, m, all, to)
 	}
 	if to.Local == postmaster {
+		if m.Lost { // he may be another's by now
+			return i.untold(ctx, m.ID, all, fault.New(fault.Denied, mailbox.CodeNotHosted, "The account has lost the domain."))
+		}
 		m.Ret = "HDRS" // the operator may be that: he does not read the mail of others, as keep has it
 	}
 	return i.mailReport(ctx, m, all, func(e *errand) error {

@@ -4,6 +4,7 @@ package inbound_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -228,6 +229,25 @@ func (p *post) wantNotices(n int) {
 	var got int
 	if err := p.DB.One(p.t.Context(), noticesN.With(), &got); err != nil || got != n {
 		p.t.Errorf("%d notices are left, not %d; %v", got, n, err)
+	}
+}
+
+// wantReport waits, by the events of the account that sends it, until a report is
+// delivered.
+func (p *post) wantReport(sub *signal.Sub, to string) {
+	p.t.Helper()
+	for {
+		var state string
+		if err := p.DB.One(p.t.Context(), becameOf.With(to), &state); err != nil {
+			p.t.Fatal("the report", err)
+		}
+		if queue.State(state).Final() {
+			if state != string(queue.Delivered) {
+				p.t.Errorf("the report is %s", state)
+			}
+			return
+		}
+		<-sub.C
 	}
 }
 
@@ -530,8 +550,8 @@ func databaseOf(url, dir string) string {
 	return "sqlite:" + dir + "/mailstead.db"
 }
 
-// Whoever holds a domain by now sees nothing of what its former holder forwarded, nor
-// a report about that.
+// Who sent what an account forwarded is told of its failure though the account has lost
+// its domain meanwhile. Whoever holds that by now sees nothing of it.
 func TestNoticesOfFormerHolder(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
@@ -539,12 +559,30 @@ func TestNoticesOfFormerHolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(former.ID)})
+		defer sub.Close()
+		for domain, now := range map[string]db.ID{
+			"demo.test":  s.DB.NewID(),     // another account holds it
+			"moved.test": alice.box.Domain, // nobody does
+		} {
+			id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
+			sender := "ann-" + domain
+			back, _ := s.Inbound.Key.SRS(domain, sender, "elsewhere.example", time.Now())
+			dbtest.Exec(t, s.DB, passedOn.With(id, back+"@"+domain, s.DB.NewID()), ofOthers.With(id, former.ID, now))
+			alice.notice(id)
+			alice.tell()
+			alice.wantNotices(0)
+			alice.wantReport(sub, sender+"@elsewhere.example")
+		}
+		// Where its sender was in doubt it was the postmaster's, who is the new holder's.
 		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
-		back, _ := s.Inbound.Key.SRS("demo.test", "ann", "elsewhere.example", time.Now())
-		dbtest.Exec(t, s.DB, passedOn.With(id, back+"@demo.test", s.DB.NewID()), ofOthers.With(id, former.ID, s.DB.NewID()))
+		dbtest.Exec(t, s.DB, passedOn.With(id, "postmaster@demo.test", s.DB.NewID()), ofOthers.With(id, former.ID, s.DB.NewID()))
 		alice.notice(id)
 		alice.tell()
 		alice.wantNotices(0)
+		if err := s.DB.One(t.Context(), becameOf.With("postmaster@demo.test"), new(string)); !errors.Is(err, db.ErrNoRow) {
+			t.Errorf("a report to the new holder's postmaster: %v", err)
+		}
 		var seen int
 		if err := s.DB.One(t.Context(), sentN.With(alice.box.Account), &seen); err != nil || seen != 0 {
 			t.Errorf("the new holder has %d messages, %v", seen, err)
@@ -587,18 +625,6 @@ func TestNoticesOfSuspended(t *testing.T) {
 		alice.notice(id)
 		alice.tell()
 		alice.wantNotices(0)
-		for {
-			var state string
-			if err := s.DB.One(t.Context(), becameOf.With("ann@elsewhere.example"), &state); err != nil {
-				t.Fatal("the report", err)
-			}
-			if queue.State(state).Final() {
-				if state != string(queue.Delivered) {
-					t.Errorf("the report is %s", state)
-				}
-				return
-			}
-			<-sub.C
-		}
+		alice.wantReport(sub, "ann@elsewhere.example")
 	})
 }

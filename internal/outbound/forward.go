@@ -48,8 +48,8 @@ func (a Asked) notify() smtpclient.Notify {
 }
 
 // returns reports whether a message is a report on its way back to who sent what was
-// forwarded. It goes there though the account is suspended meanwhile: its sender was
-// told that the mail is in good hands (RFC 5321 §6.1).
+// forwarded. It goes there though the account is suspended meanwhile, or has lost the
+// domain: its sender was told that the mail is in good hands (RFC 5321 §6.1).
 func (r *row) returns() bool { return r.sender == "" && r.forwarded != 0 && r.forwarded == r.domain }
 
 // Forward makes a message that is forwarded ready. It is no API mail: nobody is

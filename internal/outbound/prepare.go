@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -50,7 +51,8 @@ func gone() error {
 // deliveries in hand; one that is forwarded it seals (RFC 8617). Mail of an
 // account that is suspended, or of a domain that has changed hands meanwhile and
 // would go out in its new holder's name, is not sent: fault.Denied. Nor is what is
-// lost: fault.NotFound.
+// lost: fault.NotFound. A report on its way back goes without a domain, in nobody's
+// name.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	r, err := o.load(ctx, id)
 	if err != nil {
@@ -61,21 +63,20 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 			return nil, err
 		}
 	}
-	sender, err := o.Domains.SignerOf(ctx, r.domain)
-	if err != nil {
+	sender, err := o.signerOf(ctx, r.domain)
+	nobodys := noHolder(err)
+	if err != nil && !(nobodys && r.returns()) {
 		return nil, err
-	}
-	if holder, ok, err := o.Domains.Hosted(ctx, sender.Name); err != nil {
-		return nil, err
-	} else if !ok || holder.Domain != r.domain {
-		return nil, fault.New(fault.Denied, "domain_lost", "The account no longer holds the domain of this message.")
 	}
 	b, err := o.Blobs.Load(ctx, r.blob)
 	if err != nil {
 		return nil, o.lost(ctx, r, err)
 	}
 	sign := sender.Signer.SignReader
-	if r.forwarded != 0 { // its author has signed it, or nobody: only how it arrived is ours to tell
+	switch {
+	case nobodys: // there is nobody in whose name
+		sign = func(io.Reader) ([]byte, error) { return nil, nil }
+	case r.forwarded != 0: // its author has signed it, or nobody: only how it arrived is ours to tell
 		sign = func(r io.Reader) ([]byte, error) { return sender.Signer.Seal(r, o.Host) }
 	}
 	head, err := o.sign(ctx, sign, b)
@@ -111,6 +112,23 @@ func (o *Outbox) lost(ctx context.Context, r *row, err error) error {
 	}
 	return fault.Wrap(err, fault.NotFound, "message_lost", "The service has lost the text of this message.")
 }
+
+// signerOf finds what a message is signed with. A domain that has changed hands
+// since is fault.Denied, one that was deleted fault.NotFound.
+func (o *Outbox) signerOf(ctx context.Context, id db.ID) (domain.Sender, error) {
+	sender, err := o.Domains.SignerOf(ctx, id)
+	if err != nil {
+		return sender, err
+	}
+	holder, ok, err := o.Domains.Hosted(ctx, sender.Name)
+	if err == nil && (!ok || holder.Domain != id) {
+		err = fault.New(fault.Denied, "domain_lost", "The account no longer holds the domain of this message.")
+	}
+	return sender, err
+}
+
+// noHolder reports whether an error of signerOf says that the domain is lost.
+func noHolder(err error) bool { return fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) }
 
 // active returns fault.Denied for an account that is suspended.
 func (o *Outbox) active(ctx context.Context, id db.ID) error {

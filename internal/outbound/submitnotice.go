@@ -21,6 +21,7 @@ type Submitted struct {
 	Account   db.ID
 	Mailbox   db.ID  // that handed it in
 	Forwards  db.ID  // the domain in whose name it was forwarded; 0: it was not
+	Lost      bool   // the account no longer holds that
 	Sender    string // MAIL FROM; never empty
 	MessageID string
 	Subject   string
@@ -49,16 +50,24 @@ func (o *Outbox) Submitted(ctx context.Context, id db.ID) (Submitted, error) {
 	if errors.Is(err, blob.ErrNotExist) {
 		b, err = nil, nil
 	}
+	if err != nil {
+		return Submitted{}, err
+	}
 	var forwards db.ID
 	if r.forwarded != 0 {
 		forwards = r.domain
+		_, err = o.signerOf(ctx, r.domain)
+	}
+	lost := noHolder(err)
+	if err != nil && !lost {
+		return Submitted{}, err
 	}
 	demands := r.requireTLS == tlsRequired
 	if demands {
 		r.ret = "HDRS"
 	}
 	return Submitted{
-		Forwards: forwards, ID: r.id, Account: r.account, Mailbox: r.mailbox, Sender: r.sender, MessageID: r.messageID, Subject: r.subject,
+		Forwards: forwards, Lost: lost, ID: r.id, Account: r.account, Mailbox: r.mailbox, Sender: r.sender, MessageID: r.messageID, Subject: r.subject,
 		Ret: r.ret, EnvID: r.envid, UTF8: r.utf8, EightBit: r.eightBit, Size: r.size, Blob: b, CreatedAt: r.created, RequireTLS: demands,
-	}, err
+	}, nil
 }
