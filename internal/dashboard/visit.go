@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -66,6 +67,9 @@ func (v *visit) readForm() error {
 	err := v.r.ParseForm()
 	if err == nil && strings.HasPrefix(v.r.Header.Get("Content-Type"), "multipart/form-data") {
 		err = v.r.ParseMultipartForm(maxForm)
+	}
+	if err == nil { // what is no form, or stands behind one, would be waited for after the answer
+		_, err = io.Copy(io.Discard, v.r.Body)
 	}
 	if errors.As(err, &tooBig) {
 		return fault.New(fault.TooLarge, "form_too_large", "This is more than a form may have.")
