@@ -282,5 +282,5 @@ func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, e
 	if private {
 		return nil, privateMessage()
 	}
-	return s.openBlob(ctx, id)
+	return s.openBlob(ctx, message, id)
 }

@@ -317,7 +317,7 @@ func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.
 	if private {
 		return nil, nil, privateMessage()
 	}
-	r, err := s.openBlob(ctx, at)
+	r, err := s.openBlob(ctx, id, at)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -344,13 +344,23 @@ func privateMessage() error {
 	return fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone: a mail program shows it.")
 }
 
-func (s *Store) openBlob(ctx context.Context, id db.ID) (*blob.Reader, error) {
+// openBlob opens the bytes of a message that was there a moment ago.
+func (s *Store) openBlob(ctx context.Context, message, id db.ID) (r *blob.Reader, err error) {
 	b, err := s.Blobs.Load(ctx, id)
 	if errors.Is(err, blob.ErrNotExist) {
-		return nil, expungedMessage()
+		there, failed := s.There(ctx, []db.ID{message})
+		if failed != nil {
+			return nil, failed
+		}
+		if !there[message] {
+			return nil, expungedMessage()
+		}
+	}
+	if err == nil {
+		r, err = b.Open(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("message %s: %w", message, err)
 	}
-	return b.Open(ctx)
+	return r, nil
 }
