@@ -5,12 +5,10 @@ package inbound
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/event"
@@ -35,7 +33,7 @@ type Arrival struct {
 	RawURL   string          `json:"raw_url" doc:"Where the whole message can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/raw"`
 	digest.Summary
 	*digest.Content
-	Gone    bool `json:"gone" doc:"Whether the message was deleted before the event was first read: then text, html, headers and attachments are empty." example:"false"`
+	Gone    bool `json:"gone" doc:"Whether the message was deleted, or lost, before the event was first read: then text, html, headers and attachments are empty." example:"false"`
 	Private bool `json:"private,omitempty" doc:"There if the service itself wrote the message, to whoever reads this mailbox: only mail programs show it, so text, html, headers and attachments are empty." example:"false"`
 }
 
@@ -73,8 +71,8 @@ func (i *Inbound) RawURL(box, message db.ID) string {
 func messageURL(raw string) string { return strings.TrimSuffix(raw, "/raw") }
 
 // Content completes the data of an inbound_email event with the content of its
-// message: it is event.Log's. What is gone, or damaged for good, is told as
-// such.
+// message: it is event.Log's. What is gone, damaged or can't be read is told as
+// such: the events behind it wait for it.
 func (i *Inbound) Content(ctx context.Context, message db.ID, data json.RawMessage) (any, error) {
 	var a Arrival
 	if err := json.Unmarshal(data, &a); err != nil {
@@ -82,7 +80,7 @@ func (i *Inbound) Content(ctx context.Context, message db.ID, data json.RawMessa
 	}
 	content, err := i.read(ctx, message)
 	switch {
-	case fault.Is(err, fault.NotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, io.ErrUnexpectedEOF):
+	case fault.Is(err, fault.NotFound), blob.Lost(err):
 		if !fault.Is(err, fault.NotFound) {
 			i.Log.Error("a message is damaged", "message", message, "error", err)
 		}

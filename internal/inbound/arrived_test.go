@@ -4,6 +4,7 @@ package inbound_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,6 +121,33 @@ func TestArrivalGone(t *testing.T) {
 		check(h.arrivals()[1])
 		dbtest.Exec(h.t, h.db, deleteMessages.With())
 		check(h.arrivals()[2])
+	})
+}
+
+// An event whose message can't be read keeps nobody from those behind it.
+func TestArrivalUnread(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		h.box("bob", 100)
+		for _, text := range []string{mail + strings.Repeat("0123456789abcdef\r\n", 10_000), mail} {
+			if _, err := h.send(text, "bob@demo.test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files, err := filepath.Glob(filepath.Join(h.blobs, "??", "*"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("files %v, %v", files, err)
+		}
+		if err := errors.Join(os.Remove(files[0]), os.Symlink("/proc/self/mem", files[0])); err != nil { // EIO
+			t.Fatal(err)
+		}
+		all := h.arrivals()
+		if a := arrivalOf(t, all[0]); !a.Gone || a.Content == nil || a.Text != nil || a.Subject != "schön" {
+			t.Errorf("the event is %s", all[0].Data)
+		}
+		if a := arrivalOf(t, all[1]); a.Gone || a.Text == nil || *a.Text != "hello" {
+			t.Errorf("the event is %s", all[1].Data)
+		}
 	})
 }
 

@@ -492,7 +492,7 @@ func TestFailureOfLargeHeader(t *testing.T) {
 	})
 }
 
-// Of a message whose file is lost, or damaged, the sender is told all the same,
+// Of a message whose file is lost, damaged or can't be read the sender is told all the same,
 // once, without what it said.
 func TestNoticesOfDamaged(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
@@ -500,6 +500,7 @@ func TestNoticesOfDamaged(t *testing.T) {
 		for n, damage := range []func(string) error{
 			func(name string) error { return os.Truncate(name, 10) },
 			func(name string) error { return os.Truncate(name, 10_000) },
+			func(name string) error { return errors.Join(os.Remove(name), os.Symlink("/proc/self/mem", name)) }, // EIO
 			os.Remove,
 		} {
 			id := alice.submit(func(sub *outbound.Submission) { sub.Ret = "FULL" }, note+strings.Repeat("All work and no play.\r\n", 10_000),

@@ -5,11 +5,10 @@ package inbound
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
-	"io/fs"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -21,10 +20,10 @@ import (
 const wholeUpTo = 32 << 10
 
 // writeReport spools the report about a message; without that, should it be
-// lost or damaged for good.
+// lost, damaged or not to be read.
 func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice) (*spooled, error) {
 	s, err := i.spoolReport(ctx, m, all)
-	if m.Blob != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF)) {
+	if m.Blob != nil && blob.Lost(err) {
 		i.Log.Error("a message is damaged", "message", m.ID, "error", err)
 		m.Blob = nil
 		s, err = i.spoolReport(ctx, m, all)
