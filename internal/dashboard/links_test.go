@@ -178,6 +178,45 @@ func TestLinksAreNotReadWhereTheyArrive(t *testing.T) {
 	})
 }
 
+// Nor where they come by way of another host, such as a filter that the domain's MX
+// names and that hands on what it takes.
+func TestLinksAreNotReadAfterAFilter(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := s.Dev.Mailboxes[0]
+		demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Users.Create(t.Context(), user.New{Email: "alice@filter.test", Name: "Alice", Password: colleague}, demo.ID); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, text := visit(t, s).ask("POST", "/forgotten", url.Values{"email": {"alice@filter.test"}}); status != 200 {
+			t.Fatalf("%d\n%s", status, text)
+		}
+		var sent []any
+		servertest.Eventually(t, func() string {
+			if sent = called(t, s, "GET", "/outbound/messages?recipient=alice@filter.test", nil)["data"].([]any); len(sent) == 0 {
+				return "no link was sent"
+			}
+			return ""
+		})
+		id, err := db.ParseID(sent[0].(object)["id"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := s.Inbound.Key.ReturnPath(int64(id), 0) + "@demo.test"
+		for from, want := range map[string]int{path: 403, "b" + path: 200} {
+			raw := "From: no-reply@demo.test\r\nTo: alice@filter.test\r\nSubject: Choose a new password\r\n\r\nhttps://x/reset/y\r\n"
+			called(t, s, "POST", "/sandbox/inbound", object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": from, "rcpt_to": []string{alice.Address}})
+			list := "/mailboxes/" + alice.ID.String() + "/messages"
+			m := called(t, s, "GET", list, nil)["data"].([]any)[0].(object)
+			if a := s.API("GET", list+"/"+m["id"].(string)+"/raw", nil); a.Status != want {
+				t.Errorf("from %s: %d %s", from, a.Status, a.Body)
+			}
+		}
+	})
+}
+
 // Whoever chose a new password by a link, the other owners hear of it.
 func TestNewPasswordIsTold(t *testing.T) {
 	s := servertest.Start(t)

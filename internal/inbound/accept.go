@@ -126,7 +126,10 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	if err != nil {
 		return 0, err
 	}
-	if err := l.halt(ctx, s); err != nil {
+	if s.private, err = i.wrote(ctx, l.from); err == nil {
+		err = l.halt(ctx, s)
+	}
+	if err != nil {
 		s.blob.Discard(ctx)
 		return 0, err
 	}
@@ -157,6 +160,21 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	filed, err := e.commit(ctx)
 	l.filed = placed(which, filed)
 	return id, err
+}
+
+// wrote reports whether the service wrote what comes from a sender, by way of another
+// host such as a filter: then it has our return path.
+func (i *Inbound) wrote(ctx context.Context, sender string) (bool, error) {
+	local, _, _ := strings.Cut(sender, "@")
+	id, _, ok := i.Key.ParseReturnPath(local)
+	if !ok {
+		return false, nil
+	}
+	about, err := i.Outbox.Describe(ctx, db.ID(id))
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return about.Private, err
 }
 
 // CodeLoop is the code of the fault.Denied for a message that comes back.
