@@ -67,8 +67,8 @@ func deletedOf(snap *snapshot, uids []uint32) (c chosen) {
 // before an error.
 func (v *View) Expunge(ctx context.Context, only []uint32) (gone []uint32, err error) {
 	sh := v.shared
-	// Other nodes may have set flags that this one has not seen.
-	if err := sh.refresh(ctx, false); err != nil {
+	// Other nodes may have set flags of which this one has not heard.
+	if err := sh.refresh(ctx, true); err != nil {
 		return nil, err
 	}
 	if only == nil {

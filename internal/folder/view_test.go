@@ -188,6 +188,29 @@ func TestNothingTooEarly(t *testing.T) {
 	})
 }
 
+// Expunge takes what another node has marked, also as long as this one has not heard
+// of that.
+func TestExpungeUnheard(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		h := newHouse(t, d, node)
+		uids := h.fill(Inbox, 3)
+		h.Store = h.newStore(d, node, Options{Poll: time.Hour})
+		here := h.view(Inbox)
+		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		defer there.Close()
+		for n, v := range []*View{here, there} {
+			_, _, err = v.Store(h.ctx(), uids[n:n+1], StoreFlags{Op: Add, Flags: Deleted})
+			h.must(err)
+			h.sync(here, false)
+		}
+		gone, err := here.Expunge(h.ctx(), nil)
+		h.must(err)
+		h.expect("expunged", fmt.Sprint(gone), "[1 2]")
+	})
+}
+
 // What Fetch could not find is held, also as long as the node has not heard that
 // it is gone.
 func TestMissedByFetch(t *testing.T) {
