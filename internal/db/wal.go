@@ -41,8 +41,9 @@ const (
 
 // wal is the state of the write-ahead log.
 type wal struct {
-	pages  int // in it
-	copied int // of them, into the database
+	pages  int  // in it
+	copied int  // of them, into the database
+	held   bool // by readers, which were waited for in vain
 }
 
 // walKeeper copies the WAL back in the background, so that no commit waits
@@ -101,7 +102,7 @@ func (k *walKeeper) look(ctx context.Context) {
 	}
 	k.unfinished = err != nil || w.pages-w.copied >= k.limits.copy
 	switch over := w.pages >= k.limits.alarm; {
-	case over && !k.alarmed:
+	case over && w.held && !k.alarmed: // a single commit may be as large
 		k.log.Warn("the write-ahead log is over its limit: something holds a read transaction open", "pages", w.pages)
 	case err == nil && !over && k.alarmed:
 		k.log.Info("the write-ahead log is within its limit again", "pages", w.pages)
@@ -151,6 +152,7 @@ func (k *walKeeper) checkpoint(ctx context.Context, mode string) (wal, error) {
 	var w wal
 	var busy int
 	err := k.own.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &w.pages, &w.copied)
+	w.held = mode == "RESTART" && busy != 0
 	if err == nil && w.pages < 0 {
 		err = errUntold
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
 const page = 4096
@@ -192,6 +193,23 @@ func TestWALSlowReader(t *testing.T) {
 	}
 	if now := w.size(); now >= large {
 		t.Errorf("the WAL has %d bytes, as %d before", now, large)
+	}
+}
+
+// A commit that is larger than the limit by itself is nobody's who reads: nothing
+// is said, and the WAL begins anew.
+func TestWALLargeCommit(t *testing.T) {
+	w := openWAL(t, func(o db.Options) db.Options { return o.WithWAL(64, 256, 512) })
+	w.write(64)
+	large, id := bytes.Repeat([]byte("x"), 4096*page), w.NewID()
+	dbtest.Exec(t, w.DB, benchBlob.With(id, len(large), 0, large))
+	for before := w.turns(); w.turns() == before; {
+		w.write(16)
+	}
+	select {
+	case said := <-w.said:
+		t.Errorf("said %q", said)
+	default:
 	}
 }
 
