@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -67,17 +68,42 @@ type MailExport struct {
 	Folder string // only this one
 }
 
+// MissingError ends an export that is complete but for some messages, which the
+// service can't read.
+type MissingError struct{ Text string }
+
+// Error says how many, and names the first by their ids.
+func (e *MissingError) Error() string { return "mailstead: " + e.Text }
+
+// exported is an export as it comes.
+type exported struct{ *http.Response }
+
+// Read is that of io.Reader.
+func (e exported) Read(p []byte) (int, error) {
+	n, err := e.Body.Read(p)
+	if errors.Is(err, io.EOF) {
+		if text := e.Trailer.Get("Mailstead-Missing"); text != "" {
+			err = &MissingError{text}
+		}
+	}
+	return n, err
+}
+
+// Close is that of io.Closer.
+func (e exported) Close() error { return e.Body.Close() }
+
 // ExportMailbox exports a mailbox as a stream, which the caller closes. Only if
-// it ends with io.EOF it was whole. [WithTimeout] does not bound it.
+// it ends with io.EOF it was whole; with a [*MissingError] it is complete but for
+// some messages. [WithTimeout] does not bound it.
 func (c *Client) ExportMailbox(ctx context.Context, id string, o MailExport) (io.ReadCloser, error) {
 	q := url.Values{}
 	set(q, "format", o.Format)
 	set(q, "folder", o.Folder)
 	in := call{method: http.MethodGet, path: "/mailboxes/{id}/export", id: id, query: q}
 	for attempt := 1; ; attempt++ {
-		resp, err := c.open(ctx, in, http.Header{"Accept": {"application/mbox, application/x-tar, application/problem+json;q=0.9"}})
+		resp, err := c.open(ctx, in, http.Header{"Accept": {"application/mbox, application/x-tar, application/problem+json;q=0.9"}, "Te": {"trailers"}})
 		if err == nil {
-			return resp.Body, nil
+			return exported{resp}, nil
 		}
 		wait, ok := pause(attempt, err)
 		if attempt >= c.attempts || !ok || ctx.Err() != nil || !repeatable(in, err) {

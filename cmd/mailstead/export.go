@@ -28,8 +28,8 @@ type exportCommand struct {
 	apiAccess
 }
 
-// Run writes a mailbox to a file. Nothing has the file's name before it is whole
-// and on disk.
+// Run writes a mailbox to a file. Nothing has the file's name before it is whole,
+// but for what the service can't read, and on disk.
 func (c *exportCommand) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -61,12 +61,33 @@ func (c *exportCommand) export(ctx context.Context) error {
 	if about, err := api.GetMailbox(ctx, box); err == nil && c.Folder == "" {
 		m.expect(about.UsedBytes)
 	}
-	err = c.write(metered{out, m})
+	in := &complete{Reader: metered{out, m}}
+	err = c.write(in)
 	m.end()
-	if err == nil {
-		_, _ = fmt.Fprintf(said, "%s: exported (%s)\n", printable(c.Path, 300), size(m.n))
+	if err != nil {
+		return err
 	}
-	return err
+	_, _ = fmt.Fprintf(said, "%s: exported (%s)\n", printable(c.Path, 300), size(m.n))
+	if in.missing != nil {
+		return in.missing
+	}
+	return nil
+}
+
+// complete is an export that may lack messages: that is said when what there is
+// has been written.
+type complete struct {
+	io.Reader
+	missing *client.MissingError
+}
+
+// Read is that of io.Reader.
+func (c *complete) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if errors.As(err, &c.missing) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // free refuses a path that is taken, before anything is asked for.
@@ -140,6 +161,9 @@ func (c *exportCommand) writeFolder(in io.Reader) error {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // it may have got its name
 	if err := archive.Unpack(in, dir); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, in); err != nil { // how it ends
 		return err
 	}
 	if err := c.free(); err != nil {

@@ -157,3 +157,45 @@ func TestImportAndExport(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// What the service can't read is missing in an export, which says so and keeps
+// all else.
+func TestExportOfLost(t *testing.T) {
+	s := servertest.Start(t)
+	dir := t.TempDir()
+	bob := s.Dev.Mailboxes[1].Address
+	do := func(want int, args ...string) string {
+		t.Helper()
+		status, out, errs := run(t, nil, append(args, "--url", s.Dev.BaseURL, "--key", s.Dev.APIKey)...)
+		if status != want {
+			t.Fatalf("%v: %d\n%s%s", args, status, out, errs)
+		}
+		return out + errs
+	}
+	file := filepath.Join(dir, "letters.mbox")
+	letter := "From x Sat Nov 21 17:00:00 2026\nSubject: "
+	if err := os.WriteFile(file, []byte(letter+"lost\n\n"+strings.Repeat("x\n", 50_000)+"\n"+letter+"kept\n\nx\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do(0, "import", "--mailbox", bob, "--folder", "Letters", file)
+	files, err := filepath.Glob(filepath.Join(s.Config.Blobs, "??", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	out, tree := filepath.Join(dir, "out.mbox"), filepath.Join(dir, "out")
+	for _, said := range []string{do(1, "export", "--mailbox", bob, "--folder", "Letters", out), do(1, "export", "--mailbox", bob, "--folder", "Letters", "--format", "maildir", tree)} {
+		if !strings.Contains(said, "exported (") || !strings.Contains(said, "missing: 1 (") {
+			t.Errorf("said %s", said)
+		}
+	}
+	text, err := os.ReadFile(out)
+	if err != nil || strings.Count(string(text), "Subject: ") != 1 || !strings.Contains(string(text), "Subject: kept") {
+		t.Errorf("exported %s, %v", text, err)
+	}
+	if names, err := filepath.Glob(filepath.Join(tree, "cur", "*")); err != nil || len(names) != 1 {
+		t.Errorf("exported %v, %v", names, err)
+	}
+}

@@ -183,6 +183,10 @@ type exportMailInput struct {
 	Folder string `query:"folder" doc:"Only this folder." example:"INBOX"`
 }
 
+// missingTrailer says of an export, behind it, what it lacks. To a client that
+// asks for no trailers such an export is one that broke off.
+const missingTrailer = "Mailstead-Missing"
+
 func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Principal) error {
 	var in exportMailInput
 	if err := bind(r, &in); err != nil {
@@ -199,11 +203,21 @@ func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Princ
 	order := transfer.Out{Account: p.Account, Mailbox: box, Format: in.Format, Folder: in.Folder}
 	ctx, cancel := a.untilEnd(r.Context())
 	defer cancel(nil)
+	trailer := strings.Contains(r.Header.Get("TE"), "trailers") // RFC 9110 §6.5.1
 	out := transfer.Leave(w, func() {
+		if trailer {
+			w.Header().Set("Trailer", missingTrailer)
+		}
 		w.Header().Set("Content-Type", order.Media())
 		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": m.Address + order.Ending()}))
 	})
-	if err = a.Transfers.Export(ctx, order, out); err == nil {
+	err = a.Transfers.Export(ctx, order, out)
+	var missing *transfer.MissingError
+	if errors.As(err, &missing) && trailer {
+		w.Header().Set(missingTrailer, missing.Error())
+		err = nil
+	}
+	if err == nil {
 		out.End()
 		return nil
 	}
@@ -216,5 +230,6 @@ func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Princ
 	if r.Context().Err() == nil && !errors.Is(err, errEnding) && !errors.Is(err, os.ErrDeadlineExceeded) { // half of the mail must not look whole
 		a.Log.ErrorContext(ctx, "an export broke off", "request", requestID(r.Context()), "error", err)
 	}
+	_ = http.NewResponseController(w).Flush() // what was read is all given
 	panic(http.ErrAbortHandler)
 }

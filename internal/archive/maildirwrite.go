@@ -172,11 +172,11 @@ func (m *MaildirWriter) further(keywords []string) string {
 func (m *MaildirWriter) key(uid uint32) string { return fmt.Sprintf("U%dV%d", uid, m.validity) }
 
 // Write writes a message of the folder that was begun last; its Folder and Body
-// are not used.
+// are not used. The error is as that of MboxWriter.Write.
 func (m *MaildirWriter) Write(msg *Message, uid uint32, t Text) error {
 	s, err := shapeOf(t, m.buf)
 	if err != nil {
-		return err
+		return &UnreadError{err}
 	}
 	size := t.Size()
 	if s.plain {

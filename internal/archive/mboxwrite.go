@@ -87,11 +87,22 @@ func NewMboxWriter(w io.Writer) *MboxWriter {
 	return &MboxWriter{w: bufio.NewWriterSize(w, 64<<10), buf: make([]byte, 64<<10), in: bufio.NewReaderSize(nil, fragment)}
 }
 
-// Write writes a message; its Body is not used. The error is w's or t's.
+// UnreadError is of a message that can't be read. Nothing of it was written, and
+// others may follow.
+type UnreadError struct{ Cause error }
+
+// Error is that of the cause.
+func (e *UnreadError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *UnreadError) Unwrap() error { return e.Cause }
+
+// Write writes a message; its Body is not used. The error is w's or t's: an
+// UnreadError, unless only a second reading fails.
 func (m *MboxWriter) Write(msg *Message, t Text) error {
 	s, err := shapeOf(t, m.buf)
 	if err != nil {
-		return err
+		return &UnreadError{err}
 	}
 	m.first(msg, s)
 	m.in.Reset(io.NewSectionReader(t, 0, t.Size()))

@@ -179,5 +179,6 @@ func (d *Dashboard) exportMail(v *visit) error {
 	if v.ctx.Err() == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, os.ErrDeadlineExceeded) { // half of the mail must not look whole
 		d.Log.ErrorContext(v.ctx, "an export broke off", "request", v.requestID(), "error", err)
 	}
+	_ = http.NewResponseController(v.w).Flush() // what was read is all given
 	panic(http.ErrAbortHandler)
 }

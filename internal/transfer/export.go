@@ -5,8 +5,11 @@ package transfer
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/archive"
 	"github.com/mailstead/mailstead/internal/blob"
@@ -49,7 +52,8 @@ func (o Out) Ending() string {
 // mailbox's own protocols give. Nothing is held while w
 // waits. A folder that is not there is a fault.NotFound, a format that is none
 // a fault.Invalid, too many transfers a fault.Limited; then nothing was written.
-// After another error what was written is not whole.
+// After a MissingError what was written is complete but for some messages; after
+// another error it breaks off.
 func (t *Transfers) Export(ctx context.Context, o Out, w io.Writer) error {
 	if err := o.Check(ctx, t); err != nil {
 		return err
@@ -65,9 +69,33 @@ func (t *Transfers) Export(ctx context.Context, o Out, w io.Writer) error {
 	}
 	x := &exporting{Transfers: t, Out: o, ctx: ctx}
 	if o.Format == Mbox {
-		return x.mbox(folders, w)
+		err = x.mbox(folders, w)
+	} else {
+		err = x.maildir(folders, w)
 	}
-	return x.maildir(folders, w)
+	if err == nil && x.missing.Count > 0 {
+		return &x.missing
+	}
+	return err
+}
+
+// MissingError is of an export that lacks messages, as their bytes are lost or
+// can't be read.
+type MissingError struct {
+	Count int
+	Named []string // the ids of the first; the log has all
+}
+
+// maxNamed bounds what an answer's trailer holds.
+const maxNamed = 20
+
+// Error names them.
+func (e *MissingError) Error() string {
+	text := fmt.Sprintf("messages that could not be read and are missing: %d (%s", e.Count, strings.Join(e.Named, ", "))
+	if e.Count > len(e.Named) {
+		text += ", and others"
+	}
+	return text + ")"
 }
 
 // Check finds out whether an export is possible: a folder that is not there is
@@ -105,7 +133,8 @@ func (t *Transfers) chosen(ctx context.Context, o Out) ([]folder.Folder, error) 
 type exporting struct {
 	*Transfers
 	Out
-	ctx context.Context
+	ctx     context.Context
+	missing MissingError
 }
 
 func (x *exporting) mbox(folders []folder.Folder, w io.Writer) error {
@@ -167,7 +196,7 @@ func tagged(ctx context.Context, v *folder.View, yield func(archive.Tagged) bool
 func everything() []folder.Range { return []folder.Range{{Lo: 1, Hi: folder.Star}} }
 
 // each writes the messages of a folder. One that was deleted meanwhile has
-// none.
+// none; what can't be read is missed.
 func (x *exporting) each(name string, begin func(v *folder.View) error, write func(m *archive.Message, uid uint32, text archive.Text) error) error {
 	v, err := x.Folders.Open(x.ctx, x.Mailbox, name, true)
 	if fault.Is(err, fault.NotFound) {
@@ -181,15 +210,18 @@ func (x *exporting) each(name string, begin func(v *folder.View) error, write fu
 		return err
 	}
 	return v.Fetch(x.ctx, v.Resolve(everything(), false), folder.WantDates|folder.WantBytes, func(r *folder.Row) error {
-		if r.Bytes == nil {
-			return nil // expunged
-		}
 		if r.Private {
 			return nil
 		}
+		if r.Bytes == nil {
+			return x.absent(name, r)
+		}
 		text, err := x.open(r.Bytes)
-		if err != nil {
+		if x.ctx.Err() != nil {
 			return err
+		}
+		if err != nil {
+			return x.miss(name, r, err)
 		}
 		defer text.Close() //nolint:errcheck // only read
 		m := &archive.Message{Date: r.Date, Keywords: r.Keywords}
@@ -198,8 +230,30 @@ func (x *exporting) each(name string, begin func(v *folder.View) error, write fu
 				m.Flags |= f.outside
 			}
 		}
-		return write(m, r.UID, text)
+		err = write(m, r.UID, text)
+		if unread := new(archive.UnreadError); errors.As(err, &unread) {
+			return x.miss(name, r, err)
+		}
+		return err
 	})
+}
+
+// absent finds out whether a message without bytes was expunged meanwhile.
+func (x *exporting) absent(name string, r *folder.Row) error {
+	there, err := x.Folders.There(x.ctx, []db.ID{r.Message})
+	if err != nil || !there[r.Message] {
+		return err
+	}
+	return x.miss(name, r, blob.ErrNotExist)
+}
+
+// miss notes that a message can't be exported.
+func (x *exporting) miss(name string, r *folder.Row, why error) error {
+	x.Log.Error("exporting a message", "mailbox", x.Mailbox, "folder", name, "uid", r.UID, "message", r.Message, "error", why)
+	if x.missing.Count++; x.missing.Count <= maxNamed {
+		x.missing.Named = append(x.missing.Named, r.Message.String())
+	}
+	return nil
 }
 
 // open opens a message. The context is looked at here, since an export whose

@@ -10,6 +10,7 @@
 package transfer
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type Transfers struct {
 	Folders *folder.Store
 	Blobs   *blob.Store
 	Now     func() time.Time
+	Log     *slog.Logger
 
 	mu    sync.Mutex
 	total int

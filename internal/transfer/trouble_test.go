@@ -260,7 +260,7 @@ func TestSlowStream(t *testing.T) {
 	each(t, func(h *house) {
 		began := time.Now()
 		now := began
-		slow := &transfer.Transfers{Folders: h.s.Folders, Blobs: h.s.Blobs, Now: func() time.Time { return now }}
+		slow := &transfer.Transfers{Folders: h.s.Folders, Blobs: h.s.Blobs, Now: func() time.Time { return now }, Log: h.s.Log}
 		sweeper := &blob.Store{DB: h.s.DB, Files: h.s.Blobs.Files, Now: func() time.Time { return now }}
 		// The first message has a file, and those after it have none.
 		file, box := append(letters(1, 70_000), letters(2, 10_000)...), h.box()
