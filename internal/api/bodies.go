@@ -14,7 +14,7 @@ import (
 // What requests keep in memory while they are in hand, which may be minutes if
 // their clients are slow, is bounded for all of them together, and for those of
 // one account: texts of 24 MB are allowed to those that send, of 1 MB to all, but
-// not to thousands of requests at once.
+// not to thousands of requests at once. So are answers to GET until they were read.
 const (
 	freeBody       = 64 << 10 // of each request; it counts for nothing
 	bodyStep       = 128 << 10

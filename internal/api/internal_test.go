@@ -254,6 +254,57 @@ func TestOrdinaryBodyIsKept(t *testing.T) {
 	}
 }
 
+// Nor do the answers that an account asks for, and does not read. One that was
+// read is given back; what was changed is told however much there is.
+func TestAnswersAreKept(t *testing.T) {
+	a := quiet()
+	answer := carryOut(a, operation{}, func(context.Context, account.Principal, *struct{}) (string, error) {
+		return strings.Repeat("x", 1<<20), nil
+	})
+	ask := func(who db.ID, method string, w http.ResponseWriter) error {
+		return answer(w, httptest.NewRequest(method, "/", nil), account.Principal{Account: who})
+	}
+	begun, read := make(chan struct{}), make(chan struct{})
+	defer close(read)
+	var refused error
+	n := 0
+	for ; refused == nil && n < 200; n++ {
+		go func() {
+			err := ask(1, "GET", unread{httptest.NewRecorder(), begun, read})
+			if err != nil {
+				refused = err
+				begun <- struct{}{}
+			}
+		}()
+		<-begun
+	}
+	if !fault.Is(refused, fault.Limited) || a.bodies.total > maxBodiesOfOne {
+		t.Fatalf("after %d answers: %v; kept %d", n, refused, a.bodies.total)
+	}
+	if err := ask(1, "POST", httptest.NewRecorder()); err != nil {
+		t.Errorf("what was changed: %v", err)
+	}
+	if err := ask(2, "GET", httptest.NewRecorder()); err != nil {
+		t.Errorf("another account: %v", err)
+	}
+	read <- struct{}{}
+	for err := errors.New(""); err != nil; { // the place of it is free soon
+		err = ask(1, "GET", httptest.NewRecorder())
+	}
+}
+
+// unread is the answer of a client that does not read it for a while.
+type unread struct {
+	http.ResponseWriter
+	begun, read chan struct{}
+}
+
+func (u unread) Write(p []byte) (int, error) {
+	u.begun <- struct{}{}
+	<-u.read
+	return len(p), nil
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

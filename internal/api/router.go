@@ -71,8 +71,11 @@ func carryOut[I, O any](a *API, o operation, f func(ctx context.Context, p accou
 		if err != nil {
 			return err
 		}
-		a.answer(w, req, o, out)
-		return nil
+		hold := body.take
+		if req.Method != http.MethodGet { // what was done is told
+			hold = nil
+		}
+		return a.answer(w, req, o, out, hold)
 	}
 }
 
@@ -116,19 +119,29 @@ func (r *router) serve(o operation, f handler) {
 	})
 }
 
-// answer writes what an operation returned.
-func (a *API) answer(w http.ResponseWriter, r *http.Request, o operation, out any) {
-	if text, ok := out.([]byte); ok {
-		w.Header().Set("Content-Type", o.media)
-		w.WriteHeader(o.success())
-		_, _ = w.Write(text) // the client may have left
-		return
-	}
+// answer writes what an operation returned. hold, unless it is nil, is asked
+// before more than freeBody is kept until the client has read it.
+func (a *API) answer(w http.ResponseWriter, r *http.Request, o operation, out any, hold func(n int) error) error {
 	if _, ok := out.(nothing); ok {
 		w.WriteHeader(o.success())
-		return
+		return nil
 	}
-	a.write(w, r, o.success(), "application/json", out)
+	text, ok := out.([]byte)
+	media := o.media
+	if !ok {
+		var err error
+		if text, err = encode(out); err != nil {
+			return err
+		}
+		media = "application/json"
+	}
+	if hold != nil && len(text) > freeBody {
+		if err := hold(len(text) - freeBody); err != nil {
+			return err
+		}
+	}
+	writeText(w, o.success(), media, text)
+	return nil
 }
 
 // write writes JSON.

@@ -86,10 +86,10 @@ func (a *API) sandboxRoutes(r *router) {
 	describe[simulateInput, simulatedAnswer](r.doc, o)
 	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		out, err := a.simulate(w, req, p)
-		if err == nil {
-			a.answer(w, req, o, out)
+		if err != nil {
+			return err
 		}
-		return err
+		return a.answer(w, req, o, out, nil)
 	})
 	a.outboxRoutes(r)
 }

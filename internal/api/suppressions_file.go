@@ -26,10 +26,10 @@ func (a *API) suppressionFileRoutes(r *router) {
 	describe[importInput, importedAnswer](r.doc, in)
 	r.serve(in, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		out, err := a.importSuppressions(w, req, p)
-		if err == nil {
-			a.answer(w, req, in, out)
+		if err != nil {
+			return err
 		}
-		return err
+		return a.answer(w, req, in, out, nil)
 	})
 	out := operation{method: "GET", path: "/suppressions/export", id: "exportSuppressions", scope: "suppressions.read", media: "text/csv; charset=utf-8",
 		summary: "Export suppressed addresses", description: "The whole list as CSV, oldest first. Cells that a spreadsheet would take for a formula begin with an apostrophe, which the import removes."}

@@ -34,10 +34,10 @@ func (a *API) transferRoutes(r *router) {
 	describe[importMailInput, importedMailAnswer](r.doc, in)
 	r.serve(in, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		out, err := a.importMail(w, req, p)
-		if err == nil {
-			a.answer(w, req, in, out)
+		if err != nil {
+			return err
 		}
-		return err
+		return a.answer(w, req, in, out, nil)
 	})
 	out := operation{method: "GET", path: "/mailboxes/{id}/export", id: "exportMailbox", scope: "mail.read", media: "application/mbox, application/x-tar",
 		summary: "Export a mailbox to a file", description: "As one mbox (`application/mbox`, of the kind mboxrd), with the flags of each message in Status, X-Status and X-Keywords, and its folder in X-Folder if it is of several; " +
