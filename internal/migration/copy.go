@@ -85,27 +85,37 @@ func (j *job) prepare(ctx context.Context, t *task) error {
 	return nil
 }
 
-// weigh finds out how many bytes a folder has, if that is not known yet.
+// weigh finds out how many bytes a folder has, if that is not known yet. It is for
+// the progress alone: of a source that can't say, what it has told so far will do,
+// the second time if the trouble may pass.
 func (j *job) weigh(ctx context.Context, src *source, t *task, messages uint32) error {
 	if t.bytes >= 0 {
 		return nil
 	}
 	var sum int64
+	var wrong error
 	if messages > 0 {
-		var err error
-		sum, err = src.weigh()
-		if _, no := refused(err); err != nil && !no { // if refused, what it has told so far will do
-			return err
+		sum, wrong = src.weigh()
+		if _, no := refused(wrong); no {
+			wrong = nil
+		}
+	}
+	if wrong != nil {
+		t.narrower = true
+		if !t.unweighed {
+			t.unweighed = true
+			return wrong
 		}
 	}
 	err := j.o.DB.Write(ctx, j.Mailbox, &db.Job{Guard: func(b *db.Batch) {
 		b.Queue(weighed.With(j.ID, j.tenure, sum)).Else(errLost)
 		b.Queue(folderWeighed.With(j.ID, t.n, sum))
 	}})
-	if err == nil {
-		t.bytes = sum
+	if err != nil {
+		return own(err)
 	}
-	return own(err)
+	t.bytes = sum
+	return wrong // after which the line may be broken
 }
 
 // copying is a folder while it is copied over a connection.

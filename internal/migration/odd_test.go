@@ -500,11 +500,22 @@ func TestFoldersTakeTurns(t *testing.T) {
 func TestSizesRefused(t *testing.T) {
 	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
 	m := &mover{t, s, clientOf(t, s), nil}
-	addr := serve(t, few(3, func(_ net.Conn, tag, command string) string {
-		if strings.HasPrefix(command, "FETCH 1:*") {
-			return tag + " NO Some of the requested messages can't be read\r\n"
-		}
-		return ""
-	}))
-	m.ends(m.box("sizes", 0), source(addr, "ann", "none"), "completed", "", 3, 0, 0)
+	for what, said := range map[string]string{
+		"refused": "a NO Some of the requested messages can't be read", "trouble": "a NO [SERVERBUG] Internal error",
+		"garbled": "* 1 FETCH (FLAGS\r\na OK done", "ended": "",
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := m.with(t)
+			addr := serve(t, few(3, func(c net.Conn, tag, command string) string {
+				if !strings.HasPrefix(command, "FETCH 1:*") {
+					return ""
+				}
+				if said == "" {
+					_ = c.Close()
+				}
+				return strings.Replace(said, "a ", tag+" ", 1) + "\r\n"
+			}))
+			m.ends(m.box("sizes"+what, 0), source(addr, "ann", "none"), "completed", "", 3, 0, 0)
+		})
+	}
 }

@@ -32,6 +32,7 @@ type task struct {
 	validity, last uint32 // what is done there
 	messages       int64
 	bytes          int64 // -1: not known yet
+	unweighed      bool  // the source had trouble with saying it
 
 	window   int               // how many messages are asked for at once
 	narrower bool              // the trouble was pinned down more closely, which is a kind of progress
