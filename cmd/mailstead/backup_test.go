@@ -297,6 +297,17 @@ func TestBackupRefuses(t *testing.T) {
 	}
 	refused(t, "the secret key is not in the backup", nil, "restore", "--data", other, to)
 	refused(t, "another secret key", nil, "restore", "--data", other, "--secret-key", strings.Repeat("ab", 32), to)
+	// A wrong key that was put there is left nowhere, so that the right one is taken then.
+	if err := os.WriteFile(filepath.Join(to, "secret.key"), []byte(strings.Repeat("ab", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "another secret key", nil, "restore", "--data", other, to)
+	if left := names(t, other); left != "lock" {
+		t.Errorf("the data folder holds %s", left)
+	}
+	if err := os.Remove(filepath.Join(to, "secret.key")); err != nil {
+		t.Fatal(err)
+	}
 	key, err := os.ReadFile(filepath.Join(to, "away"))
 	if err != nil {
 		t.Fatal(err)

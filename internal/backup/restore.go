@@ -40,7 +40,7 @@ func Restore(ctx context.Context, from string, s Service, ready func(ctx context
 	if err := free(ctx, s); err != nil {
 		return c, err
 	}
-	if err := restoreKey(from, &s); err != nil {
+	if err := savedKey(from, &s); err != nil {
 		return c, err
 	}
 	work := filepath.Join(s.Data, workFolder)
@@ -57,6 +57,11 @@ func Restore(ctx context.Context, from string, s Service, ready func(ctx context
 	}
 	if c, err = prepare(ctx, from, file, s, ready); err != nil {
 		return c, err
+	}
+	if !s.KeyGiven {
+		if err := copyIf(filepath.Join(from, keyFile), filepath.Join(s.Data, keyFile), false); err != nil {
+			return c, err
+		}
 	}
 	if err := copyCertificates(from, s.Data, false); err != nil {
 		return c, err
@@ -96,8 +101,9 @@ func free(ctx context.Context, s Service) error {
 	return nil
 }
 
-// restoreKey puts the backup's key into the data folder, unless one is given.
-func restoreKey(from string, s *Service) (err error) {
+// savedKey reads the backup's key, unless one is given. It goes into the data folder
+// once it is known to be the database's.
+func savedKey(from string, s *Service) (err error) {
 	if s.KeyGiven {
 		return nil
 	}
@@ -113,7 +119,7 @@ func restoreKey(from string, s *Service) (err error) {
 		return fmt.Errorf("%s: %w", saved, err)
 	}
 	if _, err := os.Stat(here); errors.Is(err, fs.ErrNotExist) {
-		return copyFile(saved, here)
+		return nil
 	}
 	now, err := secret.Load(here)
 	if err == nil && now.Fingerprint() != s.Key.Fingerprint() {
