@@ -101,7 +101,7 @@ func (c *Client) ExportMailbox(ctx context.Context, id string, o MailExport) (io
 	set(q, "folder", o.Folder)
 	in := call{method: http.MethodGet, path: "/mailboxes/{id}/export", id: id, query: q}
 	for attempt := 1; ; attempt++ {
-		resp, err := c.open(ctx, in, http.Header{"Accept": {"application/mbox, application/x-tar, application/problem+json;q=0.9"}, "Te": {"trailers"}})
+		resp, err := c.open(ctx, in, http.Header{"Accept": {"application/mbox, application/x-tar, application/problem+json;q=0.9"}, "Te": {"trailers"}}) //nolint:bodyclose // the caller does
 		if err == nil {
 			return exported{resp}, nil
 		}
