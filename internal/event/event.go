@@ -92,9 +92,9 @@ type Log struct {
 	// message, and something also for one that is gone.
 	Content func(ctx context.Context, message db.ID, data json.RawMessage) (any, error)
 	// Follow are statements that the sequencer runs after each numbering, in
-	// the same commit: for what must take in every event exactly once. Each
-	// finds what is new by a bookmark of its own, a position, which it advances
-	// there; only one sequencer at a time is in that commit.
+	// the same commit: for what has to follow at once. Each finds what is new
+	// by a bookmark of its own, a position, which it advances there; only one
+	// sequencer at a time is in that commit.
 	Follow []func(b *db.Batch)
 	// Followed are called each time after that commit.
 	Followed []func()

@@ -84,8 +84,8 @@ func (s *Server) openSending() {
 	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, Base: s.baseURL(), Now: time.Now}
 	s.Threads = &thread.Threads{NewID: s.DB.NewID}
-	s.Stats = &stat.Stats{DB: s.DB}
-	s.Events.Follow = append(s.Events.Follow, s.Stats.Follow)
+	s.Stats = stat.New(s.DB, s.Log)
+	s.Events.Followed = append(s.Events.Followed, s.Stats.Numbered)
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
 		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,

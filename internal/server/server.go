@@ -132,6 +132,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.listenToNodes() // before anybody wakes another
 	s.duties.run(s.Domains.Run)
 	s.duties.run(func(ctx context.Context) error { return s.Events.Number(ctx, s.Log) })
+	s.duties.run(s.Stats.Run)
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.RunNotes(ctx, s.report("noting sign-ins")) })
 	s.duties.run(s.Folders.Run)

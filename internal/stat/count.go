@@ -5,16 +5,35 @@ package stat
 import (
 	"cmp"
 	"context"
+	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+const (
+	// chunk is how many events are counted in a commit, which bounds how long
+	// the writer is kept.
+	chunk = 1000
+	// gather is how long numbered events gather: those of an hour and a domain
+	// change one row, be they many or few. Read counts them meanwhile.
+	gather = time.Second
+	// look is how often a node looks for what another that ended has left.
+	look = time.Minute
 )
 
 var (
-	// count adds what new events tell to the hour and the day that they are in,
-	// of their domain and of all domains. They are first added up by hour and
+	uncounted = db.SQL(`SELECT u.position, (SELECT COALESCE(MAX(position), u.position) FROM (SELECT position FROM event
+			WHERE position IS NOT NULL AND position > u.position ORDER BY position LIMIT 1000) AS next)
+		FROM stat_upto u WHERE u.id = 1`)
+	// advance decides who counts: of two nodes that saw the same, one.
+	advance = db.SQL(`UPDATE stat_upto SET position = $2 WHERE id = 1 AND position = $1 RETURNING id`)
+	// count adds what events tell to the hour and the day that they are in, of
+	// their domain and of all domains. They are first added up by hour and
 	// domain, which are few. Rows are taken in the order of their keys, as
 	// everywhere.
 	count = db.SQL(`WITH fresh AS MATERIALIZED (SELECT account, domain, created_at - created_at % 3600000000 AS hour,
@@ -24,7 +43,7 @@ var (
 				SUM(CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled, SUM(CASE WHEN status = 'unsubscribed' THEN 1 ELSE 0 END) AS unsubscribed,
 				SUM(CASE WHEN kind = 'inbound_email' THEN 1 ELSE 0 END) AS inbound
 			FROM event
-			WHERE position IS NOT NULL AND position > (SELECT position FROM stat_upto WHERE id = 1) AND kind IN ('delivery_status', 'inbound_email')
+			WHERE position IS NOT NULL AND position > $1 AND position <= $2 AND kind IN ('delivery_status', 'inbound_email')
 			GROUP BY 1, 2, 3),
 		form (span, own) AS (VALUES (CAST(3600000000 AS BIGINT), CAST(0 AS BIGINT)), (3600000000, 1), (86400000000, 0), (86400000000, 1))
 		INSERT INTO stat (account, domain, span, period, delivered, deferred, bounced, complained, suppressed, failed, cancelled, unsubscribed, inbound)
@@ -38,7 +57,6 @@ var (
 			suppressed = stat.suppressed + excluded.suppressed, failed = stat.failed + excluded.failed,
 			cancelled = stat.cancelled + excluded.cancelled, unsubscribed = stat.unsubscribed + excluded.unsubscribed,
 			inbound = stat.inbound + excluded.inbound`)
-	advance = db.SQL(`UPDATE stat_upto SET position = (SELECT MAX(position) FROM event WHERE position IS NOT NULL) WHERE id = 1`)
 
 	accept = db.SQL(`INSERT INTO stat_accepted (account, domain, span, period, messages, recipients) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (account, domain, span, period) DO UPDATE SET
@@ -50,11 +68,50 @@ var (
 		(SELECT account, domain, span, period FROM stat_accepted WHERE span = 3600000000 AND period < $1 ORDER BY span, period LIMIT $2)`)
 )
 
-// Follow counts events in the commit that numbers them. It is for
-// event.Log.Follow.
-func (s *Stats) Follow(b *db.Batch) {
-	b.Queue(count.With())
-	b.Queue(advance.With())
+// New makes the counting of d's events and messages. Run counts.
+func New(d *db.DB, log *slog.Logger) *Stats {
+	return &Stats{DB: d, log: log, numbered: make(chan struct{}, 1)}
+}
+
+// Numbered tells that events got positions. It is for event.Log.Followed.
+func (s *Stats) Numbered() {
+	select {
+	case s.numbered <- struct{}{}:
+	default:
+	}
+}
+
+// Run counts what events tell, until ctx ends. Every node runs it.
+func (s *Stats) Run(ctx context.Context) error {
+	signal.Repeat(ctx, s.numbered, func(ctx context.Context) (time.Duration, error) {
+		for {
+			more, err := s.CountSome(ctx)
+			if err != nil || !more {
+				_ = signal.Sleep(ctx, gather) // Repeat sees that ctx ended
+				return look, err
+			}
+		}
+	}, func(err error) { s.log.Error("counting events failed", "error", err) })
+	return nil
+}
+
+var errCounted = errors.New("another node has counted these events")
+
+// CountSome counts the next events, in a commit of its own. more says that
+// there may be others.
+func (s *Stats) CountSome(ctx context.Context) (more bool, err error) {
+	var from, to int64
+	if err := s.DB.One(ctx, uncounted.With(), &from, &to); err != nil || from == to {
+		return false, err
+	}
+	err = s.DB.Write(ctx, 0, &db.Job{
+		Guard: func(b *db.Batch) { b.Queue(advance.With(from, to)).Else(errCounted) },
+		Apply: func(b *db.Batch) { b.Queue(count.With(from, to)) },
+	})
+	if errors.Is(err, errCounted) {
+		return true, nil
+	}
+	return err == nil && to-from >= chunk, err
 }
 
 // Accepted is a message that was accepted.

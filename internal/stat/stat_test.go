@@ -3,8 +3,9 @@
 package stat_test
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -79,32 +80,24 @@ var states = map[string]func(*stat.Figures){
 	"queued": func(*stat.Figures) {},
 }
 
-var errCrash = errors.New("crashed before the commit")
-
-// Whatever happens, on two nodes, with commits that fail and events that are
-// pruned meanwhile: the figures are those of a recount.
-func TestFollow(t *testing.T) {
+// Whatever happens, on two nodes that count at once, with some that are
+// interrupted, and events that are pruned when they are counted: the figures
+// are always those of a recount, of what is counted and what is not yet.
+func TestCount(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
 		second, err := d.Join(t.Context(), "second", "folder")
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &stat.Stats{DB: d}
+		s := stat.New(d, slog.New(slog.DiscardHandler))
 		random := rand.New(rand.NewPCG(1, 2))
 		accounts, domains := []db.ID{d.NewID(), d.NewID()}, []db.ID{d.NewID(), d.NewID(), d.NewID()}
 		want := ledger{}
-		now, crash := start, false
+		now := start
 		var logs []*event.Log
 		for _, n := range []*db.Node{node, second} {
-			logs = append(logs, &event.Log{DB: d, Node: n, Hub: &signal.Hub{}, Now: func() time.Time { return now }, Follow: []func(*db.Batch){
-				s.Follow,
-				func(b *db.Batch) {
-					if crash {
-						b.Queue(nothing.With()).Else(errCrash)
-					}
-				},
-			}})
+			logs = append(logs, &event.Log{DB: d, Node: n, Hub: &signal.Hub{}, Now: func() time.Time { return now }})
 		}
 		var names []string
 		for name := range states {
@@ -131,26 +124,49 @@ func TestFollow(t *testing.T) {
 			}
 			want.add(account, domain, now, count)
 		}
+		count := func(ctx context.Context) error {
+			for more := true; more; {
+				var err error
+				if more, err = s.CountSome(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 		for round := range 40 {
 			now = now.Add(time.Duration(random.Int64N(int64(2 * time.Hour))))
 			for range random.IntN(20) {
 				record()
 			}
-			if crash = round%4 == 3; crash {
-				if _, err := logs[0].NumberSome(t.Context()); err != nil && !errors.Is(err, errCrash) {
+			for _, l := range logs {
+				if _, err := l.NumberSome(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				crash = false
+			}
+			if round%3 == 0 {
+				want.check(t, s, accounts, domains, start.Add(-5*time.Hour), now.Add(time.Minute))
 			}
 			var together sync.WaitGroup
-			for _, l := range logs {
+			ctx, interrupt := context.WithCancel(t.Context())
+			together.Go(func() {
+				if err := count(ctx); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			})
+			if round%2 == 0 {
+				interrupt()
+			} else {
 				together.Go(func() {
-					if _, err := l.NumberSome(t.Context()); err != nil {
+					if err := count(t.Context()); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 			together.Wait()
+			interrupt()
+			if round%2 == 0 {
+				continue // not all is counted
+			}
 			if _, err := logs[0].Prune(t.Context(), now, 5); err != nil {
 				t.Fatal(err)
 			}
@@ -159,13 +175,55 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-var nothing = db.SQL(`SELECT 1 FROM duty WHERE name = ''`)
+// Numbered events are counted without anybody's asking, also those that were
+// there before.
+func TestRun(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		s := stat.New(d, slog.New(slog.DiscardHandler))
+		l := &event.Log{DB: d, Node: node, Hub: &signal.Hub{}, Now: func() time.Time { return start }, Followed: []func(){s.Numbered}}
+		record := func(n int) {
+			for range n {
+				e := event.New{Account: 1, Domain: 5, Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
+				if err := d.Tx(t.Context(), func(tx *db.Tx) error { return l.Record(t.Context(), tx, e) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := l.NumberSome(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		record(3)
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		await := func(n int64) {
+			for counted := int64(-1); counted < n; {
+				if err := d.One(t.Context(), counts.With(), &counted); err != nil {
+					t.Fatal(err)
+				}
+				if counted > n {
+					t.Fatalf("%d are counted, want %d", counted, n)
+				}
+			}
+		}
+		await(3)
+		record(4)
+		await(7)
+		end()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+var counts = db.SQL(`SELECT COALESCE(SUM(delivered), 0) FROM stat WHERE domain = 0 AND span = 86400000000`)
 
 // What was accepted is added up; hours go after a while, days stay.
 func TestCountAndPrune(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
-		s := &stat.Stats{DB: d}
+		s := stat.New(d, slog.New(slog.DiscardHandler))
 		random := rand.New(rand.NewPCG(3, 4))
 		accounts, domains := []db.ID{1, 2}, []db.ID{5, 6}
 		want := ledger{}
@@ -245,38 +303,36 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// BenchmarkFollow numbers events in chunks of 500, with and without counting
-// them.
-func BenchmarkFollow(b *testing.B) {
+// BenchmarkCount counts events, of 20 accounts and 40 domains, after they were
+// numbered.
+func BenchmarkCount(b *testing.B) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
-		for _, counts := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/%v", name, counts), func(b *testing.B) {
-				d, node := dbtest.Open(b, url(b))
-				s := &stat.Stats{DB: d}
-				l := &event.Log{DB: d, Node: node, Hub: &signal.Hub{}, Now: time.Now}
-				if counts {
-					l.Follow = append(l.Follow, s.Follow)
-				}
-				for range (b.N + 499) / 500 {
-					b.StopTimer()
-					if err := d.Tx(b.Context(), func(tx *db.Tx) error {
-						for i := range 500 {
-							e := event.New{Account: db.ID(1 + i%20), Domain: db.ID(100 + i%40), Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
-							if err := l.Record(b.Context(), tx, e); err != nil {
-								return err
-							}
+		b.Run(name, func(b *testing.B) {
+			d, node := dbtest.Open(b, url(b))
+			s := stat.New(d, slog.New(slog.DiscardHandler))
+			l := &event.Log{DB: d, Node: node, Hub: &signal.Hub{}, Now: time.Now}
+			for range (b.N + 499) / 500 {
+				b.StopTimer()
+				if err := d.Tx(b.Context(), func(tx *db.Tx) error {
+					for i := range 500 {
+						e := event.New{Account: db.ID(1 + i%20), Domain: db.ID(100 + i%40), Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
+						if err := l.Record(b.Context(), tx, e); err != nil {
+							return err
 						}
-						return nil
-					}); err != nil {
-						b.Fatal(err)
 					}
-					b.StartTimer()
-					if n, err := l.NumberSome(b.Context()); err != nil || n != 500 {
-						b.Fatal(n, err)
-					}
+					return nil
+				}); err != nil {
+					b.Fatal(err)
 				}
-				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-			})
-		}
+				if n, err := l.NumberSome(b.Context()); err != nil || n != 500 {
+					b.Fatal(n, err)
+				}
+				b.StartTimer()
+				if _, err := s.CountSome(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		})
 	}
 }
