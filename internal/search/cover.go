@@ -171,7 +171,11 @@ func (x *Index) known(ctx context.Context, mailbox db.ID, ids []db.ID) (int, err
 		if err := rows.Scan(&raw); err != nil {
 			return 0, err
 		}
-		for _, id := range idsOf(raw) {
+		indexed, err := openedIDs[db.ID](raw)
+		if err != nil {
+			return 0, err
+		}
+		for _, id := range indexed {
 			if id >= lo && id <= hi {
 				there[id] = true
 			}

@@ -5,7 +5,6 @@ package search
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -220,7 +219,7 @@ func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
 		if _, err := tx.ExecContext(ctx, insertTail, d.mailbox, d.id, d.sig.tail()); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, insertSig, d.id, d.mailbox, appendPacked(nil, d.sig[:])); err != nil {
+		if _, err := tx.ExecContext(ctx, insertSig, d.id, d.mailbox, sealed(appendPacked(nil, d.sig[:]))); err != nil {
 			return err
 		}
 		touched[d.mailbox] = true
@@ -266,11 +265,11 @@ func makeBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 
 // addBlock writes a block of blockDocs messages, with so many of its rows.
 func addBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc, rows int) error {
-	var ids []byte
-	for _, d := range docs {
-		ids = binary.LittleEndian.AppendUint64(ids, uint64(d.id))
+	ids := make([]db.ID, len(docs))
+	for i, d := range docs {
+		ids[i] = d.id
 	}
-	res, err := tx.ExecContext(ctx, insertBlock, mailbox, docs[0].id, docs[len(docs)-1].id, ids)
+	res, err := tx.ExecContext(ctx, insertBlock, mailbox, ids[0], ids[len(ids)-1], sealedIDs(ids))
 	if err != nil {
 		return err
 	}
@@ -290,7 +289,7 @@ func addBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc, rows i
 		for _, s := range all[row*rowBuckets:][:rowBuckets] {
 			bits = appendPacked(bits, s)
 		}
-		if _, err := insert.ExecContext(ctx, block*rowsPerBlock+int64(row), bits); err != nil {
+		if _, err := insert.ExecContext(ctx, block*rowsPerBlock+int64(row), sealed(bits)); err != nil {
 			return err
 		}
 	}

@@ -346,9 +346,9 @@ func (f *finder) takeSome(blocks []int64, some []int, part func(i int) set) erro
 		if err := rows.Scan(&block, &raw); err != nil {
 			return err
 		}
-		ids := idsOf(raw)
-		if len(ids) != blockDocs {
-			return damaged("a block has not the right number of messages")
+		ids, err := openedIDs[db.ID](raw)
+		if err != nil {
+			return err
 		}
 		at := slices.IndexFunc(some, func(i int) bool { return blocks[i] == block })
 		for k, w := range part(some[at]) {

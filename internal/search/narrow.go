@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -87,8 +86,8 @@ func (r *result) addBlocks(f *finder, mailbox db.ID, among []db.ID, clauses []cl
 		if err := rows.Scan(&b.id, &raw); err != nil {
 			return err
 		}
-		if b.ids = idsOf(raw); len(b.ids) != blockDocs {
-			return damaged("a block has not the right number of messages")
+		if b.ids, err = openedIDs[db.ID](raw); err != nil {
+			return err
 		}
 		if meet(b.ids, among) {
 			r.of = append(r.of, &b)
@@ -175,12 +174,4 @@ func (r *result) narrowed(sought []folder.Sought) *folder.Narrowed {
 		}
 	}
 	return result
-}
-
-func idsOf(raw []byte) []db.ID {
-	ids := make([]db.ID, len(raw)/8)
-	for i := range ids {
-		ids[i] = db.ID(binary.LittleEndian.Uint64(raw[i*8:]))
-	}
-	return ids
 }

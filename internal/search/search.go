@@ -33,7 +33,7 @@ import (
 // version is that of the file; one of another version is made anew. It changes
 // with the tables, with how texts are folded, decoded and stripped of markup,
 // and with bucketOf.
-const version = 5
+const version = 6
 
 // schema is what the file holds. Messages wait in search_tail and search_sig
 // until there are enough of a mailbox for a block.

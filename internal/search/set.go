@@ -4,6 +4,7 @@ package search
 
 import (
 	"encoding/binary"
+	"hash/crc32"
 	"math/bits"
 	"slices"
 )
@@ -116,6 +117,10 @@ func cut(packed []byte, words int) (one, rest []byte, err error) {
 
 // loadRow is load of a row that has no other set.
 func (s set) loadRow(row []byte) error {
+	row, err := opened(row)
+	if err != nil {
+		return err
+	}
 	one, rest, err := cut(row, len(s))
 	if err == nil && len(rest) > 0 {
 		err = damaged("there is more than a set")
@@ -155,4 +160,42 @@ func (s set) unpack(gaps []byte) error {
 		i += n
 	}
 	return nil
+}
+
+// What stands in the file ends with its CRC-32C: one bit that is another one would
+// hide messages, and nobody would look for them.
+
+func sum(row []byte) uint32 { return crc32.Checksum(row, crc32.MakeTable(crc32.Castagnoli)) }
+
+// sealed appends the sum to what is stored.
+func sealed(row []byte) []byte { return binary.LittleEndian.AppendUint32(row, sum(row)) }
+
+// opened returns what was sealed.
+func opened(row []byte) ([]byte, error) {
+	end := len(row) - crc32.Size
+	if end < 0 || binary.LittleEndian.Uint32(row[end:]) != sum(row[:end]) {
+		return nil, damaged("a row is not what was stored")
+	}
+	return row[:end], nil
+}
+
+// sealedIDs are the ids of messages or blocks as they are stored.
+func sealedIDs[T ~int64](ids []T) []byte {
+	row := make([]byte, 0, 8*len(ids)+crc32.Size)
+	for _, id := range ids {
+		row = binary.LittleEndian.AppendUint64(row, uint64(id))
+	}
+	return sealed(row)
+}
+
+func openedIDs[T ~int64](row []byte) ([]T, error) {
+	row, err := opened(row)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]T, len(row)/8)
+	for i := range ids {
+		ids[i] = T(binary.LittleEndian.Uint64(row[8*i:]))
+	}
+	return ids, nil
 }

@@ -34,7 +34,7 @@ func TestPacked(t *testing.T) {
 				t.Fatalf("%d of %d bytes of %v are three sets", n, len(row), of)
 			}
 		}
-		if err := make(set, words).loadRow(append(appendPacked(nil, of[0]), 1)); !isDamage(err) {
+		if err := make(set, words).loadRow(sealed(append(appendPacked(nil, of[0]), 1))); !isDamage(err) {
 			t.Fatalf("more than a set: %v", err)
 		}
 	}

@@ -5,7 +5,6 @@ package search
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -85,11 +84,7 @@ func raise(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, low []shel
 }
 
 func makeShelf(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blocks []int64, parts []source) error {
-	var list []byte
-	for _, id := range blocks {
-		list = binary.LittleEndian.AppendUint64(list, uint64(id))
-	}
-	res, err := tx.ExecContext(ctx, insertShelf, mailbox, level, list)
+	res, err := tx.ExecContext(ctx, insertShelf, mailbox, level, sealedIDs(blocks))
 	if err != nil {
 		return err
 	}
@@ -122,7 +117,7 @@ func makeShelf(ctx context.Context, tx *sql.Tx, mailbox db.ID, level int, blocks
 			row = appendPacked(row, s)
 			clear(s)
 			if bucket := from + uint32(i); (bucket+1)%to.perRow == 0 {
-				if _, err := insert.ExecContext(ctx, to.row(bucket), row); err != nil {
+				if _, err := insert.ExecContext(ctx, to.row(bucket), sealed(row)); err != nil {
 					return err
 				}
 				row = row[:0]
@@ -189,6 +184,10 @@ func (s source) carry(ctx context.Context, tx *sql.Tx, bucket uint32, into []set
 
 // each calls f with what is packed in a row.
 func (s source) each(row []byte, f func(n uint32, one []byte) error) error {
+	row, err := opened(row)
+	if err != nil {
+		return err
+	}
 	for n := range s.perRow {
 		one, rest, err := cut(row, s.words)
 		if err == nil {
@@ -225,11 +224,8 @@ func shelvesOf(ctx context.Context, q querier, query string, args ...any) (list 
 		if err := rows.Scan(&s.id, &raw); err != nil {
 			return nil, err
 		}
-		if s.blocks = make([]int64, len(raw)/8); len(s.blocks) == 0 {
-			return nil, damaged("a shelf has no blocks")
-		}
-		for i := range s.blocks {
-			s.blocks[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
+		if s.blocks, err = openedIDs[int64](raw); err != nil {
+			return nil, err
 		}
 		list = append(list, s)
 	}

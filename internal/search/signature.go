@@ -38,7 +38,7 @@ func (s *signature) tail() []byte {
 	for part := range slices.Chunk(s[:fieldBuckets/64], tailWords) {
 		folded.or(part)
 	}
-	return folded.appendBits(nil)
+	return sealed(folded.appendBits(nil))
 }
 
 // bucketOf returns where a sequence of bytes falls.

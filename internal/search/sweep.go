@@ -109,7 +109,10 @@ func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err err
 	if err != nil {
 		return false, err
 	}
-	ids := idsOf(raw)
+	ids, err := openedIDs[db.ID](raw)
+	if err != nil {
+		return false, err
+	}
 	there, err := x.Folders.There(ctx, ids)
 	if err != nil {
 		return false, err
@@ -130,9 +133,6 @@ func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err err
 
 // dissolve puts the messages of a block that are in keep into the tail.
 func dissolve(ctx context.Context, tx *sql.Tx, id int64, mailbox db.ID, ids []db.ID, keep map[int]bool) error {
-	if len(ids) != blockDocs {
-		return damaged("a block has not the right number of messages")
-	}
 	all := newSets(buckets, blockWords)
 	if err := slicesOf(readRows, id).carry(ctx, tx, 0, all, 0); err != nil {
 		return err
