@@ -114,17 +114,26 @@ type Index struct {
 }
 
 // Open opens the file, or begins it anew if it is missing, damaged or of
-// another version.
+// another version. If it can't, searches do without until Run can.
 func Open(ctx context.Context, o Options) (*Index, error) {
 	x := &Index{Options: o, broken: make(chan error, 1), touched: map[db.ID]bool{}, wanted: make(chan db.ID, 100)}
-	err := x.open(ctx)
-	if err != nil && ctx.Err() == nil {
-		err = x.begin(ctx)
+	err := x.openAgain(ctx)
+	if ctx.Err() != nil {
+		return nil, errors.Join(ctx.Err(), x.Close())
 	}
-	if err != nil {
-		return nil, err
+	if x.lost = err != nil; x.lost {
+		x.Log.Error("searches do without the search index", "error", err)
 	}
 	return x, nil
+}
+
+// openAgain opens the file, or begins it anew if that is the remedy.
+func (x *Index) openAgain(ctx context.Context) error {
+	err := x.open(ctx)
+	if isDamage(err) {
+		err = x.begin(ctx)
+	}
+	return err
 }
 
 // begin begins an empty file.
@@ -146,37 +155,36 @@ func isDamage(err error) bool {
 	var s *sqlite.Error
 	if errors.As(err, &s) {
 		code := s.Code() & 0xff
-		return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+		return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || code == sqlite3.SQLITE_ERROR // a table is not as it was made
 	}
 	return errors.Is(err, errDamaged)
 }
 
-// mend begins the file anew if that is the remedy for an error. If it can't,
-// searches do without until the next try.
+// mend begins the file anew if that is the remedy for an error, or opens it if
+// it could not be opened before. If it can't, searches do without until the next
+// try.
 func (x *Index) mend(ctx context.Context, err error) error {
 	if !isDamage(err) && !x.lost {
 		return err
 	}
-	x.Log.Warn("the search index is damaged and made anew", "error", err)
 	x.anew.Lock()
 	defer x.anew.Unlock()
-	_ = x.reader.Close() // what it held is given up
-	_ = x.writer.Close()
-	err = x.begin(ctx)
+	_ = x.Close() // what it held is given up
+	if isDamage(err) {
+		x.Log.Warn("the search index is damaged and made anew", "error", err)
+		err = x.begin(ctx)
+	} else {
+		err = x.openAgain(ctx)
+	}
 	x.lost = err != nil
 	return err
 }
-
-var errVersion = errors.New("the search index is of another version")
 
 func (x *Index) open(ctx context.Context) (err error) {
 	dsn := func(extra string) string {
 		v := url.Values{"_pragma": {"page_size(8192)", "busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(2)",
 			"journal_size_limit(16777216)", extra}}
 		return "file:" + (&url.URL{Path: x.Path}).EscapedPath() + "?" + v.Encode()
-	}
-	if err := db.Private(x.Path); err != nil {
-		return fmt.Errorf("opening the search index: %w", err)
 	}
 	if x.writer, err = sql.Open("sqlite", dsn("cache_size(-4000)")); err != nil {
 		return fmt.Errorf("opening the search index: %w", err)
@@ -187,6 +195,9 @@ func (x *Index) open(ctx context.Context) (err error) {
 	}
 	x.reader.SetMaxOpenConns(4)
 	x.reader.SetMaxIdleConns(2)
+	if err := db.Private(x.Path); err != nil { // before anything connects
+		return errors.Join(fmt.Errorf("opening the search index: %w", err), x.Close())
+	}
 	if err := x.prepare(ctx); err != nil {
 		return errors.Join(err, x.Close())
 	}
@@ -211,10 +222,10 @@ func (x *Index) prepare(ctx context.Context) error {
 	}
 	return x.write(ctx, func(tx *sql.Tx) error {
 		if found != 0 {
-			return errVersion
+			return damaged("it is of another version")
 		}
 		if _, err := tx.ExecContext(ctx, schema); err != nil {
-			return err // of no version, and not empty
+			return err
 		}
 		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
 		return err

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+// TestNoFile: a service starts where the file can't be made, answers searches
+// without it, and makes it once it can.
+func TestNoFile(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(40)...)
+		place := filepath.Join(t.TempDir(), "place")
+		h.must(os.WriteFile(place, nil, 0o600))
+		h.must(h.index.Close())
+		h.open(filepath.Join(place, "search.db"))
+		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+			t.Errorf("found %v", got)
+		}
+		h.must(h.index.Shrink(h.ctx()))
+		_, err := h.index.fill(h.ctx(), 0, h.index.Now())
+		if err = h.index.mend(h.ctx(), err); err == nil {
+			t.Error("a file in a file was opened")
+		}
+		h.must(os.Remove(place))
+		h.must(os.Mkdir(place, 0o700))
+		_, err = h.index.fill(h.ctx(), 0, h.index.Now())
+		h.must(h.index.mend(h.ctx(), err))
+		h.fill()
+		if known, _ := h.narrowed(1, "number"); known != 40 {
+			t.Errorf("%d messages are known", known)
+		}
+	})
+}
+
+// TestFullDisk: a disk without room takes nothing from the index, and it goes on
+// where it was.
+func TestFullDisk(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(40)...)
+		h.fill()
+		room := func(pages int) {
+			t.Helper()
+			_, err := h.index.writer.ExecContext(h.ctx(), fmt.Sprintf(`PRAGMA max_page_count = %d`, pages))
+			h.must(err)
+		}
+		room(1) // no more than there are
+		h.append(h.box, folder.Inbox, numbered(blockDocs)...)
+		var err error
+		for more := true; more && err == nil; {
+			more, err = h.index.fill(h.ctx(), 0, h.index.Now().Add(1e12))
+		}
+		if err == nil || isDamage(err) || h.index.mend(h.ctx(), err) == nil {
+			t.Errorf("without room: %v", err)
+		}
+		if known, _ := h.narrowed(1, "number"); known < 40 {
+			t.Errorf("%d messages are known", known)
+		}
+		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8, 48}) {
+			t.Errorf("found %v", got)
+		}
+		room(1 << 20)
+		h.fill()
+		if known, _ := h.narrowed(1, "number"); known != 40+blockDocs {
+			t.Errorf("%d messages are known", known)
+		}
+	})
+}
+
+// TestDeletedFile: an index whose file is deleted while it is open is made anew.
+func TestDeletedFile(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(40)...)
+		h.fill()
+		h.must(os.Remove(h.index.Path))
+		h.index.reader.SetMaxIdleConns(-1) // as when many search at once
+		v := h.view(h.Store, h.box, folder.Inbox)
+		if got := h.search(v, bodySays7); !slices.Equal(got, []uint32{8}) {
+			t.Errorf("found %v", got)
+		}
+		select {
+		case err := <-h.index.broken:
+			h.must(h.index.mend(h.ctx(), err))
+		default:
+			t.Fatal("it is not seen that the file is another one")
+		}
+		h.fill()
+		if known, _ := h.narrowed(1, "number"); known != 40 {
+			t.Errorf("%d messages are known", known)
+		}
+	})
+}
