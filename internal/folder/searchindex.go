@@ -260,8 +260,14 @@ func (s *Store) Texts(ctx context.Context, m Indexable, limit int, f func(kind T
 	if err != nil {
 		return false, fmt.Errorf("scanning message %s: %w", m.ID, err)
 	}
+	complete = t.each(m.envelope, limit, f)
+	return complete, t.err
+}
+
+// each calls f as Texts does.
+func (t *texts) each(envelope []byte, limit int, f func(kind TextKind, text []byte)) (complete bool) {
 	for place := range int(InHeaders) {
-		f(TextKind(place), []byte(fold(envelopeText(m.envelope, place))))
+		f(TextKind(place), []byte(fold(envelopeText(envelope, place))))
 	}
 	for field := range t.header(&t.ix.Parts[0]).Fields() {
 		f(InHeaders, []byte(fold(fieldText(field))))
@@ -269,7 +275,7 @@ func (s *Store) Texts(ctx context.Context, m Indexable, limit int, f func(kind T
 			f(TextKind(place), []byte(fold(field.Decoded())))
 		}
 	}
-	return t.bodies(limit, f), t.err
+	return t.bodies(limit, f)
 }
 
 // bodies calls f with what inBody looks through, up to limit bytes.
