@@ -3,12 +3,15 @@
 package search
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
@@ -96,4 +99,56 @@ func TestDeletedFile(t *testing.T) {
 			t.Errorf("%d messages are known", known)
 		}
 	})
+}
+
+// TestSparseShelves: of blocks that are dissolved the shelves keep no more than
+// three times what is left, and what is left is found.
+func TestSparseShelves(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	const blocks = shelfFan * shelfFan
+	next := db.ID(0)
+	for range blocks {
+		docs := make([]doc, blockDocs)
+		for i := range docs {
+			next++
+			docs[i] = doc{next, h.box, new(signature)}
+			docs[i].sig.add(1, []byte("subject"))
+		}
+		h.must(h.index.write(h.ctx(), func(tx *sql.Tx) error {
+			if err := addBlock(h.ctx(), tx, h.box, docs, rowsPerBlock); err != nil {
+				return err
+			}
+			return makeShelves(h.ctx(), tx, h.box)
+		}))
+	}
+	_, err := h.index.writer.ExecContext(h.ctx(), cover, 1, h.box, 1)
+	h.must(err)
+	check := func(left int, levels string) {
+		t.Helper()
+		found, err := h.index.Find(h.ctx(), h.box, folder.Seek{Folder: 1, Last: 1, Limit: 1 << 20, Clause: seek("subject", 1)})
+		h.must(err)
+		if n := len(slices.Compact(slices.Sorted(slices.Values(found.Messages)))); n != left*blockDocs || n != len(found.Messages) {
+			t.Errorf("%d messages found, %d of them different; want %d", len(found.Messages), n, left*blockDocs)
+		}
+		if got, err := int64s(h.ctx(), h.index.reader, `SELECT level FROM search_shelf ORDER BY level`); err != nil || fmt.Sprint(got) != levels {
+			t.Errorf("of %d blocks there are shelves of levels %v, %v", left, got, err)
+		}
+	}
+	check(blocks, "[2]")
+	for left := blocks - 1; left >= 0; left-- {
+		h.must(h.index.write(h.ctx(), func(tx *sql.Tx) error {
+			return dissolve(h.ctx(), tx, int64(blocks-left), h.box, make([]db.ID, blockDocs), nil) // all its messages are deleted
+		}))
+		switch {
+		case left > shelfFan:
+			check(left, "[2]")
+		case left > 1:
+			check(left, "[1]")
+		default:
+			check(left, "[]")
+		}
+	}
+	if n := h.count(`SELECT (SELECT COUNT(*) FROM search_field) + (SELECT COUNT(*) FROM search_slice)`); n != 0 {
+		t.Errorf("%d rows of blocks are left", n)
+	}
 }

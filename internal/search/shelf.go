@@ -15,7 +15,8 @@ import (
 // them. Four blocks make a shelf of level 1, four of these one of level 2, which
 // takes their place, and so on; so a mailbox of a million messages is two large
 // shelves and some smaller ones, and each row that a search reads is worth
-// reading. Blocks that are dissolved leave a gap.
+// reading. Blocks that are dissolved leave a gap; what stands on a shelf that is
+// mostly gaps is put on smaller ones.
 const (
 	shelfFan  = 4
 	topShelf  = 5 // of 1,024 blocks
@@ -35,24 +36,35 @@ const (
 	readFields   = `SELECT id, bits FROM search_field WHERE id >= ? AND id < ? ORDER BY id`
 	deleteShelf  = `DELETE FROM search_shelf WHERE id = ?`
 	deleteFields = `DELETE FROM search_field WHERE id >= ? AND id < ?`
-	bareShelves  = `SELECT s.id FROM search_shelf s WHERE s.mailbox = ?
-		AND NOT EXISTS (SELECT 1 FROM search_block b WHERE b.mailbox = s.mailbox AND b.shelf = s.id)`
+	unshelve     = `UPDATE search_block SET shelf = 0 WHERE mailbox = ? AND shelf = ?`
+	// sparseShelves are those of which a quarter is left, or less.
+	sparseShelves = `SELECT s.id FROM search_shelf s WHERE s.mailbox = ?
+		AND 4 * (SELECT COUNT(*) FROM search_block b WHERE b.mailbox = s.mailbox AND b.shelf = s.id) <= LENGTH(s.blocks) / 8`
 )
 
-// makeShelves makes a shelf of the blocks that stand on none, if there are
+// makeShelves makes shelves of the blocks that stand on none, as long as there are
 // enough, and from level to level one of those below.
 func makeShelves(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
-	blocks, err := int64s(ctx, tx, firstBare, mailbox, shelfFan)
-	if err != nil || len(blocks) < shelfFan {
-		return err
+	for {
+		blocks, err := int64s(ctx, tx, firstBare, mailbox, shelfFan)
+		if err != nil || len(blocks) < shelfFan {
+			return err
+		}
+		parts := make([]source, shelfFan)
+		for i, id := range blocks {
+			parts[i] = slicesOf(readRows, id)
+		}
+		if err := makeShelf(ctx, tx, mailbox, 1, blocks, parts); err != nil {
+			return err
+		}
+		if err := raiseShelves(ctx, tx, mailbox); err != nil {
+			return err
+		}
 	}
-	parts := make([]source, shelfFan)
-	for i, id := range blocks {
-		parts[i] = slicesOf(readRows, id)
-	}
-	if err := makeShelf(ctx, tx, mailbox, 1, blocks, parts); err != nil {
-		return err
-	}
+}
+
+// raiseShelves makes one shelf of several, from level to level.
+func raiseShelves(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
 	for level := 2; level <= topShelf; level++ {
 		low, err := shelvesOf(ctx, tx, firstShelves, mailbox, level-1, shelfFan)
 		if err != nil || len(low) < shelfFan {
@@ -232,15 +244,22 @@ func shelvesOf(ctx context.Context, q querier, query string, args ...any) (list 
 	return list, rows.Err()
 }
 
-// clearShelves removes the shelves of a mailbox whose blocks are all dissolved.
+// clearShelves removes the shelves of a mailbox whose blocks are mostly dissolved,
+// and makes others of those that are left.
 func clearShelves(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
-	bare, err := int64s(ctx, tx, bareShelves, mailbox)
-	for _, id := range bare {
-		if err == nil {
-			err = removeShelf(ctx, tx, id)
+	sparse, err := int64s(ctx, tx, sparseShelves, mailbox)
+	if err != nil || len(sparse) == 0 {
+		return err
+	}
+	for _, id := range sparse {
+		if _, err := tx.ExecContext(ctx, unshelve, mailbox, id); err != nil {
+			return err
+		}
+		if err := removeShelf(ctx, tx, id); err != nil {
+			return err
 		}
 	}
-	return err
+	return makeShelves(ctx, tx, mailbox)
 }
 
 func removeShelf(ctx context.Context, tx *sql.Tx, id int64) error {
