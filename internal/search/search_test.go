@@ -304,6 +304,13 @@ func TestAnew(t *testing.T) {
 			h.must(h.index.Close())
 			h.must(os.WriteFile(path, []byte(strings.Repeat("nonsense", 9999)), 0o600))
 		}, 0)
+		reopen("ended while it was begun anew", func() { // the log of what is gone is left
+			log, err := os.ReadFile(path + "-wal")
+			h.must(err)
+			h.must(h.index.Close())
+			h.must(os.Remove(path))
+			h.must(os.WriteFile(path+"-wal", log, 0o600))
+		}, 0)
 		// Damage that shows later is mended by the duty.
 		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_sig SET sig = X'00'`)
 		h.must(err)
