@@ -6,10 +6,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
@@ -63,7 +63,8 @@ const (
 )
 
 // describeAnswers reads what messages answer that were stored without that, and
-// notes it.
+// notes it. Nothing is noted of those that can't be read, which keep nobody from
+// the others.
 func (v *View) describeAnswers(ctx context.Context, uids []uint32) error {
 	type unknown struct{ message, blob db.ID }
 	var all []unknown
@@ -76,6 +77,7 @@ func (v *View) describeAnswers(ctx context.Context, uids []uint32) error {
 	if err != nil {
 		return err
 	}
+	unread := 0
 	for part := range slices.Chunk(all, answersWrite) {
 		var found []db.Statement
 		for some := range slices.Chunk(part, answersRead) {
@@ -83,12 +85,22 @@ func (v *View) describeAnswers(ctx context.Context, uids []uint32) error {
 			for i := range some {
 				blobs[i] = some[i].blob
 			}
-			answers, err := v.readHeaders(ctx, blobs)
+			loaded, err := v.store.Blobs.LoadAll(ctx, blobs)
 			if err != nil {
 				return err
 			}
-			for i := range some {
-				found = append(found, setAnswers.With(some[i].message, answers[i]))
+			for i, b := range loaded {
+				answers, err := answered(ctx, b)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if err == nil {
+					found = append(found, setAnswers.With(some[i].message, answers))
+					continue
+				}
+				if unread++; unread <= toldUnread {
+					v.store.Log.Error("reading what a message answers", "folder", v.shared.id, "message", some[i].message, "error", err)
+				}
 			}
 		}
 		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{Apply: func(b *db.Batch) {
@@ -103,29 +115,19 @@ func (v *View) describeAnswers(ctx context.Context, uids []uint32) error {
 	return nil
 }
 
-// readHeaders reads what messages answer. One whose bytes are gone answers
-// nothing.
-func (v *View) readHeaders(ctx context.Context, ids []db.ID) ([][]byte, error) {
-	blobs, err := v.store.Blobs.LoadAll(ctx, ids)
+// answered reads what a message answers.
+func answered(ctx context.Context, b *blob.Blob) ([]byte, error) {
+	if b == nil {
+		return nil, blob.ErrNotExist
+	}
+	r, err := b.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answers := make([][]byte, len(ids))
-	for i, b := range blobs {
-		answers[i] = answersOf(nil)
-		if b == nil {
-			continue
-		}
-		r, err := b.Open(ctx)
-		if err != nil {
-			return nil, err
-		}
-		h, err := message.ReadHeader(bufio.NewReader(r.All()))
-		_ = r.Close()
-		if err != nil && !fault.Is(err, fault.TooLarge) {
-			return nil, fmt.Errorf("reading the header of a message: %w", err)
-		}
-		answers[i] = answersOf(h)
+	defer r.Close() //nolint:errcheck // only read
+	h, err := message.ReadHeader(bufio.NewReader(r.All()))
+	if err != nil && !fault.Is(err, fault.TooLarge) {
+		return nil, err
 	}
-	return answers, nil
+	return answersOf(h), nil
 }

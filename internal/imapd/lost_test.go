@@ -19,6 +19,7 @@ var (
 	loseRow = db.SQL(`DELETE FROM blob WHERE id = (SELECT m.blob FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.uid = $1)`)
 	cutRow  = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10)
 		WHERE id = (SELECT m.blob FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.uid = $1)`)
+	knownAnswers = db.SQL(`SELECT COUNT(*) FROM message WHERE LENGTH(answers) > 0`)
 )
 
 // eachLoss runs f with a session that has three messages, for each way in which
@@ -146,6 +147,24 @@ func TestFetchOfUnreadHead(t *testing.T) {
 		c.send("x FETCH 1:* BODY[TEXT]\r\n")
 		if rest, _ := io.ReadAll(c.br); strings.Contains(string(rest), "FETCH (UID") {
 			h.Errorf("%d bytes: %.200q", len(rest), rest)
+		}
+	})
+}
+
+// THREAD shows all messages though what one of them answers was not stored and
+// can't be read, and takes it for read only once it was.
+func TestThreadOfLost(t *testing.T) {
+	eachLoss(t, func(h *house, c *client) {
+		dbtest.Exec(h, h.db, forgetAnswers.With([]byte{}))
+		c.ok("THREAD REFERENCES UTF-8 ALL")
+		c.got("* THREAD (1)(2)(3)")
+		var n int
+		h.must(h.db.One(h.Context(), knownAnswers.With(), &n))
+		if n != 2 {
+			h.Errorf("of %d messages it is known what they answer", n)
+		}
+		if log := h.log.all(); !slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, "what a message answers") }) {
+			h.Errorf("logged %q", log)
 		}
 	})
 }
