@@ -321,15 +321,23 @@ func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.
 	if err != nil {
 		return nil, nil, err
 	}
-	index := &message.Index{}
-	if index.UnmarshalBinary(structure) == nil && index.Size == r.Size() {
-		return index, r, nil
-	}
-	if index, _, err = message.ScanReader(r.All()); err != nil {
+	index, err := indexOf(r, structure)
+	if err != nil {
 		_ = r.Close() // nothing was written
 		return nil, nil, fmt.Errorf("scanning message %s: %w", id, err)
 	}
 	return index, r, nil
+}
+
+// indexOf decodes what is stored as the index of a message. One that can't be
+// decoded, or is of other bytes, is made anew.
+func indexOf(r *blob.Reader, structure []byte) (*message.Index, error) {
+	index := &message.Index{}
+	if index.UnmarshalBinary(structure) == nil && index.Size == r.Size() {
+		return index, nil
+	}
+	index, _, err := message.ScanReader(r.All())
+	return index, err
 }
 
 // CodeMessageGone is that of a message that was expunged meanwhile.

@@ -166,14 +166,10 @@ func (c *criterion) begin(m *candidate, sought []*criterion) []*criterion {
 	return sought
 }
 
-// newTexts prepares to look through a message. A structure that can't be read
-// is made anew.
-func newTexts(ctx context.Context, r *blob.Reader, structure, buf []byte) (t *texts, err error) {
-	t = &texts{ctx: ctx, r: r, buf: buf, ix: &message.Index{}}
-	if t.ix.UnmarshalBinary(structure) != nil {
-		t.ix, _, err = message.ScanReader(r.All())
-	}
-	return t, err
+// newTexts prepares to look through a message.
+func newTexts(ctx context.Context, r *blob.Reader, structure, buf []byte) (*texts, error) {
+	ix, err := indexOf(r, structure)
+	return &texts{ctx: ctx, r: r, buf: buf, ix: ix}, err
 }
 
 // section reads until ctx ends.

@@ -19,6 +19,9 @@ var (
 	loseRow = db.SQL(`DELETE FROM blob WHERE id = (SELECT m.blob FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.uid = $1)`)
 	cutRow  = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10)
 		WHERE id = (SELECT m.blob FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.uid = $1)`)
+	spoilStructure = db.SQL(`UPDATE message SET structure = $2 WHERE id = (SELECT message FROM folder_message WHERE uid = $1)`)
+	mistakeOther   = db.SQL(`UPDATE message SET structure = (SELECT m.structure FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.uid = $2)
+		WHERE id = (SELECT message FROM folder_message WHERE uid = $1)`)
 	knownAnswers = db.SQL(`SELECT COUNT(*) FROM message WHERE LENGTH(answers) > 0`)
 )
 
@@ -165,6 +168,23 @@ func TestThreadOfLost(t *testing.T) {
 		}
 		if log := h.log.all(); !slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, "what a message answers") }) {
 			h.Errorf("logged %q", log)
+		}
+	})
+}
+
+// A structure that can't be decoded, or is another message's, is made anew of the
+// bytes.
+func TestSpoiltStructure(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.login()
+		c.append("INBOX", "", note("one"))
+		c.append("INBOX", "", note("two")+"more of it: needle\r\n")
+		c.append("INBOX", "", note("three"))
+		c.ok("SELECT INBOX")
+		for _, spoil := range []db.Statement{spoilStructure.With(2, []byte("?")), mistakeOther.With(2, 1)} {
+			dbtest.Exec(h, h.db, spoil)
+			c.ok("SEARCH BODY needle")
+			c.got("* SEARCH 2")
 		}
 	})
 }
