@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // Want says what Fetch has to read; UID, sequence number, flags, keywords,
@@ -283,4 +284,19 @@ func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, e
 		return nil, privateMessage()
 	}
 	return s.openBlob(ctx, message, id)
+}
+
+// Index returns the index of a message that Fetch gave with WantStructure. Its
+// bytes are only read if what is stored can't be decoded, or is of others.
+func (s *Store) Index(ctx context.Context, r *Row) (*message.Index, error) {
+	index := &message.Index{}
+	if index.UnmarshalBinary(r.Structure) == nil && index.Size == int64(r.Size) {
+		return index, nil
+	}
+	in, err := s.openBlob(ctx, r.Message, r.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	return indexOf(in, nil)
 }

@@ -207,6 +207,14 @@ func (f *fetcher) row(r *folder.Row) error {
 			return nil
 		}
 	}
+	var index *message.Index
+	if f.items&(wire.FetchBody|wire.FetchBodyStructure) != 0 {
+		var err error
+		if index, err = f.Folders.Index(f.ctx(), r); err != nil {
+			f.failed(r, err)
+			return f.ctx().Err()
+		}
+	}
 	items := f.items
 	if f.seen[r.UID] != nil {
 		delete(f.seen, r.UID)
@@ -216,7 +224,7 @@ func (f *fetcher) row(r *folder.Row) error {
 		}
 	}
 	out := f.w.Fetch(r.Seq)
-	f.writeItems(&out, items, r)
+	f.writeItems(&out, items, r, index)
 	if items&wire.FetchPreview != 0 {
 		b.writePreview(&out)
 	}
@@ -232,7 +240,7 @@ func (f *fetcher) row(r *folder.Row) error {
 }
 
 // writeItems writes the items that need no bytes of the message.
-func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folder.Row) {
+func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folder.Row, index *message.Index) {
 	if items&wire.FetchUID != 0 {
 		out.UID(r.UID)
 	}
@@ -259,14 +267,6 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 	}
 	if items&wire.FetchEnvelope != 0 {
 		out.Encoded("ENVELOPE", r.Envelope)
-	}
-	if items&(wire.FetchBody|wire.FetchBodyStructure) == 0 {
-		return
-	}
-	var index message.Index
-	if err := index.UnmarshalBinary(r.Structure); err != nil {
-		f.failed(r, err)
-		return
 	}
 	if items&wire.FetchBody != 0 {
 		out.Encoded("BODY", index.Body())

@@ -173,7 +173,7 @@ func TestThreadOfLost(t *testing.T) {
 }
 
 // A structure that can't be decoded, or is another message's, is made anew of the
-// bytes.
+// bytes, and where these are lost, too, the message is left out.
 func TestSpoiltStructure(t *testing.T) {
 	each(t, func(h *house) {
 		c := h.login()
@@ -181,10 +181,18 @@ func TestSpoiltStructure(t *testing.T) {
 		c.append("INBOX", "", note("two")+"more of it: needle\r\n")
 		c.append("INBOX", "", note("three"))
 		c.ok("SELECT INBOX")
+		const items = "(BODY BODYSTRUCTURE)"
+		c.ok("FETCH 2 " + items)
+		was := c.untagged[0]
 		for _, spoil := range []db.Statement{spoilStructure.With(2, []byte("?")), mistakeOther.With(2, 1)} {
 			dbtest.Exec(h, h.db, spoil)
+			c.ok("FETCH 1:3 " + items)
+			c.got("* 1 FETCH (BODY …", was, "* 3 FETCH (BODY …")
 			c.ok("SEARCH BODY needle")
 			c.got("* SEARCH 2")
 		}
+		dbtest.Exec(h, h.db, loseRow.With(2))
+		c.no("FETCH 1:3 (UID BODYSTRUCTURE)", "SERVERBUG")
+		c.got("* 1 FETCH (…)", "* 3 FETCH (…)")
 	})
 }
