@@ -385,13 +385,15 @@ func (s *shift) again(j *job, r *smtpclient.Result) {
 	}
 }
 
-// count counts the conversations in a row that break in the middle.
+// count counts the conversations in a row that break in the middle. One that we
+// break off, as a message of ours can't be read, says nothing of the host.
 func (s *shift) count(r *smtpclient.Result) {
-	if r.Err != nil {
+	switch {
+	case r.Err == nil:
+		s.broken = 0
+	case !errors.Is(r.Err, smtpclient.ErrBody):
 		s.broken++
-		return
 	}
-	s.broken = 0
 }
 
 // note adds a conversation that came to nothing to the story of what waits.

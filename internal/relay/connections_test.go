@@ -4,8 +4,10 @@ package relay_test
 
 import (
 	"context"
+	"io"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -194,5 +196,23 @@ func TestBrokenTellsEachItsOwn(t *testing.T) {
 		if len(all) != 2 || all[0].Reply != "alice moves house" || all[1].Reply == all[0].Reply || all[1].Reply == "" {
 			t.Errorf("%+v", all)
 		}
+	}
+}
+
+// Messages of ours that can't be read are no fault of the host: what waits behind
+// them goes out in the same run.
+func TestUnreadIsNotBroken(t *testing.T) {
+	s := &sink{}
+	listen(t, s)
+	h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+	for range 4 {
+		h.accept(h.newMail(func(m *queue.Mail) {
+			m.Body = func(context.Context) (io.ReadCloser, error) { return nil, syscall.EIO }
+		}), "bob@d.test")
+	}
+	id := h.send("bob@d.test")
+	h.run()
+	if got := h.states(id); got != "delivered 2.0.0" {
+		t.Errorf("states %s", got)
 	}
 }

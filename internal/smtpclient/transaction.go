@@ -32,6 +32,10 @@ type Result struct {
 	Err error
 }
 
+// ErrBody is the Err of a Result whose Body could not be read, which is no fault
+// of the host.
+var ErrBody = errors.New("reading the message")
+
 // step is one command of a transaction.
 type step struct {
 	stage Stage // stageReset, or MAIL to DATA
@@ -305,7 +309,7 @@ func (c *Conn) sendBody(t *transaction) bool {
 			_, err = io.Copy(&d, t.m.Body)
 		}
 		if err != nil && d.err == nil {
-			c.cut(t, fmt.Errorf("reading the message: %w", err))
+			c.cut(t, fmt.Errorf("%w: %w", ErrBody, err))
 			return false
 		}
 	}
