@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
@@ -57,5 +58,22 @@ func TestSendLost(t *testing.T) {
 			}
 		}
 		becomes(t, s, post(t, s, object{}), "delivered")
+	})
+}
+
+// What is lost is neither rescheduled by somebody else nor unknown: it is our
+// own fault, and logged.
+func TestLostIsNotGone(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		id := post(t, s, object{"send_at": at(time.Hour)})
+		message, err := db.ParseID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, s.DB, loseSent.With(message))
+		status(t, "rescheduling", s.API("PATCH", "/outbound/messages/"+id, object{"send_at": at(2 * time.Hour)}), 500)
+		status(t, "reading", s.API("GET", "/outbound/messages/"+id+"/raw", nil), 500)
+		status(t, "what is known of it", s.API("GET", "/outbound/messages/"+id, nil), 200)
+		status(t, "cancelling", s.API("POST", "/outbound/messages/"+id+"/cancel", nil), 200)
 	})
 }

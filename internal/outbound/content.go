@@ -31,10 +31,7 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 	if r.private {
 		return nil, sealed()
 	}
-	b, err := o.Blobs.Load(ctx, r.blob)
-	if errors.Is(err, blob.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "not_found", "There is no message with this id.") // moved or pruned just now
-	}
+	b, err := o.bytes(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +48,25 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 		return nil, err
 	}
 	return in, nil
+}
+
+// bytes loads the bytes of a message, those of another row if it is rescheduled
+// meanwhile.
+func (o *Outbox) bytes(ctx context.Context, r *row) (*blob.Blob, error) {
+	for {
+		b, err := o.Blobs.Load(ctx, r.blob)
+		if !errors.Is(err, blob.ErrNotExist) {
+			return b, err
+		}
+		now, gone := o.owned(ctx, r.account, r.id)
+		if gone != nil {
+			return nil, gone
+		}
+		if now.blob == r.blob {
+			return nil, fmt.Errorf("message %s: %w", r.id, err)
+		}
+		r = now
+	}
 }
 
 func sealed() error {

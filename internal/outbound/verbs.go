@@ -5,7 +5,6 @@ package outbound
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -79,10 +78,7 @@ var errMoved = fault.New(fault.Conflict, "rescheduled_meanwhile", "The message w
 // Date, as was done when it was accepted: one in the future, or long past,
 // looks like spam.
 func (o *Outbox) redate(ctx context.Context, r *row, due, expires time.Time) error {
-	old, err := o.Blobs.Load(ctx, r.blob)
-	if errors.Is(err, blob.ErrNotExist) {
-		return errMoved
-	}
+	old, err := o.bytes(ctx, r)
 	if err != nil {
 		return err
 	}
