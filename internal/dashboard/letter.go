@@ -25,20 +25,31 @@ type letter struct {
 	Path string // of the message: its preview, its bytes and its files are below
 	digest.Summary
 	digest.Content
+	Lost bool // its bytes can't be read, so there is nothing else
 }
 
 // opener opens a message with the index of its parts.
 type opener func() (*message.Index, *blob.Reader, error)
 
-func read(path string, open opener) (l letter, err error) {
-	index, r, err := open()
-	if err != nil {
-		return l, err
-	}
-	defer r.Close() //nolint:errcheck // only read
+func (v *visit) read(path string, open opener) (l letter, err error) {
 	l.Path = path
-	l.Summary, l.Content, err = digest.Read(r, index)
+	index, r, err := open()
+	if err == nil {
+		l.Summary, l.Content, err = digest.Read(r, index)
+		_ = r.Close() // only read
+	}
+	l.Lost, err = v.lost(err)
 	return l, err
+}
+
+// lost takes the error of a message whose bytes are lost, and logs it: the page
+// has more to show than that message's text.
+func (v *visit) lost(err error) (bool, error) {
+	if !blob.Lost(err) {
+		return false, err
+	}
+	v.d.Log.ErrorContext(v.ctx, "a message can't be read", "request", v.requestID(), "path", v.r.URL.Path, "error", err)
+	return true, nil
 }
 
 // previewCSP is for html that anybody may have written: no script, nothing

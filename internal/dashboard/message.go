@@ -79,7 +79,7 @@ func (d *Dashboard) message(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	s.Letter, err = read("/messages/"+s.Message.ID.String(), d.openSent(v))
+	s.Letter, err = v.read("/messages/"+s.Message.ID.String(), d.openSent(v))
 	if s.Sealed = fault.Is(err, fault.Denied); err != nil && !s.Sealed {
 		return page{}, err
 	}

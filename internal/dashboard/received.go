@@ -73,7 +73,7 @@ func (d *Dashboard) receivedMessage(v *visit) (page, error) {
 			data.At = p.Date
 		}
 	}
-	if data.Letter, err = read("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceived(v)); fault.Is(err, fault.Denied) {
+	if data.Letter, err = v.read("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceived(v)); fault.Is(err, fault.Denied) {
 		data.Sealed, err = true, nil
 	}
 	return page{Template: "arrived", Title: cmp.Or(data.Letter.Subject, unnamed), Section: "messages", Data: data}, err

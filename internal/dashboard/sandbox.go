@@ -95,7 +95,7 @@ func (d *Dashboard) capturedMessage(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	l, err := read("/sandbox/"+c.ID.String(), d.openCaptured(v))
+	l, err := v.read("/sandbox/"+c.ID.String(), d.openCaptured(v))
 	return page{Template: "captured", Title: cmp.Or(l.Subject, unnamed), Section: "sandbox", Data: struct {
 		Captured relay.Captured
 		Letter   letter

@@ -29,6 +29,7 @@ type turn struct {
 	From, To, Subject string
 	State             string // of one that was sent
 	Beginning         string
+	Lost              bool // its bytes can't be read
 	At                time.Time
 	open              opener
 	box               db.ID
@@ -119,10 +120,10 @@ func (d *Dashboard) begin(v *visit, t *turn) error {
 	if fault.Is(err, fault.Denied) {
 		return nil // only its recipient reads it
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		t.Beginning, err = digest.Preview(r, index)
+		_ = r.Close() // only read
 	}
-	defer r.Close() //nolint:errcheck // only read
-	t.Beginning, err = digest.Preview(r, index)
+	t.Lost, err = v.lost(err)
 	return err
 }
