@@ -174,6 +174,7 @@ var (
 	find      = db.SQL(`SELECT size, file, bytes FROM blob WHERE id = $1`)
 	findGroup = db.SQL(`SELECT id, size, file, bytes FROM blob
 		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+	findID = db.SQL(`SELECT id FROM blob WHERE id = $1`)
 	remove = db.SQL(`DELETE FROM blob WHERE id = $1`)
 	named  = db.SQL(`SELECT id FROM blob WHERE file = $1 AND file > 0 LIMIT 1`)
 )
@@ -205,6 +206,8 @@ func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
 	err := s.DB.One(ctx, find.With(id), &b.Size, &b.file, &b.bytes)
 	if errors.Is(err, db.ErrNoRow) {
 		err = ErrNotExist
+	} else if err != nil && s.DB.One(ctx, findID.With(id), new(db.ID)) == nil { // so the database is there
+		err = fmt.Errorf("reading the row of blob %s: %w (%w)", id, syscall.EIO, err)
 	}
 	return b, err
 }
@@ -220,8 +223,8 @@ func (b *Blob) Discard(ctx context.Context) {
 // loadGroup is how many blobs one query reads.
 const loadGroup = 16
 
-// LoadAll returns stored blobs in the order of their ids; one without a row is
-// nil. What stands in rows is in memory then, so ids should be few.
+// LoadAll returns stored blobs in the order of their ids; one without a row, or
+// whose row can't be read, is nil: Load says which. What stands in rows is in memory then, so ids should be few.
 func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 	all := make([]*Blob, len(ids))
 	for at := 0; at < len(ids); at += loadGroup {
@@ -242,8 +245,14 @@ func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 			}
 			return nil
 		})
-		if err != nil {
-			return nil, err
+		for i := 0; err != nil && i < len(group); i++ { // each by itself
+			b, alone := s.Load(ctx, group[i])
+			switch {
+			case alone == nil:
+				all[at+i] = b
+			case !Lost(alone):
+				return nil, alone
+			}
 		}
 	}
 	return all, nil

@@ -134,6 +134,9 @@ func (v *View) judgeBytes(ctx context.Context, c *criterion, m *candidate, buf [
 		}
 		return maybe, err, nil
 	}
+	if blob.Lost(err) {
+		return maybe, err, nil
+	}
 	if err != nil {
 		return maybe, nil, err
 	}

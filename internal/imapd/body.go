@@ -28,12 +28,14 @@ type body struct {
 // needs it: BODY[] does without.
 func (f *fetcher) openBody(r *folder.Row) (*body, error) {
 	b := r.Bytes
-	if b == nil {
-		return nil, blob.ErrNotExist
+	var err error
+	if b == nil { // why not?
+		if b, err = f.Folders.Blobs.Load(f.ctx(), r.Blob); err != nil {
+			return nil, err
+		}
 	}
 	m := &body{size: b.Size}
 	var here bool
-	var err error
 	if m.bytes, here = b.Bytes(); !here {
 		if m.file, err = b.Open(f.ctx()); err != nil {
 			return nil, err
