@@ -203,11 +203,16 @@ func Lost(err error) bool {
 // Load returns a stored blob.
 func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
 	b := &Blob{ID: id, files: s.Files}
-	err := s.DB.One(ctx, find.With(id), &b.Size, &b.file, &b.bytes)
+	read := func() error { return s.DB.One(ctx, find.With(id), &b.Size, &b.file, &b.bytes) }
+	err := read()
+	if err != nil && !errors.Is(err, db.ErrNoRow) && s.DB.One(ctx, findID.With(id), new(db.ID)) == nil {
+		// The database is there: it may have been away, or the row is bad.
+		if err = read(); err != nil && ctx.Err() == nil && !errors.Is(err, db.ErrNoRow) {
+			err = fmt.Errorf("reading the row of blob %s: %w (%w)", id, syscall.EIO, err)
+		}
+	}
 	if errors.Is(err, db.ErrNoRow) {
 		err = ErrNotExist
-	} else if err != nil && s.DB.One(ctx, findID.With(id), new(db.ID)) == nil { // so the database is there
-		err = fmt.Errorf("reading the row of blob %s: %w (%w)", id, syscall.EIO, err)
 	}
 	return b, err
 }
@@ -224,7 +229,8 @@ func (b *Blob) Discard(ctx context.Context) {
 const loadGroup = 16
 
 // LoadAll returns stored blobs in the order of their ids; one without a row, or
-// whose row can't be read, is nil: Load says which. What stands in rows is in memory then, so ids should be few.
+// whose row can't be read, is nil: Load says which. What stands in rows is in
+// memory then, so ids should be few.
 func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 	all := make([]*Blob, len(ids))
 	for at := 0; at < len(ids); at += loadGroup {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -91,12 +92,12 @@ func (v *View) describeAnswers(ctx context.Context, uids []uint32) error {
 			}
 			for i, b := range loaded {
 				answers, err := answered(ctx, b)
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
 				if err == nil {
 					found = append(found, setAnswers.With(some[i].message, answers))
 					continue
+				}
+				if !blob.Lost(err) {
+					return fmt.Errorf("reading what message %s answers: %w", some[i].message, err)
 				}
 				if unread++; unread <= toldUnread {
 					v.store.Log.Error("reading what a message answers", "folder", v.shared.id, "message", some[i].message, "error", err)

@@ -2,7 +2,11 @@
 
 package imapd
 
-import "github.com/mailstead/mailstead/internal/folder"
+import (
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/folder"
+)
 
 // sorted tells where a person put messages. What they did is done, so trouble
 // here is none of theirs.
@@ -23,7 +27,7 @@ func (s *session) junked(c *folder.Copied) {
 	}
 	sent, err := s.Folders.Delivered(s.ctx(), c.To.ID, c.Runs())
 	if len(sent) > 0 {
-		err = s.Junked(s.ctx(), s.box, sent)
+		err = errors.Join(err, s.Junked(s.ctx(), s.box, sent))
 	}
 	if err != nil {
 		s.Log.Error("junk could not be complained of", "mailbox", s.box, "error", err)
