@@ -289,8 +289,7 @@ func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, e
 // Index returns the index of a message that Fetch gave with WantStructure. Its
 // bytes are only read if what is stored can't be decoded, or is of others.
 func (s *Store) Index(ctx context.Context, r *Row) (*message.Index, error) {
-	index := &message.Index{}
-	if index.UnmarshalBinary(r.Structure) == nil && index.Size == int64(r.Size) {
+	if index := message.StoredIndex(r.Structure, int64(r.Size)); index != nil {
 		return index, nil
 	}
 	in, err := s.openBlob(ctx, r.Message, r.Blob)

@@ -332,8 +332,7 @@ func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.
 // indexOf decodes what is stored as the index of a message. One that can't be
 // decoded, or is of other bytes, is made anew.
 func indexOf(r *blob.Reader, structure []byte) (*message.Index, error) {
-	index := &message.Index{}
-	if index.UnmarshalBinary(structure) == nil && index.Size == r.Size() {
+	if index := message.StoredIndex(structure, r.Size()); index != nil {
 		return index, nil
 	}
 	index, _, err := message.ScanReader(r.All())

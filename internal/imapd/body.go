@@ -44,8 +44,7 @@ func (f *fetcher) openBody(r *folder.Row) (*body, error) {
 	if !f.parts {
 		return m, nil
 	}
-	m.index = &message.Index{}
-	if m.index.UnmarshalBinary(r.Structure) == nil && m.index.Size == m.size {
+	if m.index = message.StoredIndex(r.Structure, m.size); m.index != nil {
 		return m, nil
 	}
 	// An index of another release, or none: the bytes tell.

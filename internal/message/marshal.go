@@ -48,6 +48,16 @@ func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
 // MarshalBinary returns the index in its stored form.
 func (ix *Index) MarshalBinary() ([]byte, error) { return ix.AppendBinary(nil) }
 
+// StoredIndex decodes the stored form of the index of a message of size octets; nil
+// if it can't be decoded, or is of other bytes: scan the message again.
+func StoredIndex(b []byte, size int64) *Index {
+	ix := &Index{}
+	if ix.UnmarshalBinary(b) != nil || ix.Size != size {
+		return nil
+	}
+	return ix
+}
+
 // UnmarshalBinary reads what MarshalBinary wrote. Bytes that are none, or of
 // another version, are an error: scan the message again.
 func (ix *Index) UnmarshalBinary(b []byte) error {

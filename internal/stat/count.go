@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// chunk is how many events are counted in a commit, which bounds how long
-	// the writer is kept.
+	// chunk is how many events are counted in a commit (the 1000 of uncounted),
+	// which bounds how long the writer is kept.
 	chunk = 1000
 	// gather is how long numbered events gather: those of an hour and a domain
 	// change one row, be they many or few. Read counts them meanwhile.
