@@ -18,8 +18,9 @@ const (
 	topShelves = `SELECT id, blocks FROM search_shelf WHERE mailbox = ? ORDER BY id`
 	bareBlocks = `SELECT id FROM search_block WHERE mailbox = ? AND shelf = ?`
 	allBlocks  = `SELECT id FROM search_block WHERE mailbox = ?`
-	someFields = `SELECT id, bits FROM search_field WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
-	someSlices = `SELECT id, bits FROM search_slice WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
+	someFields = `SELECT id, bits FROM search_field WHERE id IN (` + aQuery + `)`
+	someSlices = `SELECT id, bits FROM search_slice WHERE id IN (` + aQuery + `)`
+	aQuery     = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
 	blockIDs   = `SELECT id, ids FROM search_block WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
 	tailFields = `SELECT message, fields FROM search_tail WHERE mailbox = ?`
 	tailAll    = `SELECT t.message, s.sig FROM search_tail t LEFT JOIN search_sig s ON s.message = t.message WHERE t.mailbox = ?`
@@ -172,14 +173,13 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 	if err != nil {
 		return err
 	}
+	var shelved []int64
+	var from []source
 	for _, s := range shelves {
-		may, err := f.judge(&f.clause, s.fields(someFields), nil)
-		if err == nil {
-			err = f.take(s.blocks, may)
-		}
-		if err != nil {
-			return err
-		}
+		shelved, from = append(shelved, s.blocks...), append(from, s.fields(someFields))
+	}
+	if err := f.among(shelved, from); err != nil {
+		return err
 	}
 	blocks, err := int64s(f.ctx, f.tx, bareBlocks, mailbox, bareBlock)
 	if err != nil {
@@ -192,21 +192,26 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 }
 
 func (f *finder) inBlocks(blocks []int64) error {
-	for _, id := range blocks {
-		may, err := f.judge(&f.clause, slicesOf(someSlices, id), nil)
-		if err == nil {
-			err = f.take([]int64{id}, may)
-		}
-		if err != nil {
+	for some := range slices.Chunk(blocks, abreast) {
+		if err := f.among(some, slicesOfAll(some)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// among adds what may meet the clause of some blocks, which stand in some sources.
+func (f *finder) among(blocks []int64, from []source) error {
+	may, err := f.judge(&f.clause, from, nil)
+	if err != nil {
+		return err
+	}
+	return f.take(blocks, may)
+}
+
 // judge returns those of within that may meet a clause. It reads no further
 // once there are none.
-func (f *finder) judge(c *clause, from source, within set) (set, error) {
+func (f *finder) judge(c *clause, from []source, within set) (set, error) {
 	switch {
 	case c.of == nil:
 		return f.either(len(c.kinds), from, within, func(i int) (set, error) { return f.inAll(c.kinds[i], from, within) })
@@ -222,8 +227,11 @@ func (f *finder) judge(c *clause, from source, within set) (set, error) {
 	return within, nil
 }
 
-func (f *finder) either(n int, from source, within set, of func(i int) (set, error)) (set, error) {
-	all := make(set, from.words)
+func (f *finder) either(n int, from []source, within set, of func(i int) (set, error)) (set, error) {
+	if n == 1 {
+		return of(0)
+	}
+	all := make(set, wordsOf(from))
 	for i := range n {
 		some, err := of(i)
 		if err != nil {
@@ -234,68 +242,109 @@ func (f *finder) either(n int, from source, within set, of func(i int) (set, err
 	return all, nil
 }
 
-// atOnce is how many buckets are read at once, and how many blocks.
-const atOnce = 8
+// What is read at once: so many buckets, of blocks so many side by side, and of
+// shelves all, with so many rows by a query. To run one takes longer than to read a
+// few rows more.
+const (
+	atOnce  = 8
+	abreast = 4
+	aRead   = 32
+)
 
 // inAll returns those of within that are in all the buckets, and maybe a few
 // others: to look at a handful of messages costs less than to read more, and what
 // a further read leaves as they are, most likely have the text. So few are in a
 // bucket of the fields that four of a shelf mostly do.
-func (f *finder) inAll(want []uint32, from source, within set) (set, error) {
+func (f *finder) inAll(want []uint32, from []source, within set) (set, error) {
 	found := slices.Clone(within)
 	if found == nil {
-		found = make(set, from.words)
+		found = make(set, wordsOf(from))
 		found.fill()
 	}
 	n := atOnce
-	if from.words > blockWords {
+	if len(found) > abreast*blockWords {
 		n = atOnce / 2
 	}
-	for left := found.count(); len(want) > 0; {
+	enough := len(from) + len(found)>>10
+	for left := found.count(); len(want) > 0 && left > 0; {
 		some := want[:min(n, len(want))]
 		if err := f.and(some, from, found); err != nil {
 			return nil, err
 		}
 		want = want[len(some):]
 		before := left
-		if left = found.count(); left == before || left <= 1+from.words>>10 {
+		if left = found.count(); left == before || left <= enough {
 			break
 		}
 	}
 	return found, nil
 }
 
+// part is a row that is to be read of a source, and those that it is about.
+type part struct {
+	row int64
+	source
+	left set
+}
+
 // and leaves of a set those that are in some buckets.
-func (f *finder) and(some []uint32, from source, left set) error {
-	var args [atOnce]any
-	for i := range args {
-		args[i] = from.row(some[min(i, len(some)-1)])
+func (f *finder) and(some []uint32, from []source, left set) error {
+	var parts []part
+	for _, s := range from {
+		own := left[:s.words]
+		if left = left[s.words:]; own.empty() {
+			continue
+		}
+		first := len(parts)
+		for _, bucket := range some {
+			if row := s.row(bucket); !slices.ContainsFunc(parts[first:], func(p part) bool { return p.row == row }) {
+				parts = append(parts, part{row, s, own})
+			}
+		}
 	}
-	rows, err := f.tx.QueryContext(f.ctx, from.query, args[:]...)
+	for few := range slices.Chunk(parts, aRead) {
+		if err := f.ended(); err != nil {
+			return err
+		}
+		if err := f.andParts(some, few); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *finder) andParts(some []uint32, parts []part) error {
+	var args [aRead]any
+	for i := range args {
+		args[i] = parts[min(i, len(parts)-1)].row
+	}
+	rows, err := f.tx.QueryContext(f.ctx, parts[0].query, args[:]...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	missing, in := len(some), f.emptySet(from.words)
+	missing := len(parts)
 	for rows.Next() {
 		var id int64
 		var row sql.RawBytes
 		if err := rows.Scan(&id, &row); err != nil {
 			return err
 		}
-		err := from.each(row, func(n uint32, one []byte) error {
-			if !slices.Contains(some, uint32(id-from.from)*from.perRow+n) {
+		p := parts[slices.IndexFunc(parts, func(p part) bool { return p.row == id })]
+		in := f.emptySet(p.words)
+		err := p.each(row, func(n uint32, one []byte) error {
+			if !slices.Contains(some, uint32(id-p.from)*p.perRow+n) {
 				return nil
 			}
-			missing--
 			err := in.load(one)
-			left.and(in)
+			p.left.and(in)
 			clear(in)
 			return err
 		})
 		if err != nil {
 			return err
 		}
+		missing--
 	}
 	if err := rows.Err(); err != nil {
 		return err
@@ -309,9 +358,6 @@ func (f *finder) and(some []uint32, from source, left set) error {
 // take adds the messages of a set to what is found. A block that was dissolved
 // has none: they are in the tail again.
 func (f *finder) take(blocks []int64, may set) error {
-	if err := f.ended(); err != nil {
-		return err
-	}
 	part := func(i int) set { return may[i*blockWords:][:blockWords] }
 	var met []int // places among blocks
 	for i := range blocks {

@@ -96,16 +96,19 @@ func (r *result) addBlocks(f *finder, mailbox db.ID, among []db.ID, clauses []cl
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	for _, b := range r.of {
+	for some := range slices.Chunk(r.of, abreast) {
+		var from []source
+		for _, b := range some {
+			from = append(from, slicesOf(someSlices, b.id))
+		}
 		for i := range clauses {
-			may, err := f.judge(&clauses[i], slicesOf(someSlices, b.id), nil)
+			may, err := f.judge(&clauses[i], from, nil)
 			if err != nil {
 				return err
 			}
-			b.may = append(b.may, may)
-		}
-		if err := f.ended(); err != nil {
-			return err
+			for n, b := range some {
+				b.may = append(b.may, may[n*blockWords:][:blockWords])
+			}
 		}
 	}
 	return nil

@@ -153,6 +153,21 @@ func slicesOf(query string, block int64) source {
 	return source{query, block * rowsPerBlock, rowBuckets, blockWords}
 }
 
+// slicesOfAll are those that a search reads, of several.
+func slicesOfAll(blocks []int64) (all []source) {
+	for _, id := range blocks {
+		all = append(all, slicesOf(someSlices, id))
+	}
+	return all
+}
+
+func wordsOf(all []source) (n int) {
+	for _, s := range all {
+		n += s.words
+	}
+	return n
+}
+
 // fieldsOf are those of a shelf. Of a small one some share a row.
 func fieldsOf(query string, shelf int64, blocks int) source {
 	return source{query, shelf * fieldBuckets, uint32(max(1, rowBuckets/blocks)), blocks * blockWords}
