@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -142,7 +143,7 @@ func FuzzBatch(f *testing.F) {
 			}
 			return
 		}
-		o, err := buildBatch(t.Context(), account.Principal{}, &in, attached{&p.files, bad})
+		o, err := buildBatch(t.Context(), account.Principal{}, &in, attached{files: &p.files, bad: bad})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,22 +256,32 @@ func TestOrdinaryBodyIsKept(t *testing.T) {
 }
 
 // Nor do the answers that an account asks for, and does not read. One that was
-// read is given back; what was changed is told however much there is.
+// read is given back; for what changes something there must be room before, so that
+// it can be told.
 func TestAnswersAreKept(t *testing.T) {
 	a := quiet()
-	answer := carryOut(a, operation{}, func(context.Context, account.Principal, *struct{}) (string, error) {
-		return strings.Repeat("x", 1<<20), nil
-	})
-	ask := func(who db.ID, method string, w http.ResponseWriter) error {
-		return answer(w, httptest.NewRequest(method, "/", nil), account.Principal{Account: who})
+	changed := 0
+	answers := func(o operation) handler {
+		return carryOut(a, o, func(context.Context, account.Principal, *struct{}) (string, error) {
+			if o.room > 0 {
+				changed++
+			}
+			return strings.Repeat("x", 1<<20), nil
+		})
+	}
+	show, try, change, small := answers(operation{method: "GET"}), answers(operation{method: "POST", reads: true}),
+		answers(operation{method: "POST", room: 1 << 20}), answers(operation{method: "POST"})
+	ask := func(who db.ID, answer handler, w http.ResponseWriter) error {
+		return answer(w, httptest.NewRequest("GET", "/", nil), account.Principal{Account: who})
 	}
 	begun, read := make(chan struct{}), make(chan struct{})
 	defer close(read)
 	var refused error
 	n := 0
 	for ; refused == nil && n < 200; n++ {
+		of := []handler{show, try, change}[n%3]
 		go func() {
-			err := ask(1, "GET", unread{httptest.NewRecorder(), begun, read})
+			err := ask(1, of, unread{httptest.NewRecorder(), begun, read})
 			if err != nil {
 				refused = err
 				begun <- struct{}{}
@@ -281,16 +292,53 @@ func TestAnswersAreKept(t *testing.T) {
 	if !fault.Is(refused, fault.Limited) || a.bodies.total > maxBodiesOfOne {
 		t.Fatalf("after %d answers: %v; kept %d", n, refused, a.bodies.total)
 	}
-	if err := ask(1, "POST", httptest.NewRecorder()); err != nil {
-		t.Errorf("what was changed: %v", err)
+	before := changed
+	for what, of := range map[string]handler{"show": show, "try": try, "change": change} {
+		if err := ask(1, of, httptest.NewRecorder()); !fault.Is(err, fault.Limited) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	if err := ask(2, "GET", httptest.NewRecorder()); err != nil {
+	if changed != before {
+		t.Error("changed, and not told")
+	}
+	if err := ask(1, small, httptest.NewRecorder()); err != nil {
+		t.Errorf("what has no large answer: %v", err)
+	}
+	if err := ask(2, show, httptest.NewRecorder()); err != nil {
 		t.Errorf("another account: %v", err)
 	}
 	read <- struct{}{}
 	for err := errors.New(""); err != nil; { // the place of it is free soon
-		err = ask(1, "GET", httptest.NewRecorder())
+		err = ask(1, show, httptest.NewRecorder())
 	}
+}
+
+// Of what an account asks for only so much is made at a time.
+func TestReadsInTurns(t *testing.T) {
+	a := quiet()
+	begun, end := make(chan struct{}), make(chan struct{})
+	show := carryOut(a, operation{method: "GET"}, func(context.Context, account.Principal, *struct{}) (string, error) {
+		begun <- struct{}{}
+		<-end
+		return "", nil
+	})
+	var all sync.WaitGroup
+	ask := func(ctx context.Context, who db.ID) error {
+		return show(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil), account.Principal{Account: who})
+	}
+	for range readsOfOne {
+		all.Go(func() { _ = ask(t.Context(), 1) })
+		<-begun
+	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if err := ask(left, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("one more: %v", err)
+	}
+	all.Go(func() { _ = ask(t.Context(), 2) })
+	<-begun // another account's is made
+	close(end)
+	all.Wait()
 }
 
 // unread is the answer of a client that does not read it for a while.

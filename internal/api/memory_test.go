@@ -145,6 +145,37 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 		"from_email invalid_address", "to required", "subject required", "text too_long")
 }
 
+// What a template makes of a small request counts, too.
+func TestLargeTemplatesAtOnce(t *testing.T) {
+	s := servertest.Start(t)
+	var made struct{ ID string }
+	long := s.API("POST", "/templates", object{
+		"name": "Long", "subject": "Long", "html": "{{#each rows}}<p>" + strings.Repeat("word ", 80_000) + "</p>{{/each}}",
+	})
+	status(t, "a template", long, 201)
+	long.Into(t, &made)
+	send := func() servertest.Answer {
+		return s.API("POST", "/outbound/send-template", object{
+			"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "template_id": made.ID, "variables": object{"rows": make([]int, 24)},
+		})
+	}
+	const n, size = 4, 22 << 20
+	var begun, all sync.WaitGroup
+	begun.Add(n)
+	end := make(chan struct{})
+	for range n {
+		all.Go(func() {
+			_ = call(t, s, "POST", "/api/v1/outbound/send", asJSON, io.MultiReader(strings.NewReader(`{"text":"`), io.LimitReader(repeat('x'), size),
+				&meeting{wait: func() { begun.Done(); <-end }}, strings.NewReader(`"}`)))
+		})
+	}
+	begun.Wait()
+	refused(t, "while others have their texts in memory", send(), 429, "too_many_large_requests")
+	close(end)
+	all.Wait()
+	status(t, "afterwards", send(), 202)
+}
+
 // meeting is an end at which readers wait for each other.
 type meeting struct{ wait func() }
 

@@ -38,6 +38,7 @@ type order struct {
 type attached struct {
 	files *spool
 	bad   fault.Fields
+	hold  func(n int) error // is asked before more than freeBody is made of it
 }
 
 // handleSend registers an operation that sends. Its body, of type I, is read
@@ -112,7 +113,7 @@ func (p *posting) carryOut(w http.ResponseWriter, r *http.Request, in any,
 	if answer, err := p.stored(r.Context()); answer != nil || err != nil {
 		return answer, err
 	}
-	order, err := build(attached{&p.files, types})
+	order, err := build(attached{&p.files, types, p.kept.take})
 	if err != nil {
 		return nil, err
 	}

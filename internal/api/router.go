@@ -35,7 +35,13 @@ type operation struct {
 	conflicts    bool   // it may answer 409
 	media        string // of the answer; JSON if ""
 	takes        string // media types of a request body that is no JSON
+	reads        bool   // it changes nothing, though it is no GET
+	room         int    // bytes that its answer may have, of one that changes something and may have many
 }
+
+// readsOfOne is how many answers are made for one account at a time. Some have
+// megabytes, and how many they will have is not known before.
+const readsOfOne = 8
 
 func (o operation) success() int {
 	if o.status == 0 {
@@ -67,16 +73,39 @@ func carryOut[I, O any](a *API, o operation, f func(ctx context.Context, p accou
 			}
 			return alsoJudged(err, &in)
 		}
-		out, err := f(req.Context(), p, &in)
-		if err != nil {
-			return err
+		if o.room > 0 { // what was done will have to be told
+			if err := body.take(o.room); err != nil {
+				return err
+			}
 		}
-		hold := body.take
-		if req.Method != http.MethodGet { // what was done is told
-			hold = nil
+		answer, err := a.made(req.Context(), o, &body, func() (any, error) { return f(req.Context(), p, &in) })
+		if err == nil {
+			answer.write(w)
 		}
-		return a.answer(w, req, o, out, hold)
+		return err
 	}
+}
+
+// made carries an operation out. The answers of those that change nothing are kept,
+// until the client has read them, only if there is room; those to GET are made in a
+// turn of the account's.
+func (a *API) made(ctx context.Context, o operation, room *kept, act func() (any, error)) (ready, error) {
+	if o.method == http.MethodGet {
+		pass, err := a.reading.Take(ctx, room.account, readsOfOne)
+		if err != nil {
+			return ready{}, err
+		}
+		defer pass()
+	}
+	out, err := act()
+	if err != nil {
+		return ready{}, err
+	}
+	answer, err := o.ready(out)
+	if more := len(answer.text) - freeBody; more > 0 && (o.reads || o.method == http.MethodGet) {
+		err = room.take(more)
+	}
+	return answer, err
 }
 
 // judged is an input that can judge its values without looking anything up. Its
@@ -119,29 +148,40 @@ func (r *router) serve(o operation, f handler) {
 	})
 }
 
-// answer writes what an operation returned. hold, unless it is nil, is asked
-// before more than freeBody is kept until the client has read it.
-func (a *API) answer(w http.ResponseWriter, r *http.Request, o operation, out any, hold func(n int) error) error {
-	if _, ok := out.(nothing); ok {
-		w.WriteHeader(o.success())
-		return nil
+// ready is an answer to be written.
+type ready struct {
+	status int
+	media  string // "" for an answer without a body
+	text   []byte
+}
+
+// ready makes the answer of what an operation returned.
+func (o operation) ready(out any) (ready, error) {
+	switch out := out.(type) {
+	case nothing:
+		return ready{status: o.success()}, nil
+	case []byte:
+		return ready{o.success(), o.media, out}, nil
 	}
-	text, ok := out.([]byte)
-	media := o.media
-	if !ok {
-		var err error
-		if text, err = encode(out); err != nil {
-			return err
-		}
-		media = "application/json"
+	text, err := encode(out)
+	return ready{o.success(), "application/json", text}, err
+}
+
+func (a ready) write(w http.ResponseWriter) {
+	if a.media == "" {
+		w.WriteHeader(a.status)
+		return
 	}
-	if hold != nil && len(text) > freeBody {
-		if err := hold(len(text) - freeBody); err != nil {
-			return err
-		}
+	writeText(w, a.status, a.media, a.text)
+}
+
+// answer writes what an operation returned.
+func (o operation) answer(w http.ResponseWriter, out any) error {
+	answer, err := o.ready(out)
+	if err == nil {
+		answer.write(w)
 	}
-	writeText(w, o.success(), media, text)
-	return nil
+	return err
 }
 
 // write writes JSON.

@@ -89,7 +89,7 @@ func (a *API) sandboxRoutes(r *router) {
 		if err != nil {
 			return err
 		}
-		return a.answer(w, req, o, out, nil)
+		return o.answer(w, out)
 	})
 	a.outboxRoutes(r)
 }

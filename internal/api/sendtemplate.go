@@ -34,6 +34,11 @@ func (a *API) buildTemplateSend(ctx context.Context, p account.Principal, in *se
 	if err := merge(&with.bad, err); err != nil {
 		return order{}, err
 	}
+	if made := len(used.HTML) + len(used.Text); made > freeBody {
+		if err := with.hold(made - freeBody); err != nil {
+			return order{}, err
+		}
+	}
 	s := in.SendFields.send(with.files, with.bad)
 	s.Subject, s.HTML, s.Text = used.Subject, used.HTML, used.Text
 	s.Template, s.TemplateVersion, s.Class = used.Template, used.Version, "template"

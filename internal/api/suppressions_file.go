@@ -29,7 +29,7 @@ func (a *API) suppressionFileRoutes(r *router) {
 		if err != nil {
 			return err
 		}
-		return a.answer(w, req, in, out, nil)
+		return in.answer(w, out)
 	})
 	out := operation{method: "GET", path: "/suppressions/export", id: "exportSuppressions", scope: "suppressions.read", media: "text/csv; charset=utf-8",
 		summary: "Export suppressed addresses", description: "The whole list as CSV, oldest first. Cells that a spreadsheet would take for a formula begin with an apostrophe, which the import removes."}

@@ -37,7 +37,7 @@ func (a *API) transferRoutes(r *router) {
 		if err != nil {
 			return err
 		}
-		return a.answer(w, req, in, out, nil)
+		return in.answer(w, out)
 	})
 	out := operation{method: "GET", path: "/mailboxes/{id}/export", id: "exportMailbox", scope: "mail.read", media: "application/mbox, application/x-tar",
 		summary: "Export a mailbox to a file", description: "As one mbox (`application/mbox`, of the kind mboxrd), with the flags of each message in Status, X-Status and X-Keywords, and its folder in X-Folder if it is of several; " +

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // Limits of an account's templates.
@@ -27,7 +28,7 @@ type Templates struct {
 	Now func() time.Time
 
 	cache cache
-	turns turns
+	turns signal.Turns[db.ID] // what fills templates in
 }
 
 // Template is a stored template with one of its versions: the newest, unless

@@ -13,8 +13,8 @@ import (
 func TestTurns(t *testing.T) {
 	var all Templates
 	var passes []func()
-	for range ofOne() {
-		pass, err := all.turns.take(t.Context(), 1)
+	for range turnsOfOne() {
+		pass, err := all.turns.Take(t.Context(), 1, turnsOfOne())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,9 +38,7 @@ func TestTurns(t *testing.T) {
 		next <- err
 	}()
 	for waiting := false; !waiting; runtime.Gosched() {
-		all.turns.mu.Lock()
-		waiting = all.turns.of[1].users == ofOne()+1
-		all.turns.mu.Unlock()
+		waiting = all.turns.Users(1) == turnsOfOne()+1
 	}
 	select {
 	case err := <-next:
@@ -53,7 +51,7 @@ func TestTurns(t *testing.T) {
 	if err := <-next; err != nil {
 		t.Error(err)
 	}
-	if len(all.turns.of) != 0 {
-		t.Errorf("%d accounts are kept", len(all.turns.of))
+	if n := all.turns.Users(1); n != 0 {
+		t.Errorf("%d have a turn still", n)
 	}
 }

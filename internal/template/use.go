@@ -5,12 +5,19 @@ package template
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"sync"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
+
+// turnsOfOne is how many templates an account fills in at a time. What makes the
+// text of a hostile html of 1 MB takes seconds of a processor and much memory: a
+// hundred of one account at once would be felt by all others. So it gets half of
+// the processors at most.
+func turnsOfOne() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // Used is a template filled in for a send.
 type Used struct {
@@ -23,7 +30,7 @@ type Used struct {
 // a JSON object; empty is none. Faults: fault.NotFound, and fault.Invalid with a
 // field for each variable that is missing or wrong.
 func (t *Templates) Render(ctx context.Context, account, id db.ID, variables json.RawMessage) (Used, error) {
-	pass, err := t.turns.take(ctx, account)
+	pass, err := t.turns.Take(ctx, account, turnsOfOne())
 	if err != nil {
 		return Used{}, err
 	}
@@ -71,7 +78,7 @@ func (t *Templates) Try(ctx context.Context, account db.ID, c Content, variables
 }
 
 func (t *Templates) try(ctx context.Context, account db.ID, content Content, values map[string]any) (Rendered, error) {
-	pass, err := t.turns.take(ctx, account)
+	pass, err := t.turns.Take(ctx, account, turnsOfOne())
 	if err != nil {
 		return Rendered{}, err
 	}
