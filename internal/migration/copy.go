@@ -167,11 +167,9 @@ func (f *copying) all(ctx context.Context, next uint32) error {
 // over them the next time.
 func (f *copying) judge(err error, uids []uint32) error {
 	var strange garbled
-	var own ours
-	var last final
 	words, no := refused(err)
 	switch {
-	case errors.As(err, &own), errors.As(err, &last), errors.Is(err, errLost), errors.Is(err, context.Canceled), f.asking:
+	case !theirs(err), f.asking:
 	case errors.As(err, &strange):
 		f.accuse(uids, maxUnreadable, "What the source says of it can't be understood.", maxGarbled)
 	case no:
@@ -183,6 +181,13 @@ func (f *copying) judge(err error, uids []uint32) error {
 	}
 	f.at, f.asking = 0, false
 	return err
+}
+
+// theirs reports whether an error is the source's, and may pass.
+func theirs(err error) bool {
+	var own ours
+	var last final
+	return !errors.As(err, &own) && !errors.As(err, &last) && !errors.Is(err, errLost) && !errors.Is(err, context.Canceled)
 }
 
 // accuse is blame where the source itself may be in trouble, which must cost no

@@ -131,8 +131,12 @@ func (f *copying) chunk(ctx context.Context, letters []letter) (lost []Failure, 
 			break
 		}
 	}
-	if err == nil {
-		err = b.flush(ctx)
+	// What came whole before the source broke off is filed: it may always do so after
+	// fewer than are filed together, and would then never get on.
+	if err == nil || theirs(err) && ctx.Err() == nil {
+		if failed := b.flush(ctx); failed != nil {
+			err = failed
+		}
 	}
 	if err != nil || len(missing) == 0 {
 		return b.lost, 0, err

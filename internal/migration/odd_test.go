@@ -519,3 +519,55 @@ func TestSizesRefused(t *testing.T) {
 		})
 	}
 }
+
+// A source that ends each connection after some messages, fewer than are filed
+// together, brings that many each time, and none is blamed for it.
+func TestConnectionsEndEarly(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	const messages, each = 60, 7
+	for _, what := range []string{"within a text", "between texts"} {
+		t.Run(what, func(t *testing.T) {
+			m := m.with(t)
+			addr := serve(t, few(messages, func(c net.Conn, tag, command string) string {
+				if !strings.Contains(command, "BODY.PEEK[]") {
+					return ""
+				}
+				list := numbers(command, messages)
+				if len(list) <= each {
+					return ""
+				}
+				said := ""
+				for _, i := range list[:each] {
+					said += about(command, i)
+				}
+				if what == "within a text" {
+					said += strings.TrimSuffix(about(command, list[each]), "\r\n\r\n)\r\n")
+				}
+				_, _ = io.WriteString(c, said)
+				_ = c.Close()
+				return "\r\n"
+			}))
+			m.ends(m.box(what[:6], 0), source(addr, "ann", "none"), "completed", "", messages, 0, 0)
+		})
+	}
+}
+
+// The only message that a source gives is copied, however many it refuses.
+func TestOneMessageGiven(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	const messages = 100
+	addr := serve(t, few(messages, func(_ net.Conn, tag, command string) string {
+		if strings.Contains(command, "BODY.PEEK[]") {
+			list := numbers(command, messages)
+			if list[0] == 1 && len(list) > 1 {
+				return about(command, 1) + tag + " NO Can't be retrieved\r\n"
+			} else if list[0] > 1 {
+				return tag + " NO Can't be retrieved\r\n"
+			}
+		}
+		return ""
+	}))
+	m.ends(m.box("one", 0), source(addr, "ann", "none"), "completed", "", 1, 0, messages-1)
+}
