@@ -9,6 +9,7 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,6 +17,7 @@ import (
 var (
 	errTooMuch = errors.New("the source says more than it was asked for")
 	errSilent  = errors.New("the source has not answered in time")
+	errNumbers = errors.New("a search found what are no numbers")
 )
 
 // line is the connection to a source, whose program is a stranger's. It bounds
@@ -33,11 +35,12 @@ type line struct {
 	cause  error  // why it broke
 
 	// What comes is screened by lines, but for the texts of messages.
-	hiding bool   // see screen
-	rev2   bool   // there was something to hide
-	part   []byte // of a line
-	text   int64  // so much of a message is still to come
-	inside bool   // the line goes on with what follows a message
+	hiding bool     // see screen
+	rev2   bool     // there was something to hide
+	part   []byte   // of a line
+	text   int64    // so much of a message is still to come
+	found  []span // by a search
+	inside bool     // the line goes on with what follows a message
 }
 
 var (
@@ -49,11 +52,17 @@ var (
 	// before it, the library might see something else in it.
 	literal = regexp.MustCompile(`^[^"]*\{([0-9]{1,18})\}\r?\n$`)
 	fetch   = regexp.MustCompile(`(?i)^\* [0-9]+ FETCH \(`)
+	// search is how an answer to a search begins.
+	search = regexp.MustCompile(`(?i)^\* (SEARCH|ESEARCH( \(TAG [^)]*\))?( UID)?)\b`)
 )
 
+// span are UIDs that were found.
+type span struct{ low, high uint32 }
+
 // screen passes on whole lines, and the texts of messages as they come. It keeps
-// two things from the client library, which can't bear them: parentheses among
-// capabilities, and, while hiding is set, IMAP4rev2. The library writes names of
+// some things from the client library, which can't bear them: parentheses among
+// capabilities, what a search has found, as putting a million UIDs in order takes it
+// many minutes, and, while hiding is set, IMAP4rev2. The library writes names of
 // folders in UTF-8 to a server that offers this, although that holds only once it
 // is enabled, and then with "&" as it was in IMAP4rev1.
 func (l *line) screen(chunk []byte) error {
@@ -76,6 +85,12 @@ func (l *line) screen(chunk []byte) error {
 		if endless.Match(line) {
 			return errTooMuch
 		}
+		if begin := search.Find(line); begin != nil {
+			if err := l.find(line[len(begin):]); err != nil {
+				return err
+			}
+			continue
+		}
 		if l.hiding && revision.Match(line) {
 			l.rev2 = true
 			line = revision.ReplaceAll(line, hidden)
@@ -96,6 +111,29 @@ func (l *line) screen(chunk []byte) error {
 	return nil
 }
 
+// find notes what a search has found.
+func (l *line) find(said []byte) error {
+	for word := range bytes.FieldsFuncSeq(said, func(r rune) bool { return strings.ContainsRune(" ,\r\n", r) }) {
+		if word[0] == '(' || bytes.EqualFold(word, []byte("MODSEQ")) {
+			return nil // no more UIDs
+		}
+		if bytes.EqualFold(word, []byte("ALL")) {
+			continue
+		}
+		first, last, ranged := bytes.Cut(word, []byte(":"))
+		if !ranged {
+			last = first
+		}
+		low, err := strconv.ParseUint(string(first), 10, 32)
+		high, err2 := strconv.ParseUint(string(last), 10, 32)
+		if err != nil || err2 != nil {
+			return errNumbers
+		}
+		l.found = append(l.found, span{uint32(min(low, high)), uint32(max(low, high))})
+	}
+	return nil
+}
+
 // show ends the hiding, and reports whether IMAP4rev2 was there.
 func (l *line) show() bool {
 	l.mu.Lock()
@@ -108,7 +146,7 @@ func (l *line) show() bool {
 func (l *line) ask(budget int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.budget, l.asked = budget, true
+	l.budget, l.asked, l.found = budget, true, nil
 	_ = l.Conn.SetDeadline(time.Now().Add(l.patience))
 }
 
@@ -172,6 +210,9 @@ func (l *line) read(p []byte) (n int, more bool, err error) {
 	l.budget -= int64(n)
 	if n > 0 {
 		err := l.screen(p[:n])
+		if err != nil {
+			l.budget = 0 // the client library may read once more
+		}
 		l.mu.Unlock()
 		if err != nil {
 			return 0, false, l.broken(err)
@@ -211,6 +252,13 @@ func (l *line) broken(err error) error {
 		l.cause = err
 	}
 	return err
+}
+
+// results returns what was found since the last command was sent.
+func (l *line) results() []span {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found
 }
 
 // why returns why the line broke; nil if it did not.

@@ -37,23 +37,19 @@ func (s *source) examine(name string) (*imap.SelectData, error) {
 func (s *source) search(low, high uint32) ([]uint32, error) {
 	defer s.line.rest()
 	s.line.ask(searching)
-	data, err := s.UIDSearch(&imap.SearchCriteria{UID: []imap.UIDSet{{{Start: imap.UID(low), Stop: imap.UID(high)}}}}, nil).Wait()
+	_, err := s.UIDSearch(&imap.SearchCriteria{UID: []imap.UIDSet{{{Start: imap.UID(low), Stop: imap.UID(high)}}}}, nil).Wait()
 	if err := s.did(err); err != nil {
 		return nil, err
 	}
-	set, ok := data.All.(imap.UIDSet)
-	if !ok {
-		return nil, nil
-	}
 	var uids []uint32
-	for _, r := range set {
+	for _, r := range s.line.results() {
 		// A range is as long as its list was, or came from a list of ranges,
 		// which a source could make up.
-		start, stop := max(uint32(r.Start), low), uint32(r.Stop)
+		start, stop := max(r.low, low), r.high
 		if high != 0 {
 			stop = min(stop, high)
 		}
-		if start > stop || r.Start == 0 || r.Stop == 0 {
+		if start > stop || r.low == 0 {
 			continue
 		}
 		if uint64(stop-start) > searching/2 || len(uids) > searching/2 {
