@@ -39,7 +39,8 @@ type line struct {
 	rev2   bool     // there was something to hide
 	part   []byte   // of a line
 	text   int64    // so much of a message is still to come
-	found  []span // by a search
+	found  []span   // by a search
+	odd    []string // names of folders that can't be decoded, as they are shown
 	inside bool     // the line goes on with what follows a message
 }
 
@@ -61,7 +62,7 @@ type span struct{ low, high uint32 }
 
 // screen passes on whole lines, and the texts of messages as they come. It keeps
 // some things from the client library, which can't bear them: parentheses among
-// capabilities, what a search has found, as putting a million UIDs in order takes it
+// capabilities, folders whose names can't be decoded, what a search has found, as putting a million UIDs in order takes it
 // many minutes, and, while hiding is set, IMAP4rev2. The library writes names of
 // folders in UTF-8 to a server that offers this, although that holds only once it
 // is enabled, and then with "&" as it was in IMAP4rev1.
@@ -84,6 +85,10 @@ func (l *line) screen(chunk []byte) error {
 		l.part = l.part[end:]
 		if endless.Match(line) {
 			return errTooMuch
+		}
+		if name, bad := unreadable(line); bad {
+			l.odd = append(l.odd, shown(name))
+			continue
 		}
 		if begin := search.Find(line); begin != nil {
 			if err := l.find(line[len(begin):]); err != nil {
@@ -146,7 +151,7 @@ func (l *line) show() bool {
 func (l *line) ask(budget int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.budget, l.asked, l.found = budget, true, nil
+	l.budget, l.asked, l.found, l.odd = budget, true, nil, nil
 	_ = l.Conn.SetDeadline(time.Now().Add(l.patience))
 }
 
@@ -259,6 +264,13 @@ func (l *line) results() []span {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.found
+}
+
+// unreadable returns the names that could not be decoded.
+func (l *line) unreadable() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.odd
 }
 
 // why returns why the line broke; nil if it did not.

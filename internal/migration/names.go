@@ -3,9 +3,13 @@
 package migration
 
 import (
+	"encoding/base64"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/emersion/go-imap/v2"
 
@@ -172,4 +176,51 @@ func arrange(all []listed) {
 		}
 		return 1
 	})
+}
+
+var (
+	// named is a folder in a list, unless its name comes as a literal.
+	named = regexp.MustCompile(`(?i)^\* LIST \([^)]*\) (?:NIL|"(?:\\.|[^"\\])*") (?:"((?:\\.|[^"\\])*)"|([^ "{\r\n]+))`)
+	// shifted is how names have what is not ASCII (RFC 3501 §5.1.3).
+	shifted = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
+)
+
+// unreadable returns the name of a folder in a list if it can't be decoded.
+func unreadable(line []byte) (name string, bad bool) {
+	m := named.FindSubmatch(line)
+	if m == nil {
+		return "", false
+	}
+	name = string(m[1]) + string(m[2])
+	return name, !decodable(name)
+}
+
+// decodable reports whether the client library can decode a name of a folder: it
+// hangs up if it can't.
+func decodable(name string) bool {
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return false
+	}
+	for shift := false; ; {
+		plain, rest, more := strings.Cut(name, "&")
+		if !more {
+			return true
+		}
+		code, after, closed := strings.Cut(rest, "-")
+		if !closed || shift && plain == "" && code != "" {
+			return false
+		}
+		shift, name = code != "", after
+		text, err := shifted.DecodeString(code)
+		if err != nil || shift && len(text) == 0 || len(text)%2 != 0 {
+			return false
+		}
+		var units []uint16
+		for ; len(text) > 0; text = text[2:] {
+			units = append(units, uint16(text[0])<<8|uint16(text[1]))
+		}
+		if slices.ContainsFunc(utf16.Decode(units), func(r rune) bool { return r >= ' ' && r < 0x7f || r == utf8.RuneError }) {
+			return false
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -570,4 +571,39 @@ func TestOneMessageGiven(t *testing.T) {
 		return ""
 	}))
 	m.ends(m.box("one", 0), source(addr, "ann", "none"), "completed", "", 1, 0, messages-1)
+}
+
+// A folder whose name can't be decoded, kept or asked for keeps no other from being
+// copied, and is told.
+func TestNamesThatCannotBe(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		s := servertest.Start(t, servertest.Database(url), servertest.MigrationWait(time.Millisecond))
+		m := &mover{t, s, clientOf(t, s), nil}
+		bad := []string{"R&D", "R&ED-", "R&2AA-", "R&AOQ-&APY-", "R&=-", "Z\xfcrich", "x\x01y", "x&AAA-y", strings.Repeat("x", 1001)}
+		good := []string{"INBOX", "R&-D", "&APw-", "Z\xc3\xbcrich", "&2Dzf8w-", `quote\"d`, "&AAE-"}
+		addr := serve(t, few(2, func(_ net.Conn, tag, command string) (said string) {
+			switch {
+			case strings.HasPrefix(command, "LIST"):
+				for i, name := range append(bad, good...) {
+					if i%2 == 1 || strings.ContainsAny(name, `&\x01"`+"\xfc\xc3") {
+						name = `"` + name + `"`
+					}
+					said += "* LIST (\\HasNoChildren) \"/\" " + name + "\r\n"
+				}
+				return said + tag + " OK done\r\n"
+			case strings.HasPrefix(command, "STATUS"):
+				return tag + " NO No\r\n"
+			}
+			return ""
+		}))
+		d := m.ends(m.box("ann", 0), source(addr, "ann", "none"), "completed", "", int64(2*len(good)), 0, 0)
+		if len(d.Failures) != len(bad) {
+			t.Errorf("%d told: %+v", len(d.Failures), d.Failures)
+		}
+		for _, f := range d.Failures {
+			if f.UID != 0 || len(f.Folder) == 0 || len(f.Folder) > 300 {
+				t.Errorf("%+v", f)
+			}
+		}
+	})
 }

@@ -61,9 +61,12 @@ var (
 
 // plan finds out what there is to copy, and where to, and writes it down.
 func (j *job) plan(ctx context.Context, src *source) error {
-	all, spaces, err := src.folders()
+	all, spaces, lost, err := src.folders()
 	if err != nil {
 		return err
+	}
+	if len(j.Source.Folders) > 0 { // it is told of those that were chosen alone
+		lost = nil
 	}
 	here, err := j.o.Folders.Folders(ctx, j.Mailbox)
 	if err != nil {
@@ -87,7 +90,6 @@ func (j *job) plan(ctx context.Context, src *source) error {
 	c := newChart(all, spaces, special)
 	var tasks []*task
 	missing := slices.Clone(j.Source.Folders)
-	var lost []Failure
 	for i := range all {
 		l := &all[i]
 		target := c.target(l)
@@ -160,15 +162,16 @@ func (j *job) readTasks(ctx context.Context) ([]*task, error) {
 	})
 }
 
-// folders lists what there is, and whose.
-func (s *source) folders() (all []listed, spaces namespaces, err error) {
+// folders lists what there is, and whose; and what has a name that can't be asked
+// for or kept.
+func (s *source) folders() (all []listed, spaces namespaces, lost []Failure, err error) {
 	defer s.line.rest()
 	if s.offers(imap.CapNamespace) {
 		s.line.ask(small)
 		data, err := s.Namespace().Wait()
 		if err := s.did(err); err != nil {
 			if _, no := refused(err); !no {
-				return nil, spaces, err
+				return nil, spaces, nil, err
 			}
 			data = &imap.NamespaceData{}
 		}
@@ -190,16 +193,23 @@ func (s *source) folders() (all []listed, spaces namespaces, err error) {
 		if len(all) >= maxListed {
 			_ = s.line.Close()
 			_ = cmd.Close()
-			return nil, spaces, final{fmt.Sprintf("The source has more than %d folders.", maxListed)}
+			return nil, spaces, nil, final{fmt.Sprintf("The source has more than %d folders.", maxListed)}
 		}
 		l := listed{name: data.Mailbox, attrs: data.Attrs, subscribed: !extended}
 		if data.Delim != 0 {
 			l.delim = string(data.Delim)
 		}
 		l.subscribed = l.subscribed || l.has(imap.MailboxAttrSubscribed)
+		if strings.Contains(l.name, "\x00") || len(l.name) > maxText {
+			lost = append(lost, Failure{shown(l.name), 0, fmt.Sprintf("The name of this folder has more than %d bytes, or characters that can't be kept.", maxText)})
+			continue
+		}
 		all = append(all, l)
 	}
-	return all, spaces, s.did(cmd.Close())
+	for _, name := range s.line.unreadable() {
+		lost = append(lost, Failure{name, 0, "The source does not encode the name of this folder as IMAP says. Once it is renamed there, a new migration copies it."})
+	}
+	return all, spaces, lost, s.did(cmd.Close())
 }
 
 // measure finds out how much is in each folder.

@@ -77,7 +77,7 @@ func (m *Migrations) probe(ctx context.Context, from *Source) ([]Offered, error)
 		return nil, err
 	}
 	defer src.leave()
-	all, spaces, err := src.folders()
+	all, spaces, _, err := src.folders()
 	if err != nil {
 		return nil, err
 	}

@@ -264,6 +264,14 @@ func busy(said *imap.Error) bool {
 
 // quote is what a source said, made fit to be shown, as the end of a sentence.
 func quote(text string) string {
+	if text = shown(text); text == "" {
+		return "."
+	}
+	return ": " + text
+}
+
+// shown is what a source said, made fit to be shown.
+func shown(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return -1
@@ -273,10 +281,7 @@ func quote(text string) string {
 	if r := []rune(text); len(r) > 200 {
 		text = string(r[:200]) + "…"
 	}
-	if text == "" {
-		return "."
-	}
-	return ": " + text
+	return text
 }
 
 // did tells what became of a command: nil, a *imap.Error with which the source

@@ -96,7 +96,7 @@ func FuzzSource(f *testing.F) {
 		if s.begin(&Source{Username: "ann", Password: "secret"}) != nil {
 			return
 		}
-		all, spaces, err := s.folders()
+		all, spaces, _, err := s.folders()
 		if err != nil {
 			return
 		}
