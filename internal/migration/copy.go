@@ -42,9 +42,12 @@ func (j *job) copyFolder(ctx context.Context, src *source, t *task) error {
 	}
 	at, err := src.examine(t.name)
 	if err != nil {
-		if words, no := refused(err); no {
+		words, no := refused(err)
+		if no && t.refused {
 			return j.closeFolder(ctx, t, "failed", words)
 		}
+		t.refused = no
+		t.narrower = t.narrower || no // it waits for its second turn
 		return err
 	}
 	if at.UIDValidity != t.validity {

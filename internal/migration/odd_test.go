@@ -607,3 +607,17 @@ func TestNamesThatCannotBe(t *testing.T) {
 		}
 	})
 }
+
+// A folder that a source refuses to open once is asked for again.
+func TestFolderRefusedOnce(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	var asked atomic.Int32
+	addr := serve(t, few(2, func(_ net.Conn, tag, command string) string {
+		if strings.HasPrefix(command, "EXAMINE") && asked.Add(1) == 1 {
+			return tag + " NO System error\r\n"
+		}
+		return ""
+	}))
+	m.ends(m.box("once", 0), source(addr, "ann", "none"), "completed", "", 2, 0, 0)
+}
