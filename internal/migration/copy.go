@@ -51,6 +51,7 @@ func (j *job) copyFolder(ctx context.Context, src *source, t *task) error {
 		return err
 	}
 	if at.UIDValidity != t.validity {
+		t.renewed = t.validity != 0
 		t.validity, t.last = at.UIDValidity, 0
 		clear(t.suspect)
 		clear(t.broken)
@@ -317,7 +318,8 @@ func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
 		lost = append(lost, Failure{f.name, uid, "The source says nothing of it."})
 	}
 	end.done += int64(len(left) - len(letters) - len(silent)) // they were deleted there meanwhile
-	var again []letter                                        // copied before, under another UIDVALIDITY
+	var again []letter                                        // copied under another UIDVALIDITY
+	var before int64                                          // of these those that another migration copied
 	letters = slices.DeleteFunc(letters, func(l letter) bool {
 		if l.size > MaxMessage {
 			lost = append(lost, Failure{f.name, l.uid, tooLarge})
@@ -326,11 +328,11 @@ func (f *copying) copyWindow(ctx context.Context, uids []uint32) error {
 		return false
 	})
 	if f.renumbered {
-		if letters, again, err = f.split(ctx, letters); err != nil {
+		if letters, again, before, err = f.split(ctx, letters); err != nil {
 			return ours{err}
 		}
-		end.done += int64(len(again))
-		end.skipped += int64(len(again))
+		end.done += before
+		end.skipped += before
 	}
 	more, gone, err := f.bodies(ctx, letters)
 	if err != nil {
@@ -366,19 +368,23 @@ func (f *copying) describe(uids []uint32) (letters []letter, silent []uint32, er
 const tooLarge = "The message is larger than 50 MB."
 
 // split divides messages into new ones and those that were copied before, by
-// their digests.
-func (f *copying) split(ctx context.Context, letters []letter) (fresh, again []letter, err error) {
+// their digests, and says how many of these another migration counted.
+func (f *copying) split(ctx context.Context, letters []letter) (fresh, again []letter, before int64, err error) {
 	for _, l := range letters {
 		l.digest = digest(l.id, &l)
-		known, err := f.knows(ctx, f.from, l.digest, f.validity, f.Mailbox)
+		by, err := f.knows(ctx, f.from, l.digest, f.validity, f.Mailbox)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
-		if known {
-			again = append(again, l)
-		} else {
+		switch by {
+		case 0:
 			fresh = append(fresh, l)
+			continue
+		case f.ID:
+		default:
+			before++
 		}
+		again = append(again, l)
 	}
-	return fresh, again, nil
+	return fresh, again, before, nil
 }

@@ -47,7 +47,7 @@ var (
 	// Some UIDVALIDITY before or after this one is enough.
 	copiedBefore = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity < $3 LIMIT 1`)
 	copiedAfter  = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity > $3 LIMIT 1`)
-	copiedDigest = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND digest = $3 AND uidvalidity <> $4 LIMIT 1`)
+	copiedDigest = db.SQL(`SELECT COALESCE(MAX(migration), 0) FROM migration_copied WHERE mailbox = $1 AND source = $2 AND digest = $3 AND uidvalidity <> $4`)
 )
 
 // errTwice says that another job has filed a message.
@@ -84,13 +84,11 @@ func (m *Migrations) renumbered(ctx context.Context, source int64, validity uint
 	return false, nil
 }
 
-// knows reports whether a message was copied under another UIDVALIDITY.
-func (m *Migrations) knows(ctx context.Context, source, digest int64, validity uint32, mailbox db.ID) (bool, error) {
-	err := m.o.DB.One(ctx, copiedDigest.With(mailbox, source, digest, validity), new(uint32))
-	if errors.Is(err, db.ErrNoRow) {
-		return false, nil
-	}
-	return err == nil, err
+// knows returns the last migration that copied a message under another
+// UIDVALIDITY, or found it there; 0 for none.
+func (m *Migrations) knows(ctx context.Context, source, digest int64, validity uint32, mailbox db.ID) (by db.ID, err error) {
+	err = m.o.DB.One(ctx, copiedDigest.With(mailbox, source, digest, validity), &by)
+	return by, err
 }
 
 // kept is a message that is in the blob store, and not yet filed.
@@ -409,7 +407,8 @@ func (f *copying) settle(ctx context.Context, n tally, last uint32, again []lett
 		delete(f.broken, x.UID)
 	}
 	f.last = last
-	if n.done > n.failed || f.Retries < stuck { // else it may be the source that can't be read
+	// Else it may be the source that can't be read, or whose UIDVALIDITY never stays.
+	if n.done > n.failed || f.Retries < stuck && len(again) == 0 {
 		f.gains.Add(1)
 	}
 	f.changed.Store(true)

@@ -252,7 +252,7 @@ func (j *job) worker(ctx context.Context, src *source) {
 			src.close()
 			src = nil
 		}
-		if j.gains.Load() > before || t.narrower {
+		if j.gains.Load() > before || t.narrower && !t.renewed {
 			tries, t.narrower = 0, false
 		}
 		j.putBack(t, err)

@@ -621,3 +621,61 @@ func TestFolderRefusedOnce(t *testing.T) {
 	}))
 	m.ends(m.box("once", 0), source(addr, "ann", "none"), "completed", "", 2, 0, 0)
 }
+
+// A source whose UIDVALIDITY is another on each connection: what came before counts
+// once.
+func TestRenumberedMeanwhile(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		m := &mover{t, s, clientOf(t, s), nil}
+		const messages = 60
+		var validity atomic.Int32
+		addr := serve(t, few(messages, func(c net.Conn, tag, command string) string {
+			switch {
+			case strings.HasPrefix(command, "EXAMINE"):
+				return fmt.Sprintf("* %d EXISTS\r\n* OK [UIDVALIDITY %d] x\r\n* OK [UIDNEXT %d] x\r\n%s OK done\r\n", messages, validity.Add(1), messages+1, tag)
+			case strings.Contains(command, "BODY.PEEK[]"):
+				list := numbers(command, messages)
+				if len(list) <= 20 {
+					return ""
+				}
+				for _, i := range list[:20] {
+					_, _ = io.WriteString(c, about(command, i))
+				}
+				_ = c.Close()
+				return "\r\n"
+			}
+			return ""
+		}))
+		from := source(addr, "ann", "none")
+		d := m.ends(s.Dev.Mailboxes[0].ID.String(), from, "completed", "", messages, 0, 0)
+		if d.Progress.MessagesDone != messages {
+			t.Errorf("%+v", d.Progress)
+		}
+		d = m.ends(s.Dev.Mailboxes[0].ID.String(), from, "completed", "", 0, messages, 0)
+		if d.Progress.MessagesDone != messages {
+			t.Errorf("%+v", d.Progress)
+		}
+	})
+}
+
+// A source whose UIDVALIDITY is another on each connection, and that breaks off
+// behind what is here, is given up.
+func TestRenumberedForEver(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	const messages, far = 5, 900_000 // not looked for at once
+	var validity atomic.Int32
+	addr := serve(t, few(messages, func(c net.Conn, tag, command string) string {
+		switch {
+		case strings.HasPrefix(command, "EXAMINE"):
+			return fmt.Sprintf("* %d EXISTS\r\n* OK [UIDVALIDITY %d] x\r\n* OK [UIDNEXT %d] x\r\n%s OK done\r\n", messages+1, validity.Add(1), far+1, tag)
+		case strings.HasPrefix(command, "UID SEARCH") && !strings.HasPrefix(command, "UID SEARCH UID 1:"):
+			return fmt.Sprintf("* SEARCH %d\r\n%s OK done\r\n", far, tag)
+		case strings.HasPrefix(command, "UID FETCH "+strconv.Itoa(far)):
+			_ = c.Close()
+			return "\r\n"
+		}
+		return ""
+	}))
+	m.ends(m.box("ever", 0), source(addr, "ann", "none"), "failed", "broke off", messages, 0, 0)
+}

@@ -33,6 +33,7 @@ type task struct {
 	messages       int64
 	bytes          int64 // -1: not known yet
 	unweighed      bool  // the source had trouble with saying it
+	renewed        bool  // UIDVALIDITY has changed: which message is to blame can't be pinned down
 	refused        bool  // the source did not open it the first time
 
 	window   int               // how many messages are asked for at once
