@@ -373,8 +373,7 @@ func (b *batch) file(ctx context.Context, all []kept) error {
 	}, uploads...)
 	if err == nil {
 		b.passed, b.doubted, b.given = 0, false, all[0].uid
-		b.gains.Add(1)
-		b.changed.Store(true)
+		b.gained()
 	}
 	return err
 }
@@ -409,7 +408,7 @@ func (f *copying) settle(ctx context.Context, n tally, last uint32, again []lett
 	f.last = last
 	// Else it may be the source that can't be read, or whose UIDVALIDITY never stays.
 	if n.done > n.failed || f.Retries < stuck && len(again) == 0 {
-		f.gains.Add(1)
+		f.gained()
 	}
 	f.changed.Store(true)
 	return nil
@@ -429,8 +428,7 @@ func (j *job) closeFolder(ctx context.Context, t *task, state, why string) error
 		},
 	})
 	if err == nil {
-		j.gains.Add(1)
-		j.changed.Store(true)
+		j.gained()
 	}
 	return own(err)
 }

@@ -25,12 +25,17 @@ const (
 	// maxReconnects is how often in a row one of several connections is made
 	// anew, before it is left to the others.
 	maxReconnects = 3
+	// hopeless is for how many turns one whose turn is over may bring nothing.
+	hopeless = 6
 	// endGrace bounds the last write of a job.
 	endGrace = 5 * time.Second
 )
 
 // errLost says that the migration was cancelled, or is in another node's hand.
 var errLost = errors.New("the migration is not in this node's hand any more")
+
+// errTurn says that a migration had its turn, and others wait.
+var errTurn = errors.New("others have their turn")
 
 // ours marks trouble of the service's own.
 type ours struct{ error }
@@ -48,6 +53,7 @@ type job struct {
 
 	changed atomic.Bool  // since its followers were told
 	gains   atomic.Int64 // commits that brought it on
+	over    atomic.Bool  // its turn: the next commit is the last
 
 	mu     sync.Mutex
 	tasks  []*task // folders that nobody works at
@@ -87,6 +93,8 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		return j.ended(ctx, Completed, "")
 	case errors.Is(err, errLost):
 		return nil
+	case errors.Is(err, errTurn) && j.gains.Load() > 0:
+		return j.release(ctx, 0, "", 0)
 	case errors.As(err, &last):
 		return j.ended(ctx, Failed, last.words)
 	}
@@ -122,6 +130,9 @@ func (m *Migrations) pause(n int) time.Duration {
 }
 
 var (
+	// One that waits, and that a node could take if it had one less in hand.
+	waits = db.SQL(`SELECT m.id FROM migration AS m WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $1 AND m.account <> $2
+		AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3 LIMIT 1`)
 	release = db.SQL(`UPDATE migration SET tenure = NULL, retries = $3, trouble = $4, due_at = $5, updated_at = $6
 		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
 	stillMine = db.SQL(`SELECT id FROM migration WHERE id = $1 AND tenure = $2 AND state = 'running'`)
@@ -144,6 +155,9 @@ func (j *job) watch(ctx context.Context) {
 	defer sub.Close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	turns := time.NewTicker(j.o.LongestWait) // a turn is as long as one waits for a source
+	defer turns.Stop()
+	gained, nothing := int64(0), 0
 	for {
 		err := j.o.DB.One(ctx, stillMine.With(j.ID, j.tenure), new(db.ID))
 		if errors.Is(err, db.ErrNoRow) || !j.o.Node.Holds(j.tenure) {
@@ -158,7 +172,35 @@ func (j *job) watch(ctx context.Context) {
 			if j.changed.Swap(false) {
 				j.wake(j.ID)
 			}
+		case <-turns.C:
+			if n := j.gains.Load(); n > gained {
+				gained, nothing = n, 0
+			}
+			if j.over.Store(j.waited(ctx)); !j.over.Load() {
+				nothing = 0
+			} else if nothing++; nothing > hopeless {
+				j.stop(errTurn)
+			}
 		}
+	}
+}
+
+// waited reports whether a migration of another account waits for a place in this
+// node's hands. One that takes days, or whose source sees to it that it never ends,
+// must not keep the others waiting.
+func (j *job) waited(ctx context.Context) bool {
+	j.Migrations.mu.Lock()
+	full := len(j.jobs) >= j.o.AtOnce
+	j.Migrations.mu.Unlock()
+	return full && j.o.DB.One(ctx, waits.With(db.Micros(j.o.Now()), j.Account, perAccount), new(db.ID)) == nil
+}
+
+// gained notes that a commit brought it on.
+func (j *job) gained() {
+	j.gains.Add(1)
+	j.changed.Store(true)
+	if j.over.Load() {
+		j.stop(errTurn)
 	}
 }
 

@@ -148,8 +148,7 @@ func (j *job) writePlan(ctx context.Context, tasks []*task, lost []Failure) erro
 		return nil
 	})
 	if err == nil {
-		j.gains.Add(1)
-		j.changed.Store(true)
+		j.gained()
 	}
 	return own(err)
 }

@@ -320,6 +320,8 @@ func trouble(err error) string {
 	var strange garbled
 	var op *net.OpError
 	switch {
+	case errors.Is(err, errTurn):
+		return "The source has brought nothing for long, and others wait."
 	case errors.As(err, &said):
 		return "The source is busy" + quote(said.Text)
 	case errors.As(err, &strange):
