@@ -291,8 +291,10 @@ func (j *job) worker(ctx context.Context, src *source) {
 				tries = 0
 				continue
 			}
-			src.close()
-			src = nil
+			if _, no := refused(err); !no { // else the connection is as good as before
+				src.close()
+				src = nil
+			}
 		}
 		if j.gains.Load() > before || t.narrower && !t.renewed {
 			tries, t.narrower = 0, false

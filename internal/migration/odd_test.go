@@ -679,3 +679,32 @@ func TestRenumberedForEver(t *testing.T) {
 	}))
 	m.ends(m.box("ever", 0), source(addr, "ann", "none"), "failed", "broke off", messages, 0, 0)
 }
+
+// Messages that a source refuses need no connections of their own: it goes on with
+// the one over which it said no.
+func TestRefusalsKeepTheConnection(t *testing.T) {
+	s := servertest.Start(t, servertest.MigrationWait(time.Millisecond))
+	m := &mover{t, s, clientOf(t, s), nil}
+	const messages, each = 60, 3
+	var connections atomic.Int32
+	answer := few(messages, func(_ net.Conn, tag, command string) (said string) {
+		if !strings.Contains(command, "BODY.PEEK[]") {
+			return ""
+		}
+		for _, i := range numbers(command, messages) {
+			if i%each == 0 {
+				return said + tag + " NO Can't be retrieved\r\n"
+			}
+			said += about(command, i)
+		}
+		return said + tag + " OK done\r\n"
+	})
+	addr := serve(t, func(c net.Conn) {
+		connections.Add(1)
+		answer(c)
+	})
+	m.ends(m.box("keeps", 0), source(addr, "ann", "none"), "completed", "", messages-messages/each, 0, messages/each)
+	if n := connections.Load(); n > 1 {
+		t.Errorf("it took %d connections", n)
+	}
+}
