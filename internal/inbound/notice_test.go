@@ -39,8 +39,15 @@ var (
 	lateNow   = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
 	inboxOf   = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
 	textsOf   = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
-	noticesN  = db.SQL(`SELECT COUNT(*) FROM notice`)
-	bouncesN  = db.SQL(`SELECT COUNT(*) FROM event WHERE account = $1 AND position > 0 AND kind = 'bounce'`)
+	loseSent  = db.SQL(`DELETE FROM blob WHERE id IN (SELECT blob FROM outbound_message)`)
+	// The rows of what is sent can't be read: PostgreSQL refuses the division, of SQLite's NULL nothing is made.
+	hideRows  = db.SQL(`ALTER TABLE blob RENAME TO sound`)
+	spoilSent = db.SQL(`CREATE VIEW blob AS SELECT b.id, b.size / (CASE WHEN o.id IS NULL THEN 1 ELSE 0 END) AS size, b.file, b.bytes
+		FROM sound AS b LEFT JOIN outbound_message AS o ON o.blob = b.id`)
+	ruleSQLite   = db.SQL(`CREATE TRIGGER onward INSTEAD OF INSERT ON blob BEGIN INSERT INTO sound VALUES (NEW.id, NEW.size, NEW.file, NEW.bytes); END`)
+	rulePostgres = db.SQL(`CREATE RULE onward AS ON INSERT TO blob DO INSTEAD INSERT INTO sound VALUES (NEW.id, NEW.size, NEW.file, NEW.bytes)`)
+	noticesN     = db.SQL(`SELECT COUNT(*) FROM notice`)
+	bouncesN     = db.SQL(`SELECT COUNT(*) FROM event WHERE account = $1 AND position > 0 AND kind = 'bounce'`)
 )
 
 // post is a mailbox of a whole service.
@@ -489,6 +496,29 @@ func TestFailureOfLargeHeader(t *testing.T) {
 		has(t, text, "Final-Recipient: rfc822; nobody@demo.test\r\nAction: failed\r\n")
 		lacks(t, text, "X-Fill")
 		alice.wantNotices(0)
+	})
+}
+
+// Of a message whose row is lost or can't be read the sender is told all the same.
+func TestNoticesOfLostRow(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		rule := ruleSQLite
+		if s.DB.Engine() == db.Postgres {
+			rule = rulePostgres
+		}
+		for n, lose := range [][]db.Statement{{loseSent.With()}, {hideRows.With(), spoilSent.With(), rule.With()}} {
+			id := alice.submit(nil, note, rcpt(t, "nobody@demo.test", smtpclient.NotifyNever, ""))
+			dbtest.Exec(t, s.DB, lose...)
+			alice.notice(id)
+			alice.tell()
+			alice.wantNotices(0)
+			if all := alice.texts(); len(all) != n+1 {
+				t.Errorf("%d reports", len(all))
+			} else {
+				has(t, all[n], "Final-Recipient: rfc822; lost@far.example\r\nAction: failed\r\n")
+			}
+		}
 	})
 }
 

@@ -23,9 +23,9 @@ const wholeUpTo = 32 << 10
 // lost, damaged or not to be read.
 func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice) (*spooled, error) {
 	s, err := i.spoolReport(ctx, m, all)
-	if m.Blob != nil && blob.Lost(err) {
-		i.Log.Error("a message is damaged", "message", m.ID, "error", err)
-		m.Blob = nil
+	if m.Blob != 0 && blob.Lost(err) {
+		i.Log.Error("a message is lost or damaged", "message", m.ID, "error", err)
+		m.Blob = 0
 		s, err = i.spoolReport(ctx, m, all)
 	}
 	return s, err
@@ -42,8 +42,12 @@ func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []
 		EnvID: m.EnvID, Arrival: m.CreatedAt, Recipients: reported(all),
 		Original: message.Original{UTF8: m.UTF8, EightBit: m.EightBit},
 	}
-	if m.Blob != nil {
-		source, err := m.Blob.Open(ctx)
+	if m.Blob != 0 {
+		b, err := i.Blobs.Load(ctx, m.Blob)
+		if err != nil {
+			return nil, err
+		}
+		source, err := b.Open(ctx)
 		if err != nil {
 			return nil, err
 		}

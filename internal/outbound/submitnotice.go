@@ -4,10 +4,8 @@ package outbound
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 )
 
@@ -30,7 +28,7 @@ type Submitted struct {
 	UTF8      bool   // its header has raw UTF-8
 	EightBit  bool   // its body has octets above 127
 	Size      int64
-	Blob      *blob.Blob // as it was sent, but for its signatures; nil if it is no longer there
+	Blob      db.ID // as it was sent, but for its signatures
 	CreatedAt time.Time
 	// RequireTLS: so does the report (RFC 8689 §5), and Ret is HDRS.
 	RequireTLS bool
@@ -45,13 +43,6 @@ func (o *Outbox) Submitted(ctx context.Context, id db.ID) (Submitted, error) {
 	}
 	if !r.tells() {
 		return Submitted{}, gone()
-	}
-	b, err := o.Blobs.Load(ctx, r.blob)
-	if errors.Is(err, blob.ErrNotExist) {
-		b, err = nil, nil
-	}
-	if err != nil {
-		return Submitted{}, err
 	}
 	var forwards db.ID
 	if r.forwarded != 0 {
@@ -68,6 +59,6 @@ func (o *Outbox) Submitted(ctx context.Context, id db.ID) (Submitted, error) {
 	}
 	return Submitted{
 		Forwards: forwards, Lost: lost, ID: r.id, Account: r.account, Mailbox: r.mailbox, Sender: r.sender, MessageID: r.messageID, Subject: r.subject,
-		Ret: r.ret, EnvID: r.envid, UTF8: r.utf8, EightBit: r.eightBit, Size: r.size, Blob: b, CreatedAt: r.created, RequireTLS: demands,
+		Ret: r.ret, EnvID: r.envid, UTF8: r.utf8, EightBit: r.eightBit, Size: r.size, Blob: r.blob, CreatedAt: r.created, RequireTLS: demands,
 	}, nil
 }
