@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -64,7 +65,10 @@ func (a *API) listOutbox(ctx context.Context, p account.Principal, in *page) (li
 	var failed error
 	out := answer(*in, found, more, func(c relay.Captured) capturedListed {
 		one, err := a.summary(ctx, c)
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		switch {
+		case blob.Lost(err): // the others are to be seen
+			a.Log.ErrorContext(ctx, "a message can't be read", "request", requestID(ctx), "error", err)
+		case err != nil && !fault.Is(err, fault.NotFound):
 			failed = err
 		}
 		return one

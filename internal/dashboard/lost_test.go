@@ -12,6 +12,7 @@ import (
 
 var (
 	loseSent    = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM outbound_message WHERE id = $1)`)
+	loseCaught  = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM captured WHERE id = $1)`)
 	loseArrived = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM message WHERE id = $1)`)
 )
 
@@ -37,12 +38,24 @@ func TestLostMessagePages(t *testing.T) {
 		"text": "When does it come?", "in_reply_to": sent["message_id"]})["recipients"].([]any)[0].(object)["id"].(string)
 	lose(loseSent, id)
 	lose(loseArrived, got)
+	for _, to := range []string{"one@far.example", "two@far.example"} {
+		settles(t, s, called(t, s, "POST", "/outbound/send", letter(object{"to": []string{to}}))["id"].(string), "delivered")
+	}
+	caught := called(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)
+	first := caught[0].(object)["id"].(string)
+	lose(loseCaught, first)
+	if list := called(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any); len(list) != 2 || list[0].(object)["subject"] != "" || list[1].(object)["subject"] == "" {
+		t.Errorf("the outbox has %v", list)
+	}
 	for path, beside := range map[string]string{
-		"/threads/order-42": "It is still here.", "/messages/" + id: "delivered@simulator.test", "/received/" + alice.ID.String() + "/" + got: alice.Address,
+		"/threads/order-42": "It is still here.", "/messages/" + id: "delivered@simulator.test", "/received/" + alice.ID.String() + "/" + got: alice.Address, "/sandbox/" + first: "two@far.example",
 	} {
 		b.open(path)
 		b.reads("The service can’t read this message.")
 		b.reads(beside)
 		b.accessible()
 	}
+	b.open("/sandbox")
+	b.reads("one@far.example")
+	b.reads("two@far.example")
 }

@@ -45,7 +45,7 @@ func (d *Dashboard) sandbox(v *visit) (page, error) {
 	}
 	for _, c := range list {
 		one, err := d.summary(v, c)
-		if err != nil && !fault.Is(err, fault.NotFound) { // it may be cleared meanwhile
+		if _, err = v.lost(err); err != nil && !fault.Is(err, fault.NotFound) { // it may be cleared meanwhile
 			return page{}, err
 		}
 		data.List = append(data.List, one)

@@ -20,6 +20,11 @@ import (
 	"github.com/mailstead/mailstead/internal/relay"
 )
 
+var (
+	spoilCaptured = db.SQL(`UPDATE captured SET structure = $1`)
+	loseCaptured  = db.SQL(`DELETE FROM blob WHERE id IN (SELECT blob FROM captured)`)
+)
+
 func newCapture(t *testing.T, d *db.DB) *relay.Capture {
 	t.Helper()
 	files, err := blob.NewFolder(t.TempDir())
@@ -97,6 +102,39 @@ func TestCapture(t *testing.T) {
 	if _, _, err := c.Open(t.Context(), m); !fault.Is(err, fault.NotFound) {
 		t.Errorf("its bytes: %v", err)
 	}
+}
+
+// What is lost is not taken for cleared, and a structure that can't be decoded is
+// made anew.
+func TestCapturedLost(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := dbtest.Open(t, url)
+		c := newCapture(t, d)
+		m := &queue.Mail{About: queue.About{Account: 1}, ID: d.NewID(), Body: func(context.Context) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(text)), nil
+		}}
+		if err := c.Keep(t.Context(), &queue.Consignment{Mail: m, To: []*queue.Delivery{{Recipient: "bob@d.test"}}}); err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, d, spoilCaptured.With([]byte("?")))
+		all, _, err := c.List(t.Context(), 1, "", db.Page{})
+		if err != nil || len(all) != 1 {
+			t.Fatal(len(all), err)
+		}
+		if got := readCaptured(t, c, all[0]); got != text {
+			t.Errorf("without its structure %q", got)
+		}
+		dbtest.Exec(t, d, loseCaptured.With())
+		if _, _, err := c.Open(t.Context(), all[0]); !blob.Lost(err) || !strings.Contains(err.Error(), all[0].ID.String()) {
+			t.Errorf("what is lost is %v", err)
+		}
+		if err := c.Clear(t.Context(), 1, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Open(t.Context(), all[0]); !fault.Is(err, fault.NotFound) {
+			t.Errorf("what was cleared is %v", err)
+		}
+	})
 }
 
 // The outbox has an end: the oldest go.

@@ -34,6 +34,7 @@ var (
 	someCaptured = db.SQL(`SELECT id, blob FROM captured
 		WHERE account = $1 AND ($2 = '' OR domain = $2) AND id <= $3 ORDER BY id DESC LIMIT $4`)
 	lastCaptured = db.SQL(`SELECT id FROM captured WHERE account = $1 ORDER BY id DESC LIMIT 1 OFFSET 1000`)
+	isCaptured   = db.SQL(`SELECT id FROM captured WHERE id = $1`)
 	dropCaptured = db.SQL(`DELETE FROM captured WHERE id = $1`)
 )
 
@@ -74,22 +75,28 @@ func notCaptured() error {
 }
 
 // Open opens the bytes of a captured message with the index of its parts, or
-// returns fault.NotFound when it was cleared meanwhile. The caller must Close
-// the reader.
+// returns fault.NotFound when it was cleared meanwhile; blob.Lost tells whether its
+// bytes are. The caller must Close the reader.
 func (c *Capture) Open(ctx context.Context, m Captured) (*message.Index, *blob.Reader, error) {
 	b, err := c.Blobs.Load(ctx, m.blob)
-	if errors.Is(err, blob.ErrNotExist) {
-		err = notCaptured()
+	if errors.Is(err, blob.ErrNotExist) && errors.Is(c.DB.One(ctx, isCaptured.With(m.ID), new(db.ID)), db.ErrNoRow) {
+		return nil, nil, notCaptured()
+	}
+	var r *blob.Reader
+	if err == nil {
+		r, err = b.Open(ctx)
 	}
 	if err != nil {
-		return nil, nil, err
-	}
-	index := &message.Index{}
-	if err := index.UnmarshalBinary(m.structure); err != nil {
 		return nil, nil, fmt.Errorf("captured message %s: %w", m.ID, err)
 	}
-	r, err := b.Open(ctx)
-	return index, r, err
+	index := message.StoredIndex(m.structure, b.Size)
+	if index == nil {
+		if index, _, err = message.ScanReader(r.All()); err != nil {
+			_ = r.Close() // only read
+			return nil, nil, fmt.Errorf("scanning captured message %s: %w", m.ID, err)
+		}
+	}
+	return index, r, nil
 }
 
 // Clear deletes what was captured of an account's mail up to now.
