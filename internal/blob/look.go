@@ -3,6 +3,7 @@
 package blob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -18,12 +19,13 @@ var newest = db.SQL(`SELECT file, size - LENGTH(bytes) FROM blob WHERE file > 0 
 // lookAtOnce is how many rows are read before their files are looked at.
 const lookAtOnce = 500
 
-// Wrong counts files that a look has found to be wrong: not there, or of another size than
-// their rows say.
+// Wrong counts files that a look has found to be wrong: not there, of another size than
+// their rows say, or not to be looked at.
 type Wrong struct {
-	Looked        int
-	Missing, Size int
-	First         string // the path of the first of them
+	Looked                int
+	Missing, Size, Barred int
+	First                 string // the path of the first of them
+	Err                   error  // of the first that can't be looked at
 }
 
 // LookAtFiles looks whether the files that the newest rows name are in the folder
@@ -52,9 +54,6 @@ func LookAtFiles(ctx context.Context, r db.Reader, dir string, most int) (w Wron
 			if err == nil && info.Size() == x.size {
 				continue
 			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return w, err
-			}
 			if err := r.One(ctx, named.With(x.file), new(int64)); errors.Is(err, db.ErrNoRow) {
 				continue // deleted between the two looks
 			} else if err != nil {
@@ -63,10 +62,13 @@ func LookAtFiles(ctx context.Context, r db.Reader, dir string, most int) (w Wron
 			if w.First == "" {
 				w.First = f.path(x.file)
 			}
-			if info == nil {
-				w.Missing++
-			} else {
+			switch {
+			case err == nil:
 				w.Size++
+			case errors.Is(err, fs.ErrNotExist):
+				w.Missing++
+			default: // the others may be there
+				w.Barred, w.Err = w.Barred+1, cmp.Or(w.Err, err)
 			}
 		}
 	}

@@ -107,9 +107,12 @@ func (k *Kept) CheckFiles(ctx context.Context, r *Report) {
 	w, err := blob.LookAtFiles(ctx, k.Look, k.Blobs, most)
 	switch {
 	case err != nil:
-		r.Fail(Unless(err, "Look at the disk."), "after %s: %v", many(w.Looked, false, "file", "files"), err)
+		r.Fail("Look at the log of the database, and at the disk.", "after %s: %v", many(w.Looked, false, "file", "files"), err)
 	case w.Looked > 0 && !used && w.Missing == w.Looked:
 		r.Fail("Look whether it is mounted, and whether --blobs is right.", "the large messages of this database are not in %s", k.Blobs)
+	case w.Barred > 0:
+		r.Fail(Unless(w.Err, "Look at the disk. What it can't read any more, copy from a backup of the folder to the same names."),
+			"of the newest %d, %d missing, %d of a wrong size and %d that can't be looked at: %v", w.Looked, w.Missing, w.Size, w.Barred, w.Err)
 	case w.Missing+w.Size > 0:
 		r.Fail("Copy them from a backup of the folder to the same names; until then these messages can't be read whole.",
 			"of the newest %d, %d missing and %d of a wrong size, such as %s", w.Looked, w.Missing, w.Size, w.First)

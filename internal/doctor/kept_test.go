@@ -248,6 +248,10 @@ func TestFiles(t *testing.T) {
 		}
 		k.Deep = true
 		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 1 missing and 1 of a wrong size")
+		if err := os.Symlink(files[1], files[1]); err != nil { // no way to look at it
+			t.Fatal(err)
+		}
+		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 0 missing, 1 of a wrong size and 1 that can't be looked at: stat "+files[1])
 		right := k.Blobs
 		k.Blobs = t.TempDir()
 		expect(t, k.CheckFiles, doctor.Error, "are not in "+k.Blobs)
