@@ -46,8 +46,8 @@ func (d *Database) CheckWAL(_ context.Context, r *Report) {
 	case err != nil:
 		r.Fail("Look at the disk.", "%v", err)
 	case info.Size() >= db.WALAlarm():
-		r.Warn("Something reads without an end, such as a sqlite3 that is open or a backup: end it. A restart of the service helps as well.",
-			"%s-wal has %s and can't be copied back", d.Path, bytes(uint64(info.Size())))
+		r.Warn("If the log of the service says that something holds a read transaction open, such as a sqlite3 or a backup, end that. A restart makes the file small again.",
+			"%s-wal has %s: something reads without an end, or wrote very much at once", d.Path, bytes(uint64(info.Size())))
 	default:
 		r.OK("%s-wal has %s", d.Path, bytes(uint64(info.Size())))
 	}
