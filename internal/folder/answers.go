@@ -126,9 +126,15 @@ func answered(ctx context.Context, b *blob.Blob) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close() //nolint:errcheck // only read
+	h, err := headerOf(r)
+	return answersOf(h), err
+}
+
+// headerOf reads a header, as much of it as we take.
+func headerOf(r *blob.Reader) (message.Header, error) {
 	h, err := message.ReadHeader(bufio.NewReader(r.All()))
-	if err != nil && !fault.Is(err, fault.TooLarge) {
-		return nil, err
+	if fault.Is(err, fault.TooLarge) {
+		err = nil
 	}
-	return answersOf(h), nil
+	return h, err
 }

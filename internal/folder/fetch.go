@@ -299,3 +299,18 @@ func (s *Store) Index(ctx context.Context, r *Row) (*message.Index, error) {
 	defer in.Close() //nolint:errcheck // only read
 	return indexOf(in, nil)
 }
+
+// Envelope returns the ENVELOPE of a message that Fetch gave with WantEnvelope. Its
+// bytes are only read if what is stored is none.
+func (s *Store) Envelope(ctx context.Context, r *Row) ([]byte, error) {
+	if message.IsEnvelope(r.Envelope) {
+		return r.Envelope, nil
+	}
+	in, err := s.openBlob(ctx, r.Message, r.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	h, err := headerOf(in)
+	return message.AppendEnvelope(nil, h), err
+}

@@ -215,6 +215,13 @@ func (f *fetcher) row(r *folder.Row) error {
 			return f.ctx().Err()
 		}
 	}
+	if f.items&wire.FetchEnvelope != 0 {
+		var err error
+		if r.Envelope, err = f.Folders.Envelope(f.ctx(), r); err != nil {
+			f.failed(r, err)
+			return f.ctx().Err()
+		}
+	}
 	items := f.items
 	if f.seen[r.UID] != nil {
 		delete(f.seen, r.UID)

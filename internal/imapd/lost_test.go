@@ -24,6 +24,7 @@ var (
 	cutRow  = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10)
 		WHERE id = (SELECT m.blob FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.uid = $1)`)
 	spoilStructure = db.SQL(`UPDATE message SET structure = $2 WHERE id = (SELECT message FROM folder_message WHERE uid = $1)`)
+	spoilEnvelope  = db.SQL(`UPDATE message SET envelope = $2 WHERE id = (SELECT message FROM folder_message WHERE uid = $1)`)
 	mistakeOther   = db.SQL(`UPDATE message SET structure = (SELECT m.structure FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.uid = $2)
 		WHERE id = (SELECT message FROM folder_message WHERE uid = $1)`)
 	knownAnswers = db.SQL(`SELECT COUNT(*) FROM message WHERE LENGTH(answers) > 0`)
@@ -202,6 +203,28 @@ func TestSpoiltStructure(t *testing.T) {
 		}
 		dbtest.Exec(h, h.db, loseRow.With(2))
 		c.no("FETCH 1:3 (UID BODYSTRUCTURE)", "SERVERBUG")
+		c.got("* 1 FETCH (…)", "* 3 FETCH (…)")
+	})
+}
+
+// An ENVELOPE that is none would have a client lose its place in the answers: it is
+// made anew of the bytes, and where these are lost, too, the message is left out.
+func TestSpoiltEnvelope(t *testing.T) {
+	each(t, func(h *house) {
+		c := h.login()
+		for _, text := range []string{"one", "two", "three"} {
+			c.append("INBOX", "", note(text))
+		}
+		c.ok("SELECT INBOX")
+		c.ok("FETCH 2 ENVELOPE")
+		was := c.untagged[0]
+		for _, spoilt := range []string{"", "(NIL \"two", "(NIL {9}\r\n"} {
+			dbtest.Exec(h, h.db, spoilEnvelope.With(2, []byte(spoilt)))
+			c.ok("FETCH 1:3 ENVELOPE")
+			c.got("* 1 FETCH (ENVELOPE …", was, "* 3 FETCH (ENVELOPE …")
+		}
+		dbtest.Exec(h, h.db, loseRow.With(2))
+		c.no("FETCH 1:3 (UID ENVELOPE)", "SERVERBUG")
 		c.got("* 1 FETCH (…)", "* 3 FETCH (…)")
 	})
 }

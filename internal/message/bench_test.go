@@ -80,6 +80,17 @@ func BenchmarkEnvelope(b *testing.B) {
 	}
 }
 
+func BenchmarkIsEnvelope(b *testing.B) {
+	mail := typicalMail()
+	envelope := message.AppendEnvelope(nil, mail[:message.Scan(mail).Parts[0].Header.Len])
+	b.ReportAllocs()
+	for b.Loop() {
+		if !message.IsEnvelope(envelope) {
+			b.Fatalf("%q", envelope)
+		}
+	}
+}
+
 // BenchmarkFiling is what filing one mail needs of this package.
 func BenchmarkFiling(b *testing.B) {
 	mail := typicalMail()

@@ -2,7 +2,11 @@
 
 package message
 
-import "time"
+import (
+	"bytes"
+	"strconv"
+	"time"
+)
 
 const emptyEnvelope = "(NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL)"
 
@@ -166,6 +170,96 @@ func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) 
 			dst = AppendString(dst, p.domain)
 			dst = append(dst, ')')
 		}
+	}
+}
+
+// IsEnvelope reports whether b is an ENVELOPE as AppendEnvelope writes it: of
+// anything else an IMAP client could lose its place in all that follows.
+func IsEnvelope(b []byte) bool {
+	r := envelopeReader{b: b}
+	r.byte('(')
+	for i := range int(envelopeFields) - 1 {
+		if i > 0 {
+			r.byte(' ')
+		}
+		if i < 2 || i > 7 { // Date and Subject, In-Reply-To and Message-ID
+			r.text()
+			continue
+		}
+		if r.null() {
+			continue
+		}
+		r.byte('(')
+		for more := true; more && !r.bad; more = !r.next(')') {
+			for _, before := range []byte("(   ") {
+				r.byte(before)
+				r.text()
+			}
+			r.byte(')')
+		}
+	}
+	r.byte(')')
+	return !r.bad && len(r.b) == 0
+}
+
+// envelopeReader reads an ENVELOPE; once something is amiss, bad stays set.
+type envelopeReader struct {
+	b   []byte
+	bad bool
+}
+
+// next takes c, if it is next.
+func (r *envelopeReader) next(c byte) bool {
+	if len(r.b) == 0 || r.b[0] != c {
+		return false
+	}
+	r.b = r.b[1:]
+	return true
+}
+
+func (r *envelopeReader) byte(c byte) {
+	if !r.next(c) {
+		r.bad = true
+	}
+}
+
+func (r *envelopeReader) null() bool {
+	rest, ok := bytes.CutPrefix(r.b, []byte("NIL"))
+	if ok {
+		r.b = rest
+	}
+	return ok
+}
+
+// text takes a string or NIL.
+func (r *envelopeReader) text() {
+	switch {
+	case r.null():
+	case r.next('"'):
+		b := r.b
+		for i := 0; i < len(b); i++ {
+			c := b[i]
+			if c >= ' ' && c <= '~' && c != '"' && c != '\\' || c == '\t' {
+				continue
+			}
+			if c == '"' {
+				r.b = b[i+1:]
+				return
+			}
+			if i++; c != '\\' || i == len(b) || b[i] != '"' && b[i] != '\\' {
+				break
+			}
+		}
+		r.bad = true
+	default:
+		r.byte('{')
+		head, rest, _ := bytes.Cut(r.b, []byte("}\r\n"))
+		n, err := strconv.ParseUint(string(head), 10, 31)
+		if err != nil || n > uint64(len(rest)) || bytes.IndexByte(rest[:n], 0) >= 0 {
+			r.bad = true
+			return
+		}
+		r.b = rest[n:]
 	}
 }
 

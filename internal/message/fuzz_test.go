@@ -73,6 +73,16 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
+// What counts as an ENVELOPE is a list of IMAP, whatever else it is.
+func FuzzIsEnvelope(f *testing.F) {
+	f.Add([]byte("(NIL \"a \\\" b\" ((NIL NIL {3}\r\n\xe4\r\n \"d\")(NIL NIL NIL NIL)) NIL NIL NIL NIL NIL NIL \"<1@b>\")"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if message.IsEnvelope(b) && (bytes.IndexByte(b, 0) >= 0 || !readsAsList(b)) {
+			t.Fatalf("%q", b)
+		}
+	})
+}
+
 func FuzzAddressList(f *testing.F) {
 	for _, s := range []string{"A <a@b>, c@d", `"x, y" <a@b> (c)`, "G: a@b, <@r:c@d>;", "=?utf-8?q?=C3=A4?= <a@b>", "<", "((", `"\`, "a@[1"} {
 		f.Add([]byte(s))
@@ -105,6 +115,9 @@ func FuzzHeader(f *testing.F) {
 		}
 		if !readsAsList(wire) {
 			t.Fatalf("the envelope is no IMAP list: %q", wire)
+		}
+		if !message.IsEnvelope(wire) {
+			t.Fatalf("the envelope does not count as one: %q", wire)
 		}
 		if h.Without("From", "To").Count("from") > 0 {
 			t.Fatal("From is still there")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,26 @@ func TestAppendEnvelope(t *testing.T) {
 		if got := string(message.AppendEnvelope(nil, message.Header(crlf(c.header)))); got != want {
 			t.Errorf("%q gave\n%s\nwant\n%s", c.header, got, want)
 		}
+	}
+}
+
+// What is not as AppendEnvelope writes it is no ENVELOPE.
+func TestIsEnvelope(t *testing.T) {
+	whole := message.AppendEnvelope(nil, message.Header(crlf("From: G: \"a\\\"b\" <a@b>, c@d;\nTo: \xe4 <@r:e@f>\nSubject: \xe4 {3}\nDate: now\n")))
+	if !message.IsEnvelope(whole) {
+		t.Errorf("%q is none", whole)
+	}
+	for n := range whole {
+		if message.IsEnvelope(whole[:n]) {
+			t.Errorf("%q is one", whole[:n])
+		}
+		spoilt := slices.Clone(whole)
+		if spoilt[n] = 0; message.IsEnvelope(spoilt) {
+			t.Errorf("%q is one", spoilt)
+		}
+	}
+	if message.IsEnvelope(append(whole, ' ')) {
+		t.Error("there is more after it")
 	}
 }
 

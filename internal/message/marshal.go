@@ -165,6 +165,7 @@ func (r *indexReader) part(p *Part, i int, before int64) {
 	if n := r.int(); n > 0 {
 		p.Envelope = append([]byte(nil), r.bytes(n)...)
 	}
+	r.bad = r.bad || p.Kind == Embedded && !IsEnvelope(p.Envelope)
 }
 
 // int reads a number that fits offsets: sums of a few do not overflow.
