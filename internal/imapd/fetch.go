@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
@@ -243,7 +244,11 @@ func (f *fetcher) row(r *folder.Row) error {
 		}
 	}
 	out.End()
-	return f.w.Err()
+	err := f.w.Err()
+	if blob.Lost(err) || errors.Is(err, wire.ErrShort) { // within a literal
+		f.logUnread(r, err)
+	}
+	return err
 }
 
 // writeItems writes the items that need no bytes of the message.

@@ -157,9 +157,15 @@ func TestFetchOfUnreadHead(t *testing.T) {
 		c.got("* 2 FETCH …")
 		c.no("SEARCH 1:2 TEXT two", "SERVERBUG")
 		c.got("* SEARCH 2")
+		logged := len(h.log.all())
 		c.send("x FETCH 1:* BODY[TEXT]\r\n")
 		if rest, _ := io.ReadAll(c.br); strings.Contains(string(rest), "FETCH (UID") {
 			h.Errorf("%d bytes: %.200q", len(rest), rest)
+		}
+		if log := h.log.all()[logged:]; !slices.ContainsFunc(log, func(line string) bool {
+			return strings.Contains(line, "reading a message") && strings.Contains(line, "uid=1 ")
+		}) {
+			h.Errorf("logged %q", log)
 		}
 	})
 }
