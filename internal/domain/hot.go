@@ -40,6 +40,7 @@ var (
 		WHERE account = $1 AND name = $2 AND held AND sends AND status <> 'suspended'`)
 	senderByID = db.SQL(`SELECT id, name, aligned AND held FROM domain WHERE id = $1`)
 	hostedName = db.SQL(`SELECT id, account, name, receives FROM domain WHERE name = $1 AND held`)
+	claimants  = db.SQL(`SELECT id, account FROM domain WHERE name = $1 ORDER BY held DESC, id LIMIT 100`)
 	sealedKeys = db.SQL(`SELECT id, selector, private, seen, state FROM dkim_key
 		WHERE domain = $1 AND state IN ('active', 'retiring') ORDER BY id`)
 )
@@ -104,6 +105,15 @@ func (d *Domains) Hosted(ctx context.Context, name string) (Hosted, bool, error)
 		d.hosted.put(name, e, mark)
 	}
 	return e.value, e.value.Domain != 0, nil
+}
+
+// Claims lists who claims a name in A-labels, or has held it and still has it in his
+// account; whoever holds it first.
+func (d *Domains) Claims(ctx context.Context, name string) ([]Hosted, error) {
+	return db.All(ctx, d.DB, claimants.With(name), func(r db.Row) (h Hosted, err error) {
+		h.Name = name
+		return h, r.Scan(&h.Domain, &h.Account)
+	})
 }
 
 // Forget drops what is remembered of a domain. It happens by itself on this

@@ -173,7 +173,7 @@ func (i *Inbound) sendsAs(s *spooled, o onward) string {
 		return ""
 	}
 	if from, err := address.Parse(o.sender); err == nil && s.passed(from) {
-		if path, ok := i.Key.SRS(at.Domain, from.Local, from.Domain, i.Now()); ok {
+		if path, ok := i.Key.SRS(int64(o.Account), at.Domain, from.Local, from.Domain, i.Now()); ok {
 			return path + "@" + at.Domain
 		}
 	}
@@ -207,28 +207,42 @@ func isSRS(sender string) bool {
 }
 
 // original is the way back to the sender of a message that was forwarded by a
-// domain here.
+// domain here, in the name of the account that did: another may hold it by now, who
+// sees nothing of it.
 func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Route, error) {
-	domain, account, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
+	_, _, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
 	if err != nil {
 		return mailbox.Route{}, err
 	}
 	if !hosted {
 		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
 	}
-	from, err := i.firstSender(to, i.Now())
-	return mailbox.Route{Elsewhere: []address.Address{from}, Alias: domain, Account: account, Domain: domain}, err
+	claims, err := i.Domains.Claims(ctx, to.Domain)
+	if err != nil {
+		return mailbox.Route{}, err
+	}
+	for _, c := range claims {
+		from, err := i.firstSender(c.Account, to, i.Now())
+		if err == nil {
+			return mailbox.Route{Elsewhere: []address.Address{from}, Alias: c.Domain, Account: c.Account, Domain: c.Domain}, nil
+		}
+	}
+	return mailbox.Route{}, noPath()
 }
 
-// firstSender is who sent a message that was forwarded with a path of ours, as that
-// says, or said, at a time.
-func (i *Inbound) firstSender(path address.Address, at time.Time) (address.Address, error) {
-	local, name, ok := i.Key.ParseSRS(path.Domain, path.Local, at)
+// firstSender is who sent a message that an account forwarded with a path of ours, as
+// that says, or said, at a time.
+func (i *Inbound) firstSender(account db.ID, path address.Address, at time.Time) (address.Address, error) {
+	local, name, ok := i.Key.ParseSRS(int64(account), path.Domain, path.Local, at)
 	from, err := address.Parse(local + "@" + name)
 	if !ok || err != nil {
-		err = fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
+		err = noPath()
 	}
 	return from, err
+}
+
+func noPath() error {
+	return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
 }
 
 // goesBack accepts a report about what was forwarded, for its original sender.
@@ -254,7 +268,7 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 	if err != nil {
 		return err
 	}
-	to, err := i.firstSender(path, m.CreatedAt) // it may have been held for weeks
+	to, err := i.firstSender(m.Account, path, m.CreatedAt) // it may have been held for weeks
 	if err != nil {
 		return i.untold(ctx, m.ID, all, err)
 	}

@@ -14,8 +14,11 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -28,18 +31,25 @@ import (
 var (
 	addNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at, due_at)
 		VALUES ($1, $2, 0, 'failed', 'lost@far.example', '', 550, '5.1.1', 'no such user', 'mx.far.example', 0, 0, $3, $3)`)
-	overFull  = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
-	sentAs    = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
-	passedOn  = db.SQL(`UPDATE outbound_message SET sender = $2, mailbox = 0, forwarded = $3 WHERE id = $1`)
-	outOfHand = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1 AND state = 'delivered'`)
-	ofOthers  = db.SQL(`UPDATE outbound_message SET account = $2, domain = $3 WHERE id = $1`)
-	sentN     = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE account = $1`)
-	longAgo   = db.SQL(`UPDATE outbound_message SET created_at = $2 WHERE id = $1`)
-	becameOf  = db.SQL(`SELECT state FROM delivery WHERE recipient = $1`)
-	lateNow   = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
-	inboxOf   = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
-	textsOf   = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
-	loseSent  = db.SQL(`DELETE FROM blob WHERE id IN (SELECT blob FROM outbound_message)`)
+	overFull   = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
+	sentAs     = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
+	passedOn   = db.SQL(`UPDATE outbound_message SET sender = $2, mailbox = 0, forwarded = $3 WHERE id = $1`)
+	outOfHand  = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1 AND state = 'delivered'`)
+	ofOthers   = db.SQL(`UPDATE outbound_message SET account = $2, domain = $3 WHERE id = $1`)
+	passedOnAs = db.SQL(`SELECT sender FROM outbound_message WHERE forwarded <> 0 AND sender <> ''`)
+	loseDomain = db.SQL(`UPDATE domain SET held = FALSE, status = 'failed' WHERE id = $1`)
+	takeDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+			next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+		SELECT $1, $2, name, 'verified', TRUE, token, receives, sends, aligned, records, checked_at,
+			next_check_at, checks, mismatch_since, contested_since, verified_at, created_at FROM domain WHERE id = $3`)
+	forgetDomain = db.SQL(`UPDATE domain SET name = 'gone.test' WHERE id = $1`)
+	sentN        = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE account = $1`)
+	longAgo      = db.SQL(`UPDATE outbound_message SET created_at = $2 WHERE id = $1`)
+	becameOf     = db.SQL(`SELECT state FROM delivery WHERE recipient = $1`)
+	lateNow      = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
+	inboxOf      = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
+	textsOf      = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
+	loseSent     = db.SQL(`DELETE FROM blob WHERE id IN (SELECT blob FROM outbound_message)`)
 	// The rows of what is sent can't be read: PostgreSQL refuses the division, of SQLite's NULL nothing is made.
 	hideRows  = db.SQL(`ALTER TABLE blob RENAME TO sound`)
 	spoilSent = db.SQL(`CREATE VIEW blob AS SELECT b.id, b.size / (CASE WHEN o.id IS NULL THEN 1 ELSE 0 END) AS size, b.file, b.bytes
@@ -598,7 +608,7 @@ func TestNoticesOfFormerHolder(t *testing.T) {
 		} {
 			id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 			sender := "ann-" + domain
-			back, _ := s.Inbound.Key.SRS(domain, sender, "elsewhere.example", time.Now())
+			back, _ := s.Inbound.Key.SRS(int64(former.ID), domain, sender, "elsewhere.example", time.Now())
 			dbtest.Exec(t, s.DB, passedOn.With(id, back+"@"+domain, s.DB.NewID()), ofOthers.With(id, former.ID, now))
 			alice.notice(id)
 			alice.tell()
@@ -621,6 +631,53 @@ func TestNoticesOfFormerHolder(t *testing.T) {
 	})
 }
 
+// So is who is told of it by another host. Nor does the new holder see anything of that.
+func TestReportsOfFormerHolder(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(alice.box.Account)})
+		defer sub.Close()
+		if a := s.API("POST", "/aliases", map[string]any{"address": "out@demo.test", "targets": []string{"far@away.example"}}); a.Status != 201 {
+			t.Fatal(string(a.Body))
+		}
+		arrives := func(from *address.Address, to string) error {
+			l := s.Inbound.Begin(from, 0)
+			l.Verdicts = &digest.Verdicts{SPF: "pass"}
+			err := l.Recipient(t.Context(), addr(t, to))
+			if err == nil {
+				_, err = l.Message(t.Context(), message.Received{By: "localhost", With: "ESMTP"}, strings.NewReader(note))
+			}
+			return err
+		}
+		ann := addr(t, "ann@elsewhere.example")
+		if err := arrives(&ann, "out@demo.test"); err != nil {
+			t.Fatal(err)
+		}
+		var back string
+		if err := s.DB.One(t.Context(), passedOnAs.With(), &back); err != nil {
+			t.Fatal(err)
+		}
+		holder, err := s.Accounts.Create(t.Context(), "holder@example.com", "Holder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, s.DB, loseDomain.With(alice.box.Domain), takeDomain.With(s.DB.NewID(), holder.ID, alice.box.Domain))
+		s.Domains.Forget(alice.box.Domain)
+		if err := arrives(nil, back); err != nil {
+			t.Fatal(err)
+		}
+		alice.wantReport(sub, ann.String())
+		var seen int
+		if err := s.DB.One(t.Context(), sentN.With(holder.ID), &seen); err != nil || seen != 0 {
+			t.Errorf("the new holder has %d messages, %v", seen, err)
+		}
+		dbtest.Exec(t, s.DB, forgetDomain.With(alice.box.Domain)) // the account is gone, as it were
+		if err := arrives(nil, back); !fault.Is(err, fault.NotFound) {
+			t.Errorf("a report to nobody's path: %v", err)
+		}
+	})
+}
+
 // What an operator held for weeks may fail then: the way back to its sender counts from
 // when it was forwarded.
 func TestNoticesOfLongHeld(t *testing.T) {
@@ -628,7 +685,7 @@ func TestNoticesOfLongHeld(t *testing.T) {
 		alice := postOf(t, s, 0)
 		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
 		then := time.Now().Add(-40 * 24 * time.Hour)
-		back, _ := s.Inbound.Key.SRS("demo.test", "ann", "elsewhere.example", then)
+		back, _ := s.Inbound.Key.SRS(int64(alice.box.Account), "demo.test", "ann", "elsewhere.example", then)
 		dbtest.Exec(t, s.DB, passedOn.With(id, back+"@demo.test", alice.box.ID), longAgo.With(id, db.Micros(then)))
 		alice.notice(id)
 		alice.tell()
@@ -646,7 +703,7 @@ func TestNoticesOfSuspended(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := postOf(t, s, 0)
 		id := alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifyNever, ""))
-		back, _ := s.Inbound.Key.SRS("demo.test", "ann", "elsewhere.example", time.Now())
+		back, _ := s.Inbound.Key.SRS(int64(alice.box.Account), "demo.test", "ann", "elsewhere.example", time.Now())
 		dbtest.Exec(t, alice.DB, passedOn.With(id, back+"@demo.test", alice.box.ID))
 		if err := s.Accounts.SetStatus(t.Context(), alice.box.Account, account.Suspended); err != nil {
 			t.Fatal(err)

@@ -5,14 +5,16 @@ package secret
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
 // A forwarded message's return path is SRS0=MAC=DAY=DOMAIN=LOCAL: the original
-// sender's address, the day, and an HMAC-SHA256 over them and the domain that
-// forwards, cut to 50 bits, so that nobody can have a domain send on what was not
-// forwarded by it.
+// sender's address, the day, and an HMAC-SHA256 over them and the account and domain
+// that forward, cut to 50 bits, so that nobody can have a domain send on what was not
+// forwarded by it, and who has it later is told from who did.
 const (
 	srsPrefix = "SRS0="
 	srsMAC    = 10 // letters
@@ -24,10 +26,10 @@ const (
 // srsDigits write a day with two letters.
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"
 
-// SRS returns the local part of the return path, at the domain by, of a message
-// from local@domain that it forwards; ok is false if there is none that other
+// SRS returns the local part of the return path, at an account's domain by, of a
+// message from local@domain that it forwards; ok is false if there is none that other
 // hosts would take, since the address is too long, or no plain one.
-func (k *Key) SRS(by, local, domain string, now time.Time) (path string, ok bool) {
+func (k *Key) SRS(account int64, by, local, domain string, now time.Time) (path string, ok bool) {
 	for _, c := range []byte(local) {
 		if c <= ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '@' {
 			return "", false
@@ -35,15 +37,16 @@ func (k *Key) SRS(by, local, domain string, now time.Time) (path string, ok bool
 	}
 	day := srsDay(now)
 	stamp := string([]byte{srsDigits[day>>5], srsDigits[day&31]})
-	path = srsPrefix + k.signSRS(by, stamp, domain, local) + "=" + stamp + "=" + domain + "=" + local
+	path = srsPrefix + k.signSRS(forwarder(account, by), stamp, domain, local) + "=" + stamp + "=" + domain + "=" + local
 	return path, len(path) <= maxLocal
 }
 
-// ParseSRS returns the original sender of the message that the domain by forwarded
-// with a return path; ok is false for what SRS did not make for it within three
-// weeks. Case is ignored, since other servers do not always keep it. Paths were
-// once made for no domain in particular; they are taken until their days run out.
-func (k *Key) ParseSRS(by, path string, now time.Time) (local, domain string, ok bool) {
+// ParseSRS returns the original sender of the message that an account's domain by
+// forwarded with a return path; ok is false for what SRS did not make for them within
+// three weeks. Case is ignored, since other servers do not always keep it. Paths were
+// once made for no account in particular, or no domain; they are taken until their
+// days run out.
+func (k *Key) ParseSRS(account int64, by, path string, now time.Time) (local, domain string, ok bool) {
 	if !IsSRS(path) || len(path) > maxLocal {
 		return "", "", false
 	}
@@ -52,8 +55,9 @@ func (k *Key) ParseSRS(by, path string, now time.Time) (local, domain string, ok
 		return "", "", false
 	}
 	given := []byte(strings.ToLower(parts[0]))
-	bound, unbound := k.signSRS(by, parts[1], parts[2], parts[3]), k.signSRS("", parts[1], parts[2], parts[3])
-	if !hmac.Equal(given, []byte(bound)) && !hmac.Equal(given, []byte(unbound)) {
+	if !slices.ContainsFunc([]string{forwarder(account, by), by, ""}, func(by string) bool {
+		return hmac.Equal(given, []byte(k.signSRS(by, parts[1], parts[2], parts[3])))
+	}) {
 		return "", "", false
 	}
 	stamp := strings.ToLower(parts[1])
@@ -72,7 +76,10 @@ func IsSRS(local string) bool {
 
 func srsDay(t time.Time) int { return int(t.Unix()/(24*60*60)) % srsDays }
 
-// signSRS signs for a domain, or with "" for any.
+// forwarder names who forwards.
+func forwarder(account int64, by string) string { return strconv.FormatInt(account, 10) + "@" + by }
+
+// signSRS signs for who forwards, or with "" for anybody.
 func (k *Key) signSRS(by, stamp, domain, local string) string {
 	mac := hmac.New(sha256.New, k.Sub("srs"))
 	text := stamp + "=" + domain + "=" + local
