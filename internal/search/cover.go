@@ -58,7 +58,7 @@ func (x *Index) coverAll(ctx context.Context) error {
 func (x *Index) cover(ctx context.Context, mailbox db.ID) error {
 	folders, err := x.Folders.Folders(ctx, mailbox)
 	if err != nil {
-		return err
+		return ofMail(err)
 	}
 	covered, err := x.coveredOf(ctx, mailbox)
 	if err != nil {
@@ -113,7 +113,7 @@ func (x *Index) coverFolder(ctx context.Context, mailbox db.ID, f folder.Folder,
 	for upto+1 < f.UIDNext {
 		uids, ids, err := x.Folders.MessagesAfter(ctx, f.ID, upto, coverAtOnce)
 		if err != nil {
-			return err
+			return ofMail(err)
 		}
 		n, err := x.known(ctx, mailbox, ids)
 		if err != nil {

@@ -128,7 +128,7 @@ func (x *Index) fill(ctx context.Context, pass int, before time.Time) (more bool
 	}
 	seen, err := x.Folders.ToIndex(ctx, from, to, fillChunk)
 	if err != nil {
-		return false, err
+		return false, ofMail(err)
 	}
 	if len(seen) == 0 {
 		return false, nil

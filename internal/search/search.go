@@ -154,10 +154,24 @@ func damaged(what string) error { return fmt.Errorf("%w: %s", errDamaged, what) 
 func isDamage(err error) bool {
 	var s *sqlite.Error
 	if errors.As(err, &s) {
-		code := s.Code() & 0xff
-		return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || code == sqlite3.SQLITE_ERROR // a table is not as it was made
+		switch s.Code() & 0xff {
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR: // the last: a table is not as it was made
+			return true
+		}
+		return s.Code() == sqlite3.SQLITE_IOERR_READ // a page of the disk is bad
 	}
 	return errors.Is(err, errDamaged)
+}
+
+// mailError is an error of the database that the mail is in. What it says of that,
+// which may be SQLite too, is no damage of the index.
+type mailError struct{ error }
+
+func ofMail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return mailError{err}
 }
 
 // mend begins the file anew if that is the remedy for an error, or opens it if

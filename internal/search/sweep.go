@@ -53,7 +53,7 @@ func (x *Index) sweepTail(ctx context.Context, after db.ID) error {
 	}
 	there, err := x.Folders.There(ctx, ids)
 	if err != nil {
-		return err
+		return ofMail(err)
 	}
 	var next db.ID // the first block
 	if len(ids) > 0 {
@@ -115,7 +115,7 @@ func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err err
 	}
 	there, err := x.Folders.There(ctx, ids)
 	if err != nil {
-		return false, err
+		return false, ofMail(err)
 	}
 	keep := map[int]bool{}
 	for n, id := range ids {

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"modernc.org/sqlite/vfs"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/folder"
+)
+
+var hideMessages = db.SQL(`ALTER TABLE message RENAME TO away`)
+
+// TestTroubleOfMail: what is wrong with the database of the mail, which may be SQLite
+// as well, has no index thrown away.
+func TestTroubleOfMail(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(40)...)
+		h.fill()
+		h.append(h.box, folder.Inbox, numbered(1)...)
+		dbtest.Exec(t, h.db, hideMessages.With())
+		_, err := h.index.fill(h.ctx(), 0, time.Now().Add(time.Hour))
+		if err == nil || isDamage(err) || h.index.mend(h.ctx(), err) == nil {
+			t.Errorf("filling: %v", err)
+		}
+		_, err = h.index.sweep(h.ctx())
+		for more := true; more && err == nil; {
+			more, err = h.index.sweep(h.ctx())
+		}
+		if err == nil || isDamage(err) {
+			t.Errorf("sweeping: %v", err)
+		}
+		if n := h.count(`SELECT COUNT(*) FROM search_tail`); n != 40 {
+			t.Errorf("%d messages are left in the index", n)
+		}
+	})
+}
+
+// badDisk is a file system on which the pages of a file after the first can't be
+// read.
+type badDisk struct{ fs.FS }
+
+func (d badDisk) Open(name string) (fs.File, error) {
+	f, err := d.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &badFile{File: f}, nil
+}
+
+type badFile struct {
+	fs.File
+	at int64
+}
+
+func (f *badFile) Seek(off int64, whence int) (int64, error) {
+	at, err := f.File.(interface {
+		Seek(off int64, whence int) (int64, error)
+	}).Seek(off, whence)
+	f.at = at
+	return at, err
+}
+
+func (f *badFile) Read(p []byte) (int, error) {
+	if f.at >= 4096 {
+		return 0, syscall.EIO
+	}
+	n, err := f.File.Read(p)
+	f.at += int64(n)
+	return n, err
+}
+
+// TestBadSector: a page that can't be read is damage, which making the file anew
+// mends.
+func TestBadSector(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	d, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.ExecContext(t.Context(), `CREATE TABLE a (b)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, disk, err := vfs.New(badDisk{fstest.MapFS{"a.db": {Data: raw}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close() //nolint:errcheck // only read
+	bad, err := sql.Open("sqlite", "file:a.db?vfs="+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bad.Close() //nolint:errcheck // only read
+	if err := bad.QueryRowContext(t.Context(), `SELECT b FROM a`).Scan(new(int)); errors.Is(err, sql.ErrNoRows) || !isDamage(err) {
+		t.Errorf("%v is no damage", err)
+	}
+}
