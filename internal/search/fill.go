@@ -6,9 +6,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -140,7 +142,7 @@ func (x *Index) fill(ctx context.Context, pass int, before time.Time) (more bool
 			return false, err
 		}
 	}
-	docs, err := x.read(ctx, todo)
+	docs, err := x.read(ctx, pass, todo)
 	if err != nil {
 		return false, err
 	}
@@ -189,9 +191,10 @@ func (x *Index) missed(ctx context.Context, seen []folder.Indexable, from, to db
 	return slices.DeleteFunc(seen, func(m folder.Indexable) bool { return known[m.ID] }), rows.Err()
 }
 
-// read makes the signatures of messages. One that can't be read may have any
-// text: the searches that come to it will say so.
-func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, err error) {
+// read makes the signatures of messages. One that is lost may have any text: the
+// searches that come to it will say so. One that can't be read now is left to the
+// second pass, which waits for it.
+func (x *Index) read(ctx context.Context, pass int, list []folder.Indexable) (docs []doc, err error) {
 	for _, m := range list {
 		d := doc{m.ID, m.Mailbox, new(signature)}
 		complete, err := x.Folders.Texts(ctx, m, maxBody, d.sig.add)
@@ -200,9 +203,14 @@ func (x *Index) read(ctx context.Context, list []folder.Indexable) (docs []doc, 
 			return nil, ctx.Err()
 		case errors.Is(err, folder.ErrGone):
 			continue
-		case err != nil:
+		case blob.Lost(err):
 			x.Log.Warn("a message could not be indexed", "message", m.ID, "error", err)
 			set(d.sig[:]).fill()
+		case err != nil && pass == 0:
+			x.Log.Warn("a message can't be indexed yet", "message", m.ID, "error", err)
+			continue
+		case err != nil:
+			return nil, ofMail(fmt.Errorf("indexing message %s: %w", m.ID, err))
 		case !complete:
 			set(d.sig[fieldBuckets/64:]).fill()
 		}

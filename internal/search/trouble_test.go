@@ -20,7 +20,11 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
-var hideMessages = db.SQL(`ALTER TABLE message RENAME TO away`)
+var (
+	hideMessages = db.SQL(`ALTER TABLE message RENAME TO away`)
+	hideBlobs    = db.SQL(`ALTER TABLE blob RENAME TO away`)
+	showBlobs    = db.SQL(`ALTER TABLE away RENAME TO blob`)
+)
 
 // TestTroubleOfMail: what is wrong with the database of the mail, which may be SQLite
 // as well, has no index thrown away.
@@ -43,6 +47,28 @@ func TestTroubleOfMail(t *testing.T) {
 		}
 		if n := h.count(`SELECT COUNT(*) FROM search_tail`); n != 40 {
 			t.Errorf("%d messages are left in the index", n)
+		}
+	})
+}
+
+// TestUnreadYet: messages that can't be read for a while are not taken for such that
+// may have any text: the second pass takes them in when they can.
+func TestUnreadYet(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(3)...)
+		dbtest.Exec(t, h.db, hideBlobs.With())
+		_, err := h.index.fill(h.ctx(), 0, time.Now().Add(time.Hour))
+		h.must(err)
+		if _, err := h.index.fill(h.ctx(), 1, time.Now().Add(time.Hour)); err == nil {
+			t.Error("the second pass goes on without them")
+		}
+		if n := h.count(`SELECT COUNT(*) FROM search_tail`); n != 0 {
+			t.Errorf("%d messages are indexed", n)
+		}
+		dbtest.Exec(t, h.db, showBlobs.With())
+		h.fill()
+		if known, may := h.narrowed(folder.InBodies, "says <1>"); known != 3 || may != 1 {
+			t.Errorf("%d messages are known, of which %d may have the text", known, may)
 		}
 	})
 }
