@@ -5,6 +5,7 @@ package search
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -20,7 +21,7 @@ const (
 	coveredTo      = `SELECT upto FROM search_folder WHERE folder = ?`
 	cover          = `INSERT INTO search_folder (folder, mailbox, upto) VALUES (?, ?, ?) ON CONFLICT (folder) DO UPDATE SET upto = excluded.upto`
 	coveredFolders = `SELECT folder, upto FROM search_folder WHERE mailbox = ?`
-	uncover        = `DELETE FROM search_folder WHERE folder = ?`
+	deleteFolder   = `DELETE FROM search_folder WHERE folder = ?`
 	coverMailbox   = `SELECT DISTINCT mailbox FROM search_folder WHERE mailbox > ? ORDER BY mailbox LIMIT ?`
 	coverAtOnce    = 2_000 // messages of a folder
 	sweepAtOnce    = 100   // mailboxes
@@ -67,8 +68,14 @@ func (x *Index) cover(ctx context.Context, mailbox db.ID) error {
 	for _, f := range folders {
 		upto := covered[f.ID]
 		delete(covered, f.ID)
-		if upto+1 >= f.UIDNext {
+		if upto+1 == f.UIDNext {
 			continue
+		}
+		if upto >= f.UIDNext { // the database is restored from a backup: UIDs are given again
+			if err := x.uncover(ctx, f.ID); err != nil {
+				return err
+			}
+			upto = 0
 		}
 		if err := x.coverFolder(ctx, mailbox, f, upto); err != nil {
 			return err
@@ -77,9 +84,13 @@ func (x *Index) cover(ctx context.Context, mailbox db.ID) error {
 	if len(covered) == 0 {
 		return nil
 	}
+	return x.uncover(ctx, slices.Collect(maps.Keys(covered))...)
+}
+
+func (x *Index) uncover(ctx context.Context, folders ...db.ID) error {
 	return x.write(ctx, func(tx *sql.Tx) error {
-		for id := range covered {
-			if _, err := tx.ExecContext(ctx, uncover, id); err != nil {
+		for _, id := range folders {
+			if _, err := tx.ExecContext(ctx, deleteFolder, id); err != nil {
 				return err
 			}
 		}

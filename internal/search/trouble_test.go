@@ -24,6 +24,8 @@ var (
 	hideMessages = db.SQL(`ALTER TABLE message RENAME TO away`)
 	hideBlobs    = db.SQL(`ALTER TABLE blob RENAME TO away`)
 	showBlobs    = db.SQL(`ALTER TABLE away RENAME TO blob`)
+	loseLast     = db.SQL(`DELETE FROM folder_message WHERE folder = $1 AND uid >= $2`)
+	giveAgain    = db.SQL(`UPDATE folder SET uid_next = $2 WHERE id = $1`)
 )
 
 // TestTroubleOfMail: what is wrong with the database of the mail, which may be SQLite
@@ -69,6 +71,22 @@ func TestUnreadYet(t *testing.T) {
 		h.fill()
 		if known, may := h.narrowed(folder.InBodies, "says <1>"); known != 3 || may != 1 {
 			t.Errorf("%d messages are known, of which %d may have the text", known, may)
+		}
+	})
+}
+
+// TestUIDsGivenAgain: where the database is restored from a backup, its folders give
+// UIDs again that the index had noted as indexed.
+func TestUIDsGivenAgain(t *testing.T) {
+	each(t, func(h *house) {
+		h.append(h.box, folder.Inbox, numbered(40)...)
+		h.fill()
+		id := h.view(h.Store, h.box, folder.Inbox).Folder().ID
+		dbtest.Exec(t, h.db, loseLast.With(id, 31), giveAgain.With(id, 31))
+		h.index.ask(h.box)
+		h.must(h.index.coverAll(h.ctx()))
+		if upto := h.count(`SELECT upto FROM search_folder`); upto != 30 {
+			t.Errorf("indexed up to %d", upto)
 		}
 	})
 }
