@@ -46,6 +46,7 @@ func (x *Index) Run(ctx context.Context) error {
 	tick := time.NewTicker(passes[0].every)
 	defer tick.Stop()
 	var next [len(passes)]time.Time
+	var cover time.Time
 	sweep := x.Now().Add(firstSweep)
 	failed := func(err error) bool {
 		if err != nil && ctx.Err() == nil {
@@ -66,7 +67,9 @@ func (x *Index) Run(ctx context.Context) error {
 				}
 			}
 		}
-		failed(x.coverAll(ctx))
+		if now := x.Now(); !now.Before(cover) && failed(x.coverAll(ctx)) {
+			cover = now.Add(afterFailure)
+		}
 		if now := x.Now(); !now.Before(sweep) { // a piece at a time, so that filling goes on
 			if more, err := x.sweep(ctx); failed(err) || !more {
 				sweep = now.Add(sweepEvery)

@@ -3,11 +3,15 @@
 package search
 
 import (
+	"bytes"
+	"context"
 	"database/sql"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -22,6 +26,7 @@ import (
 
 var (
 	hideMessages = db.SQL(`ALTER TABLE message RENAME TO away`)
+	hideFolders  = db.SQL(`ALTER TABLE folder RENAME TO away`)
 	hideBlobs    = db.SQL(`ALTER TABLE blob RENAME TO away`)
 	showBlobs    = db.SQL(`ALTER TABLE away RENAME TO blob`)
 	loseLast     = db.SQL(`DELETE FROM folder_message WHERE folder = $1 AND uid >= $2`)
@@ -89,6 +94,37 @@ func TestUIDsGivenAgain(t *testing.T) {
 			t.Errorf("indexed up to %d", upto)
 		}
 	})
+}
+
+// TestTroubleIsToldOnce: what goes on failing is not told at each look.
+func TestTroubleIsToldOnce(t *testing.T) {
+	was := passes[0].every
+	passes[0].every = time.Millisecond
+	t.Cleanup(func() { passes[0].every = was })
+	h := newHouse(t, dbtest.SQLite(t))
+	told := &bytes.Buffer{}
+	h.index.Log = slog.New(slog.NewTextHandler(told, nil))
+	now, looks := time.Now(), make(chan struct{})
+	ctx, cancel := context.WithCancel(h.ctx())
+	h.index.Now = func() time.Time {
+		select {
+		case looks <- struct{}{}:
+		case <-ctx.Done():
+		}
+		return now
+	}
+	h.index.touched[h.box] = true
+	dbtest.Exec(t, h.db, hideFolders.With())
+	ended := make(chan error, 1)
+	go func() { ended <- h.index.Run(ctx) }()
+	for range 100 {
+		<-looks
+	}
+	cancel()
+	h.must(<-ended)
+	if n := strings.Count(told.String(), "tending the search index failed"); n == 0 || n > len(passes)+1 {
+		t.Errorf("told %d times:\n%.2000s", n, told)
+	}
 }
 
 // badDisk is a file system on which the pages of a file after the first can't be
