@@ -37,7 +37,7 @@ func (a *API) templateRoutes(r *router) {
 	handle(r, operation{method: "POST", path: "/templates/{id}/duplicate", id: "duplicateTemplate", scope: write, status: 201, conflicts: true, room: templateRoom,
 		summary: "Copy a template", description: "The newest version becomes the first one of a new template, without an alias."}, a.duplicateTemplate)
 	handle(r, operation{method: "GET", path: "/templates/{id}/versions", id: "listTemplateVersions", scope: read,
-		summary: "List a template's versions", description: "Newest first. The last 1000 are kept, and the published one."}, a.listTemplateVersions)
+		summary: "List a template's versions", description: "Newest first. The last 1000 are kept, and the published one. A page of long ones may have fewer than `limit`, although `has_more` is true: go on with the cursor."}, a.listTemplateVersions)
 	handle(r, operation{method: "GET", path: "/templates/{id}/versions/{version}", id: "getTemplateVersion", scope: read,
 		summary: "Show a version of a template", description: "As it was made."}, a.getTemplateVersion)
 	handle(r, operation{method: "POST", path: "/templates/{id}/publish", id: "publishTemplate", scope: write, room: templateRoom,

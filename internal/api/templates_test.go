@@ -5,6 +5,7 @@ package api_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,36 @@ func newTemplate(t *testing.T, s *servertest.Server, more object) object {
 	a := s.API("POST", "/templates", body)
 	status(t, "making a template", a, 201)
 	return into(t, a)
+}
+
+// A page of long versions is short: a hundred of them would take 100 MB, and several
+// times that until they are written.
+func TestLongVersions(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		path := "/templates/" + newTemplate(t, s, nil)["id"].(string)
+		long := strings.Repeat("x", template.MaxSource)
+		for i := 2; i <= 12; i++ {
+			status(t, "a version", s.API("PATCH", path, object{"html": long, "text": strconv.Itoa(i)}), 200)
+		}
+		numbers, pages := "", 0
+		for cursor := ""; ; pages++ {
+			a := s.API("GET", path+"/versions?limit=100&after="+cursor, nil)
+			if len(a.Body) > 3<<20 {
+				t.Errorf("a page has %d bytes", len(a.Body))
+			}
+			page := into(t, a)
+			for _, v := range page["data"].([]any) {
+				numbers += fmt.Sprint(v.(object)["version"], " ")
+			}
+			if page["has_more"] != true {
+				break
+			}
+			cursor = page["next_cursor"].(string)
+		}
+		if numbers != "12 11 10 9 8 7 6 5 4 3 2 1 " || pages < 2 {
+			t.Errorf("%s in %d pages", numbers, pages)
+		}
+	})
 }
 
 func TestTemplates(t *testing.T) {

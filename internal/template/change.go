@@ -178,9 +178,16 @@ func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) 
 var versions = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
 	WHERE template = $1 AND version < $2 ORDER BY version DESC LIMIT $3`)
 
+// maxPageBytes bounds what a page of versions has, but for its first one: a hundred
+// of them may be 100 MB.
+const maxPageBytes = 2 << 20
+
+// errEnough ends the reading of versions.
+var errEnough = errors.New("enough")
+
 // Versions returns up to limit versions of a template below a number (0: from
-// the newest on), newest first, and whether there are more; fault.NotFound for
-// another's template.
+// the newest on), fewer if they are long, newest first, and whether there are more;
+// fault.NotFound for another's template.
 func (t *Templates) Versions(ctx context.Context, account, id db.ID, below, limit int) ([]Version, bool, error) {
 	found, err := db.All(ctx, t.DB, byID.With(id, account), scan)
 	if err != nil {
@@ -192,9 +199,21 @@ func (t *Templates) Versions(ctx context.Context, account, id db.ID, below, limi
 	if below == 0 {
 		below = found[0].Latest + 1
 	}
-	list, err := db.All(ctx, t.DB, versions.With(id, below, limit+1), scanVersion)
-	if err != nil {
-		return nil, false, err
+	var list []Version
+	size := 0
+	err = t.DB.Each(ctx, versions.With(id, below, limit+1), func(r db.Row) error {
+		v, err := scanVersion(r)
+		if err != nil {
+			return err
+		}
+		if size += v.bytes; len(list) == limit || len(list) > 0 && size > maxPageBytes {
+			return errEnough
+		}
+		list = append(list, v)
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return list, true, nil
 	}
-	return list[:min(len(list), limit)], len(list) > limit, nil
+	return list, false, err
 }

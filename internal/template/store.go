@@ -49,6 +49,7 @@ type Version struct {
 	Number int
 	Content
 	CreatedAt time.Time
+	bytes     int // of its texts and variables, as they are stored
 }
 
 // New is a template to be made.
@@ -104,7 +105,7 @@ func scanVersion(r db.Row) (v Version, err error) {
 	for _, part := range []*string{&v.Subject, &v.HTML, &v.Text} {
 		*part = strings.ReplaceAll(*part, "\x00", "") // an older release took it, on SQLite
 	}
-	v.CreatedAt = db.Time(created)
+	v.CreatedAt, v.bytes = db.Time(created), len(v.HTML)+len(v.Text)+len(variables)
 	d := json.NewDecoder(strings.NewReader(variables))
 	d.UseNumber()
 	var list []stored
