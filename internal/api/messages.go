@@ -56,7 +56,7 @@ type attemptAnswer struct {
 	SMTPCode     int         `json:"smtp_code,omitempty" doc:"Of the reply." example:"250"`
 	EnhancedCode string      `json:"enhanced_code,omitempty" doc:"Of the reply (RFC 3463)." example:"2.0.0"`
 	Reply        string      `json:"reply,omitempty" doc:"The reply that decided." example:"OK queued"`
-	Transcript   string      `json:"transcript,omitempty" doc:"The SMTP conversation."`
+	Transcript   string      `json:"transcript,omitempty" doc:"The SMTP conversation; of a message with more than 6 MB of them not those of the older attempts."`
 }
 
 func (a *API) messageRoutes(r *router) {

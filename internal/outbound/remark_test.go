@@ -53,11 +53,11 @@ func TestDelayInTimeline(t *testing.T) {
 var (
 	triedOften = db.SQL(`UPDATE delivery SET attempts = $2 WHERE message = $1`)
 	oneTry     = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
-		VALUES ($1, 0, $2, $2, 0, 'deferred', '', '', '', 'data', 451, '', $3, '')`)
+		VALUES ($1, 0, $2, $2, 0, 'deferred', '', '', '', 'data', 451, '', $3, $4)`)
 )
 
 // Of a delivery that was tried very often, as whoever retries it all the time has
-// it, the timeline has the last attempts.
+// it, the timeline has the last attempts, and of these the last conversations.
 func TestLongTimeline(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		m := send(t, s, "ann@example.org")
@@ -69,10 +69,11 @@ func TestLongTimeline(t *testing.T) {
 			return string(got.Status)
 		})
 		const tries = 250
+		long := strings.Repeat("x", 100_000)
 		err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), triedOften.With(m.ID, tries))
 			for n := 2; n <= tries && err == nil; n++ {
-				_, err = tx.Exec(t.Context(), oneTry.With(m.ID, n, fmt.Sprintf("reply %d.", n)))
+				_, err = tx.Exec(t.Context(), oneTry.With(m.ID, n, fmt.Sprintf("reply %d.", n), fmt.Sprintf("S: conversation %d.%s", n, long)))
 			}
 			return err
 		})
@@ -80,6 +81,9 @@ func TestLongTimeline(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(s.API("GET", "/outbound/messages/"+m.ID.String(), nil).Body)
+		if n := strings.Count(text, "S: conversation "); n != 65 || !strings.Contains(text, "S: conversation 250.") || !strings.Contains(text, "S: conversation 186.") {
+			t.Errorf("%d bytes with %d conversations", len(text), n)
+		}
 		if n := strings.Count(text, `"attempt":`); n != 100 || !strings.Contains(text, "reply 250.") || !strings.Contains(text, "reply 151.") {
 			t.Errorf("%d attempts are shown: %.2000s", n, text)
 		}

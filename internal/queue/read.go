@@ -48,10 +48,14 @@ var (
 	records = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
 			code, enhanced, reply, remote, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
-	// Of a delivery the last 100: who retries it all the time makes any number.
+	// Of a delivery the last 100: who retries it all the time makes any number. They
+	// have the last of the conversations, for each delivery the same part of 6.4 MB,
+	// which is one at least: a host of theirs may fill all of them.
 	// With CROSS SQLite, and with + 0 PostgreSQL looks for them by their key; else
 	// both read all of the message, PostgreSQL once for each delivery.
-	attempts = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.micros, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply, a.transcript
+	attempts = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.micros, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply,
+			CASE WHEN SUM(LENGTH(a.transcript)) OVER (PARTITION BY a.n ORDER BY a.attempt DESC) <= 6553600 / (SELECT COUNT(*) FROM delivery WHERE message = $1)
+				THEN a.transcript ELSE '' END
 		FROM delivery AS d CROSS JOIN attempt AS a
 		WHERE d.message = $1 AND a.message = d.message + 0 AND a.n = d.n AND a.attempt > d.attempts - 100
 		UNION ALL
