@@ -22,7 +22,7 @@ import (
 // what was acknowledged stays, and all goes on when there is room again.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=96m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=160m"); err != nil {
 		t.Fatalf("mounting a small tmpfs, which needs root (or: unshare -rm): %v", err)
 	}
 	t.Cleanup(func() {
@@ -31,7 +31,7 @@ func TestDiskFull(t *testing.T) {
 		}
 	})
 	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, bytes.Repeat([]byte("x"), 64<<20), 0o600); err != nil {
+	if err := os.WriteFile(ballast, bytes.Repeat([]byte("x"), 128<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
