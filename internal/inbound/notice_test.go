@@ -249,6 +249,19 @@ func (p *post) wantNotices(n int) {
 	}
 }
 
+// wantFailed tells what is to be told: with that there are n reports, the last of
+// them about the lost recipient.
+func (p *post) wantFailed(n int) {
+	p.t.Helper()
+	p.tell()
+	p.wantNotices(0)
+	if all := p.texts(); len(all) != n {
+		p.t.Errorf("%d reports", len(all))
+	} else {
+		has(p.t, all[n-1], "Final-Recipient: rfc822; lost@far.example\r\nAction: failed\r\n")
+	}
+}
+
 // wantReport waits, by the events of the account that sends it, until a report is
 // delivered.
 func (p *post) wantReport(sub *signal.Sub, to string) {
@@ -521,13 +534,7 @@ func TestNoticesOfLostRow(t *testing.T) {
 			id := alice.submit(nil, note, rcpt(t, "nobody@demo.test", smtpclient.NotifyNever, ""))
 			dbtest.Exec(t, s.DB, lose...)
 			alice.notice(id)
-			alice.tell()
-			alice.wantNotices(0)
-			if all := alice.texts(); len(all) != n+1 {
-				t.Errorf("%d reports", len(all))
-			} else {
-				has(t, all[n], "Final-Recipient: rfc822; lost@far.example\r\nAction: failed\r\n")
-			}
+			alice.wantFailed(n + 1)
 		}
 	})
 }
@@ -555,13 +562,7 @@ func TestNoticesOfDamaged(t *testing.T) {
 				}
 			}
 			alice.notice(id)
-			alice.tell()
-			alice.wantNotices(0)
-			if all := alice.texts(); len(all) != n+1 {
-				t.Errorf("%d reports", len(all))
-			} else {
-				has(t, all[n], "Final-Recipient: rfc822; lost@far.example\r\nAction: failed\r\n")
-			}
+			alice.wantFailed(n + 1)
 		}
 	})
 }
