@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
 // pebbleCommand is the ACME authority that the tests run: not in go.mod, since
@@ -58,13 +60,13 @@ func startPebble(t *testing.T) *pebble {
 	if _, err := writePair(certFile, keyFile, chain, key); err != nil {
 		t.Fatal(err)
 	}
-	listen := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	listen := dnstest.Nobody(t)
 	p := &pebble{
 		url:        "https://" + listen + "/dir",
-		httpPort:   freePort(t),
-		httpsPort:  freePort(t),
+		httpPort:   dnstest.FreePort(t, "127.0.0.1"),
+		httpsPort:  dnstest.FreePort(t, "127.0.0.1"),
 		serverCAs:  trust(t, CAFile(dir)),
-		management: fmt.Sprintf("127.0.0.1:%d", freePort(t)),
+		management: dnstest.Nobody(t),
 	}
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": listen, "managementListenAddress": p.management,

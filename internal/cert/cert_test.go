@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -146,15 +145,4 @@ func TestReplaceFails(t *testing.T) {
 	if err := replace(filepath.Join(dir, "no", "x"), nil, 0o600); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
-}
-
-// freePort returns a TCP port of loopback on which nothing listens.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().(*net.TCPAddr).Port
 }

@@ -9,18 +9,13 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
 // A door that is closed, or not ours, is told as such.
 func TestCheckFails(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := closed.Addr().(*net.TCPAddr).AddrPort().Port()
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := uint16(dnstest.FreePort(t, "127.0.0.1"))
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/cert/certtest"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/doctor"
 )
 
@@ -46,15 +47,7 @@ func saysAt(t *testing.T, listen func(network, address string) (net.Listener, er
 }
 
 // nobody is a port at which nobody listens.
-func nobody(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
+func nobody(t *testing.T) int { return dnstest.FreePort(t, "127.0.0.1") }
 
 func TestDoors(t *testing.T) {
 	mail, other := "220 "+host+" ESMTP Mailstead\r\n", "220 old.example.com ESMTP Postfix\r\n"

@@ -98,7 +98,7 @@ func TestFilters(t *testing.T) {
 		}
 		return s
 	}
-	away := fmt.Sprintf("127.0.0.1:%d", nobody(t))
+	away := dnstest.Nobody(t)
 	expect(t, doctor.CheckRspamd(rspamd(web.URL+"/"), true), doctor.OK, "answers")
 	expect(t, doctor.CheckRspamd(rspamd(web.URL+"/other"), false), doctor.Warning, "404")
 	expect(t, doctor.CheckRspamd(rspamd("http://"+away), false), doctor.Warning, "taken in without it")

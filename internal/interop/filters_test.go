@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -62,7 +63,7 @@ func daemon(t *testing.T, ready func() error, name string, args ...string) {
 // startRspamd starts a real rspamd without any rules and returns its URL.
 func startRspamd(t *testing.T) string {
 	t.Helper()
-	dir, addr := t.TempDir(), fmt.Sprintf("127.0.0.1:%d", freePort(t, "127.0.0.1"))
+	dir, addr := t.TempDir(), dnstest.Nobody(t)
 	write(t, dir+"/tld", "com\ntest\nexample\n")
 	write(t, dir+"/rspamd.conf", strings.NewReplacer("DIR", dir, "ADDR", addr).Replace(`
 options {
@@ -93,7 +94,7 @@ func startClamd(t *testing.T) (addr, socket string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	port := freePort(t, "127.0.0.1")
+	port := dnstest.FreePort(t, "127.0.0.1")
 	if err := os.Mkdir(dir+"/db", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +302,7 @@ func TestFiltersAway(t *testing.T) {
 	}
 	defer hang.Close() //nolint:errcheck // only listened
 	clamd, _ := startClamd(t)
-	away := fmt.Sprintf("127.0.0.1:%d", freePort(t, "127.0.0.1"))
+	away := dnstest.Nobody(t)
 	large := mail("large", strings.Repeat("0123456789abcdef\r\n", 64<<10))
 	for _, tt := range []struct {
 		name, rspamd, clamd, fail, text, want string

@@ -55,7 +55,7 @@ func startPostfixIn(t testing.TB, front []string, more ...string) *postfix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &postfix{t: t, dir: dir, port: freePort(t, outsideAddr)}
+	p := &postfix{t: t, dir: dir, port: dnstest.FreePort(t, outsideAddr)}
 	for _, sub := range []string{"", "etc", "queue", "data", "mail"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			t.Fatal(err)
@@ -172,16 +172,6 @@ func lookUp(t testing.TB, name string) *user.User {
 		t.Fatalf("Debian's package postfix is needed: %v", err)
 	}
 	return u
-}
-
-func freePort(t testing.TB, ip string) int {
-	t.Helper()
-	l, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // nothing to lose
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (p *postfix) file(name, text string) {

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -141,17 +142,6 @@ func takesTypeScript(p *program) bool {
 	return major > 22 || major == 22 && minor >= 18
 }
 
-// free is a port that nobody listens at.
-func free(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // it was never used
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // Each of the four takes what the service sends, and refuses the same with a
 // byte changed.
 func TestReceivers(t *testing.T) {
@@ -166,7 +156,7 @@ func TestReceivers(t *testing.T) {
 		if name == "standard.py" {
 			continue // is no program
 		}
-		port := free(t)
+		port := dnstest.FreePort(t, "127.0.0.1")
 		w, err := c.CreateWebhook(t.Context(), client.NewWebhook{URL: fmt.Sprintf("http://127.0.0.1:%d/hook", port), Events: []string{"bounce"}})
 		if err != nil {
 			t.Fatal(err)

@@ -195,7 +195,7 @@ func listenAll(t *testing.T, cases []hostileCase) (port int) {
 		if try == 50 {
 			t.Fatal("no port is free at all addresses")
 		}
-		port = freePort(t, "127.0.1.1")
+		port = dnstest.FreePort(t, "127.0.1.1")
 		for i := range cases {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.1.%d:%d", i+1, port))
 			if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/cert/certtest"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/migration"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -116,7 +117,7 @@ func startDovecot(t testing.TB, namespace string) *dovecot {
 		name := os.Getenv("USER")
 		more = fmt.Sprintf("default_internal_user = %[1]s\ndefault_login_user = %[1]s\ndefault_internal_group = %[2]s", name, group)
 	}
-	ports := freePorts(t, 2)
+	ports := [2]int{dnstest.FreePort(t, "127.0.0.1"), dnstest.FreePort(t, "127.0.0.1")}
 	d := &dovecot{t: t, dir: dir, plain: fmt.Sprintf("127.0.0.1:%d", ports[0]), imap: fmt.Sprintf("127.0.0.1:%d", ports[1])}
 	file := filepath.Join(dir, "dovecot.conf")
 	must(os.WriteFile(file, fmt.Appendf(nil, dovecotConfig, dir, user, group, ports[0], ports[1], more, namespace), 0o644)) //nolint:gosec // read by its own users
@@ -145,19 +146,6 @@ func startDovecot(t testing.TB, namespace string) *dovecot {
 		return ""
 	})
 	return d
-}
-
-func freePorts(t testing.TB, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() //nolint:errcheck // only to find it
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 // login signs in as a user.

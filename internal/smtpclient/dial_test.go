@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 )
 
 func dialError(t *testing.T, o Options) *DialError {
@@ -152,12 +154,7 @@ func TestRefusedBeforeMail(t *testing.T) {
 }
 
 func TestNothingListens(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().(*net.TCPAddr).AddrPort()
-	_ = l.Close()
+	addr := netip.MustParseAddrPort(dnstest.Nobody(t))
 	if de := dialError(t, options(addr)); de.Stage != StageConnect || de.Class != NextHost || de.Reply.Enhanced != "4.4.1" {
 		t.Errorf("%+v", de.Outcome)
 	}

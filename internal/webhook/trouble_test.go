@@ -87,11 +87,6 @@ func TestTrouble(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = nobody.Close()
 	addr, zone := dnstest.Start(t, "metadata.test. A 169.254.169.254", "public.test. A 1.1.1.1")
 	zone.ServFail("broken.test")
 	cases := []struct{ url, trouble, words string }{
@@ -101,7 +96,7 @@ func TestTrouble(t *testing.T) {
 		{unknown.URL, webhook.TroubleTLS, "known authority"},
 		{"https://" + plain.Listener.Addr().String(), webhook.TroubleTLS, "does not speak TLS"},
 		{"http://" + good.Listener.Addr().String(), webhook.TroubleStatus, "400"},
-		{"http://" + nobody.Addr().String(), webhook.TroubleRefused, "refused"},
+		{"http://" + dnstest.Nobody(t), webhook.TroubleRefused, "refused"},
 		{"http://" + raw(t, ""), webhook.TroubleClosed, "without an answer"},
 		{"http://" + raw(t, "220 mail.test ESMTP\r\n"), webhook.TroubleAnswer, "not valid HTTP"},
 		{"http://" + raw(t, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n"), webhook.TroubleAnswer, "not valid HTTP"},

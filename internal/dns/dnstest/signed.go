@@ -162,12 +162,7 @@ func (z *Signed) unbound(addr string) string {
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	for range 20 {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			z.t.Fatal(err)
-		}
-		own := free.Addr().String()
-		_ = free.Close()
+		own := Nobody(z.t)
 		if z.run(program, own, host+"@"+port) {
 			return own
 		}
