@@ -18,7 +18,6 @@ import (
 // are indexed; those above it each search looks at itself.
 
 const (
-	coveredTo      = `SELECT upto FROM search_folder WHERE folder = ?`
 	cover          = `INSERT INTO search_folder (folder, mailbox, upto) VALUES (?, ?, ?) ON CONFLICT (folder) DO UPDATE SET upto = excluded.upto`
 	coveredFolders = `SELECT folder, upto FROM search_folder WHERE mailbox = ?`
 	deleteFolder   = `DELETE FROM search_folder WHERE folder = ?`

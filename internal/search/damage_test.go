@@ -65,7 +65,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(13, 14))
 	for _, c := range []struct{ table, id, blob string }{
-		{"search_tail", "message", "fields"}, {"search_sig", "message", "sig"}, {"search_block", "id", "ids"},
+		{"search_tail", "message", "sig"}, {"search_bundle", "id", "docs"}, {"search_block", "id", "ids"},
 		{"search_slice", "id", "bits"}, {"search_shelf", "id", "blocks"}, {"search_field", "id", "bits"},
 	} {
 		ids, err := int64s(h.ctx(), h.index.reader, fmt.Sprintf(`SELECT %s FROM %s`, c.id, c.table))

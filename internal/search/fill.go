@@ -109,8 +109,6 @@ const (
 	insertLate = `INSERT OR IGNORE INTO search_late (message) VALUES (?)`
 	readLate   = `SELECT message FROM search_late WHERE message > ? AND message <= ?`
 	deleteLate = `DELETE FROM search_late WHERE message <= ?`
-	insertTail = `INSERT OR REPLACE INTO search_tail (mailbox, message, fields) VALUES (?, ?, ?)`
-	insertSig  = `INSERT OR REPLACE INTO search_sig (message, mailbox, sig) VALUES (?, ?, ?)`
 )
 
 // fill lets a pass (0 or 1) take in some of the messages that were made before
@@ -222,57 +220,10 @@ func (x *Index) read(ctx context.Context, pass int, list []folder.Indexable) (do
 	return docs, nil
 }
 
-// addDocs puts messages into the tails of their mailboxes, and makes blocks of
-// those that are long enough.
-func addDocs(ctx context.Context, tx *sql.Tx, docs []doc) error {
-	touched := map[db.ID]bool{}
-	for _, d := range docs {
-		if _, err := tx.ExecContext(ctx, insertTail, d.mailbox, d.id, d.sig.tail()); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, insertSig, d.id, d.mailbox, sealed(appendPacked(nil, d.sig[:]))); err != nil {
-			return err
-		}
-		touched[d.mailbox] = true
-	}
-	for mailbox := range touched {
-		if err := makeBlock(ctx, tx, mailbox); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 const (
-	countTail = `SELECT COUNT(*) FROM search_tail WHERE mailbox = ?`
-	firstTail = `SELECT t.message, s.sig FROM search_tail t LEFT JOIN search_sig s ON s.message = t.message
-		WHERE t.mailbox = ? ORDER BY t.message LIMIT ?`
-	deleteTail  = `DELETE FROM search_tail WHERE mailbox = (SELECT mailbox FROM search_sig WHERE message = ?1) AND message = ?1`
-	deleteSig   = `DELETE FROM search_sig WHERE message = ?`
 	insertBlock = `INSERT INTO search_block (mailbox, shelf, lo, hi, ids) VALUES (?, 0, ?, ?, ?)`
 	insertSlice = `INSERT INTO search_slice (id, bits) VALUES (?, ?)`
 )
-
-// makeBlock makes a block of the first messages in a tail, if there are enough.
-func makeBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID) error {
-	var n int
-	if err := tx.QueryRowContext(ctx, countTail, mailbox).Scan(&n); err != nil || n < blockDocs {
-		return err
-	}
-	docs, err := tailOf(ctx, tx, mailbox)
-	if err != nil {
-		return err
-	}
-	if err := addBlock(ctx, tx, mailbox, docs, rowsPerBlock); err != nil {
-		return err
-	}
-	for _, d := range docs {
-		if err := removeTail(ctx, tx, d.id); err != nil {
-			return err
-		}
-	}
-	return makeShelves(ctx, tx, mailbox)
-}
 
 // addBlock writes a block of blockDocs messages, with so many of its rows.
 func addBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc, rows int) error {
@@ -305,22 +256,4 @@ func addBlock(ctx context.Context, tx *sql.Tx, mailbox db.ID, docs []doc, rows i
 		}
 	}
 	return nil
-}
-
-// removeTail takes a message out of the tail.
-func removeTail(ctx context.Context, tx *sql.Tx, id db.ID) error {
-	if _, err := tx.ExecContext(ctx, deleteTail, id); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, deleteSig, id)
-	return err
-}
-
-func tailOf(ctx context.Context, tx *sql.Tx, mailbox db.ID) (docs []doc, err error) {
-	var sig signature
-	err = eachInTail(ctx, tx, firstTail, sig[:], func(id db.ID) {
-		own := sig
-		docs = append(docs, doc{id, mailbox, &own})
-	}, mailbox, blockDocs)
-	return docs, err
 }

@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	foundFrom  = `SELECT upto, (SELECT upto FROM search_state WHERE pass = 0) FROM search_folder WHERE folder = ?`
 	topShelves = `SELECT id, blocks FROM search_shelf WHERE mailbox = ? ORDER BY id`
 	bareBlocks = `SELECT id FROM search_block WHERE mailbox = ? AND shelf = ?`
 	allBlocks  = `SELECT id FROM search_block WHERE mailbox = ?`
@@ -22,14 +23,14 @@ const (
 	someSlices = `SELECT id, bits FROM search_slice WHERE id IN (` + aQuery + `)`
 	aQuery     = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
 	blockIDs   = `SELECT id, ids FROM search_block WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?)`
-	tailFields = `SELECT message, fields FROM search_tail WHERE mailbox = ?`
-	tailAll    = `SELECT t.message, s.sig FROM search_tail t LEFT JOIN search_sig s ON s.message = t.message WHERE t.mailbox = ?`
+	tailFields = `SELECT docs FROM search_bundle WHERE mailbox = ?`
+	tailAll    = `SELECT message, sig FROM search_tail WHERE mailbox = ?`
 )
 
 // findQueries are those of Find and Narrow, which are prepared once: for most of them that
 // takes longer than to run them.
 var findQueries = []string{
-	coveredTo, passUpTo, topShelves, bareBlocks, allBlocks, someFields, someSlices, blockIDs, tailFields, tailAll, readBlocks, readTail,
+	foundFrom, topShelves, bareBlocks, allBlocks, someFields, someSlices, blockIDs, tailFields, tailAll, readBlocks, readTail,
 }
 
 // finding is a read transaction of theirs.
@@ -41,11 +42,6 @@ type finding struct {
 // QueryContext runs one of findQueries.
 func (f *finding) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
-}
-
-func (f *finding) number(ctx context.Context, query string, arg any) (n int64, err error) {
-	err = f.StmtContext(ctx, f.prepared[query]).QueryRowContext(ctx, arg).Scan(&n) //nolint:sqlclosecheck // the same
-	return n, err
 }
 
 // clause is a folder.Clause made ready: the buckets for each kind of text that
@@ -121,18 +117,13 @@ func (x *Index) Find(ctx context.Context, mailbox db.ID, s folder.Seek) (*folder
 	defer begun.Rollback() //nolint:errcheck // nothing was written
 	tx := &finding{begun, x.prepared}
 	var out folder.Found
-	upTo, err := tx.number(ctx, coveredTo, s.Folder)
+	err = tx.StmtContext(ctx, tx.prepared[foundFrom]).QueryRowContext(ctx, s.Folder).Scan(&out.UpTo, &out.After) //nolint:sqlclosecheck // it ends with the transaction
 	if errors.Is(err, sql.ErrNoRows) {
 		x.ask(mailbox)
 		return nil, nil
 	}
-	if err == nil {
-		if out.UpTo = uint32(upTo); out.UpTo < s.Last {
-			x.ask(mailbox)
-		}
-		var after int64
-		after, err = tx.number(ctx, passUpTo, 0)
-		out.After = db.ID(after)
+	if err == nil && out.UpTo < s.Last {
+		x.ask(mailbox)
 	}
 	if err == nil {
 		f := finder{ctx: context.WithoutCancel(ctx), ended: ctx.Err, tx: tx, limit: s.Limit}
@@ -167,7 +158,7 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 		if err := f.inBlocks(blocks); err != nil {
 			return err
 		}
-		return f.inTail(tailAll, mailbox, make(set, buckets/64))
+		return f.inTail(mailbox)
 	}
 	shelves, err := shelvesOf(f.ctx, f.tx, topShelves, mailbox)
 	if err != nil {
@@ -188,7 +179,7 @@ func (f *finder) find(mailbox db.ID, c *folder.Clause) error {
 	if err := f.inBlocks(blocks); err != nil {
 		return err
 	}
-	return f.inTail(tailFields, mailbox, make(set, tailWords))
+	return f.inBundles(mailbox)
 }
 
 func (f *finder) inBlocks(blocks []int64) error {
@@ -242,11 +233,12 @@ func (f *finder) either(n int, from []source, within set, of func(i int) (set, e
 	return all, nil
 }
 
-// What is read at once: so many buckets, of blocks so many side by side, and of
-// shelves all, with so many rows by a query. To run one takes longer than to read a
+// What is read at once: so many buckets, of blocks so many side by side, and fewer
+// of shelves, but of all of them, with so many rows by a query. To run one takes longer than to read a
 // few rows more.
 const (
 	atOnce  = 8
+	onShelf = 3
 	abreast = 4
 	aRead   = 32
 )
@@ -256,26 +248,29 @@ const (
 // a further read leaves as they are, most likely have the text. So few are in a
 // bucket of the fields that four of a shelf mostly do.
 func (f *finder) inAll(want []uint32, from []source, within set) (set, error) {
-	found := slices.Clone(within)
-	if found == nil {
+	found, all, before := slices.Clone(within), within == nil, within.count()
+	if all {
 		found = make(set, wordsOf(from))
-		found.fill()
+		if before = 64 * len(found); len(want) == 0 {
+			found.fill()
+		}
 	}
 	n := atOnce
 	if len(found) > abreast*blockWords {
-		n = atOnce / 2
+		n = onShelf
 	}
 	enough := len(from) + len(found)>>10
-	for left := found.count(); len(want) > 0 && left > 0; {
+	for len(want) > 0 {
 		some := want[:min(n, len(want))]
-		if err := f.and(some, from, found); err != nil {
+		if err := f.and(some, from, found, all); err != nil {
 			return nil, err
 		}
-		want = want[len(some):]
-		before := left
-		if left = found.count(); left == before || left <= enough {
+		want, all = want[len(some):], false
+		left := found.count()
+		if left == before || left <= enough {
 			break
 		}
+		before = left
 	}
 	return found, nil
 }
@@ -284,21 +279,23 @@ func (f *finder) inAll(want []uint32, from []source, within set) (set, error) {
 type part struct {
 	row int64
 	source
-	left set
+	left   set
+	unread *bool // left is to be all, and has none yet
 }
 
-// and leaves of a set those that are in some buckets.
-func (f *finder) and(some []uint32, from []source, left set) error {
+// and leaves of a set those that are in some buckets. If it is to be all, it is
+// still empty.
+func (f *finder) and(some []uint32, from []source, left set, all bool) error {
 	var parts []part
 	for _, s := range from {
-		own := left[:s.words]
-		if left = left[s.words:]; own.empty() {
+		own, unread := left[:s.words], all
+		if left = left[s.words:]; !all && own.empty() {
 			continue
 		}
 		first := len(parts)
 		for _, bucket := range some {
 			if row := s.row(bucket); !slices.ContainsFunc(parts[first:], func(p part) bool { return p.row == row }) {
-				parts = append(parts, part{row, s, own})
+				parts = append(parts, part{row, s, own, &unread})
 			}
 		}
 	}
@@ -335,6 +332,10 @@ func (f *finder) andParts(some []uint32, parts []part) error {
 		err := p.each(row, func(n uint32, one []byte) error {
 			if !slices.Contains(some, uint32(id-p.from)*p.perRow+n) {
 				return nil
+			}
+			if *p.unread {
+				*p.unread = false
+				return p.left.load(one)
 			}
 			err := in.load(one)
 			p.left.and(in)
@@ -407,38 +408,41 @@ func (f *finder) takeSome(blocks []int64, some []int, part func(i int) set) erro
 }
 
 // inTail looks at the messages that are in no block.
-func (f *finder) inTail(query string, mailbox db.ID, sig set) error {
-	err := eachInTail(f.ctx, f.tx, query, sig, func(id db.ID) {
-		if f.clause.met(sig) {
-			f.found = append(f.found, id)
-		}
-	}, mailbox)
-	if err == nil && len(f.found) > f.limit {
-		err = errMany
-	}
-	return err
+func (f *finder) inTail(mailbox db.ID) error {
+	sig := make(set, buckets/64)
+	err := eachInTail(f.ctx, f.tx, tailAll, sig, func(id db.ID) { f.look(id, sig) }, mailbox)
+	return f.enough(err)
 }
 
-// eachInTail calls f with the messages that a query finds in no block, and the
-// signature of each in sig.
-func eachInTail(ctx context.Context, q querier, query string, sig set, f func(id db.ID), args ...any) error {
-	rows, err := q.QueryContext(ctx, query, args...)
+// inBundles looks at the fields of the same.
+func (f *finder) inBundles(mailbox db.ID) error {
+	rows, err := f.tx.QueryContext(f.ctx, tailFields, mailbox)
 	if err != nil {
 		return err
 	}
 	defer rows.Close() //nolint:errcheck // what there is is told by Err
-	var id db.ID
-	var row sql.RawBytes
-	into := []any{&id, &row}
 	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
+		var row sql.RawBytes
+		if err := rows.Scan(&row); err != nil {
 			return err
 		}
-		clear(sig)
-		if err := sig.loadRow(row); err != nil {
+		if err := eachBundled(row, f.look); err != nil {
 			return err
 		}
-		f(id)
 	}
-	return rows.Err()
+	return f.enough(rows.Err())
+}
+
+// look adds a message that may meet the clause.
+func (f *finder) look(id db.ID, sig set) {
+	if f.clause.met(sig) {
+		f.found = append(f.found, id)
+	}
+}
+
+func (f *finder) enough(err error) error {
+	if err == nil && len(f.found) > f.limit {
+		err = errMany
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
@@ -64,11 +65,13 @@ func FuzzFind(f *testing.F) {
 		docs[at].sig.add(kind, text[max(0, cutAt-3):])
 		docs[blockDocs-1-at].sig.add(kind, other)
 		wanted := wanted(kind, needle)
-		sig, tail := make(set, buckets/64), make(set, tailWords)
-		if err := errors.Join(sig.loadRow(sealed(appendPacked(nil, docs[at].sig[:]))), tail.loadRow(docs[at].sig.tail())); err != nil {
+		sig, bundled := make(set, buckets/64), false
+		err := errors.Join(sig.loadRow(sealed(appendPacked(nil, docs[at].sig[:]))),
+			eachBundled(sealed(appendBundled(nil, docs[at])), func(_ db.ID, fields set) { bundled = fields.hasAll(wanted) }))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if len(wanted) == 0 || len(wanted) > maxWanted || !sig.hasAll(wanted) || kind < folder.InHeaders && !tail.hasAll(wanted) {
+		if len(wanted) == 0 || len(wanted) > maxWanted || !sig.hasAll(wanted) || kind < folder.InHeaders && !bundled {
 			t.Fatalf("%q is not found in %q", needle, text)
 		}
 		places := sliced(docs)

@@ -15,8 +15,7 @@ import (
 
 const (
 	readBlocks = `SELECT id, ids FROM search_block WHERE mailbox = ? AND lo <= ? AND hi >= ? ORDER BY lo`
-	readTail   = `SELECT t.message, s.sig FROM search_tail t LEFT JOIN search_sig s ON s.message = t.message
-		WHERE t.mailbox = ? AND t.message BETWEEN ? AND ? ORDER BY t.message`
+	readTail   = `SELECT message, sig FROM search_tail WHERE mailbox = ? AND message BETWEEN ? AND ? ORDER BY message`
 )
 
 // block is one that was read: its messages, and for each text that is sought

@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 		h.append(h.box, folder.Inbox, numbered(40)...)
 		go run()
 		filled()
-		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_sig SET sig = X'00'`)
+		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_tail SET sig = X'00'`)
 		h.must(err)
 		if _, err := h.index.Narrow(h.ctx(), h.box, h.all(h.box), []folder.Sought{{Kinds: []folder.TextKind{1}, Text: []byte("number")}}); !isDamage(err) {
 			t.Error("the damage is not seen:", err)

@@ -33,10 +33,10 @@ import (
 // version is that of the file; one of another version is made anew. It changes
 // with the tables, with how texts are folded, decoded and stripped of markup,
 // and with bucketOf.
-const version = 6
+const version = 7
 
-// schema is what the file holds. Messages wait in search_tail and search_sig
-// until there are enough of a mailbox for a block.
+// schema is what the file holds. Messages wait in search_tail until there are
+// enough of a mailbox for a block.
 const schema = `
 CREATE TABLE search_state (
   pass INTEGER PRIMARY KEY,
@@ -53,16 +53,17 @@ CREATE TABLE search_folder (
 );
 CREATE INDEX search_folder_mailbox ON search_folder (mailbox);
 CREATE TABLE search_tail (
-  mailbox INTEGER NOT NULL,
-  message INTEGER NOT NULL,
-  fields  BLOB NOT NULL,              -- of its signature, as each search reads them
-  PRIMARY KEY (mailbox, message)
-) WITHOUT ROWID;
-CREATE TABLE search_sig (
   message INTEGER PRIMARY KEY,
   mailbox INTEGER NOT NULL,
-  sig     BLOB NOT NULL               -- the whole of it
+  sig     BLOB NOT NULL
 );
+CREATE INDEX search_tail_mailbox ON search_tail (mailbox);
+CREATE TABLE search_bundle (
+  id      INTEGER PRIMARY KEY,
+  mailbox INTEGER NOT NULL,
+  docs    BLOB NOT NULL               -- the fields of several in the tail
+);
+CREATE INDEX search_bundle_mailbox ON search_bundle (mailbox);
 -- The ids of blocks are not given again: shelves name those that are dissolved.
 CREATE TABLE search_block (
   id      INTEGER PRIMARY KEY AUTOINCREMENT,

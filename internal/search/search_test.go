@@ -312,7 +312,7 @@ func TestAnew(t *testing.T) {
 			h.must(os.WriteFile(path+"-wal", log, 0o600))
 		}, 0)
 		// Damage that shows later is mended by the duty.
-		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_sig SET sig = X'00'`)
+		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_tail SET sig = X'00'`)
 		h.must(err)
 		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("damaged: found %v", got)

@@ -64,7 +64,9 @@ func (s set) count() (n int) {
 	return n
 }
 
-func (s set) empty() bool { return s != nil && s.count() == 0 }
+func (s set) empty() bool {
+	return s != nil && !slices.ContainsFunc(s, func(w uint64) bool { return w != 0 })
+}
 
 // In the file a set is packed: most messages are in few buckets. First comes one
 // more than the length of what follows, in bytes; then by how much each member

@@ -170,7 +170,7 @@ func wordsOf(all []source) (n int) {
 
 // fieldsOf are those of a shelf. Of a small one some share a row.
 func fieldsOf(query string, shelf int64, blocks int) source {
-	return source{query, shelf * fieldBuckets, uint32(max(1, rowBuckets/blocks)), blocks * blockWords}
+	return source{query, shelf * fieldBuckets, uint32(max(1, 2*rowBuckets/blocks)), blocks * blockWords}
 }
 
 func (s source) row(bucket uint32) int64 { return s.from + int64(bucket/s.perRow) }

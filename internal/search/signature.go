@@ -21,25 +21,12 @@ import (
 type signature [buckets / 64]uint64
 
 // The buckets. A mail of 8 KiB is in a fifth of those of the texts, one of 75 KB
-// in half of them; of those of the fields, in one of forty.
+// in half of them; of those of the fields, in one of eighty.
 const (
-	fieldBuckets = 8_192
+	fieldBuckets = 16_384
 	textBuckets  = 30_720
 	buckets      = fieldBuckets + textBuckets
 )
-
-// tailWords is the length of the fields in the tail, which each search reads:
-// there four buckets are one, and nothing is packed.
-const tailWords = 2_048 / 64
-
-// tail returns the fields as they stand in the tail.
-func (s *signature) tail() []byte {
-	folded := make(set, tailWords)
-	for part := range slices.Chunk(s[:fieldBuckets/64], tailWords) {
-		folded.or(part)
-	}
-	return sealed(folded.appendBits(nil))
-}
 
 // bucketOf returns where a sequence of bytes falls.
 func bucketOf(kind folder.TextKind, seq []byte) uint32 {

@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	nextTail    = `SELECT message FROM search_sig WHERE message > ? ORDER BY message LIMIT ?`
+	nextTail    = `SELECT message FROM search_tail WHERE message > ? ORDER BY message LIMIT ?`
 	nextBlock   = `SELECT id, mailbox, ids FROM search_block WHERE id > ? ORDER BY id LIMIT 1`
 	deleteBlock = `DELETE FROM search_block WHERE id = ?`
 	deleteSlice = `DELETE FROM search_slice WHERE id >= ? AND id < ?`
@@ -60,12 +60,9 @@ func (x *Index) sweepTail(ctx context.Context, after db.ID) error {
 		next = -ids[len(ids)-1]
 	}
 	return x.write(ctx, func(tx *sql.Tx) error {
-		for _, id := range ids {
-			if !there[id] {
-				if err := removeTail(ctx, tx, id); err != nil {
-					return err
-				}
-			}
+		gone := slices.DeleteFunc(ids, func(id db.ID) bool { return there[id] })
+		if err := removeTail(ctx, tx, gone); err != nil {
+			return err
 		}
 		_, err := tx.ExecContext(ctx, passMove, next, sweepPass)
 		return err
