@@ -187,7 +187,7 @@ func (r *sizeRun) sessions() error {
 
 // searches look for what ten messages have, or one.
 func (r *sizeRun) searches(suffix string) error {
-	times := 7
+	times := 60
 	if suffix != "" {
 		suffix, times = "-"+suffix, 1
 	}

@@ -32,6 +32,7 @@ func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...
 // that guard queues run first, and may decline it with an error of their own.
 // guard may be nil, and is called again when the commit is repeated.
 func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b *db.Batch), messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
+	defer s.pace.Begin(s.Now)()
 	to, err := s.byName(ctx, box, name)
 	if err != nil || len(messages) == 0 {
 		return to.UIDValidity, nil, err

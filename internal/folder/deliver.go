@@ -88,6 +88,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 	if len(ins) == 0 {
 		return nil, nil
 	}
+	defer s.pace.Begin(s.Now)()
 	filings := make([]*filing, len(ins))
 	seen := map[db.ID]bool{}
 	events := false

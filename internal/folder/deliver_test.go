@@ -91,3 +91,36 @@ func TestDatesCanBeTold(t *testing.T) {
 		}))
 	})
 }
+
+// TestIndexingRests: what is done with messages later makes way for filing, by
+// whichever door, and for nothing else.
+func TestIndexingRests(t *testing.T) {
+	for name, file := range map[string]func(h *house){
+		"appended":  func(h *house) { h.fill(Inbox, 1) },
+		"delivered": func(h *house) { h.deliver("x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *house) {
+				const took = time.Millisecond
+				at := time.Now()
+				h.Now = func() time.Time { // time passes whenever it is asked for
+					at = at.Add(10 * time.Millisecond)
+					return at
+				}
+				if d := h.Rest(took); d != 0 {
+					t.Errorf("nothing was filed, and it rests %v", d)
+				}
+				for range 40 {
+					file(h)
+				}
+				if d := h.Rest(took); d < filingRest*took/2 {
+					t.Errorf("mail is being filed, and it rests %v, where %v is the most", d, filingRest*took)
+				}
+				at = at.Add(time.Second)
+				if d := h.Rest(took); d != 0 {
+					t.Errorf("a second ago mail was filed, and it rests %v", d)
+				}
+			})
+		})
+	}
+}

@@ -80,6 +80,7 @@ type Options struct {
 type Store struct {
 	Options
 
+	pace signal.Pace // of filing, before what is done with messages later
 	mu   sync.Mutex
 	open map[db.ID]*shared
 	idle []*shared // no session has them open; the longest idle first

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
@@ -209,6 +210,14 @@ func (s *Store) ToIndex(ctx context.Context, after, before db.ID, limit int) ([]
 		return m, r.Scan(&m.ID, &m.Mailbox, &m.blob, &m.envelope, &m.structure)
 	})
 }
+
+// filingRest is how many times longer than it works indexing rests at most, beyond
+// what it does anyway: it takes a twentieth of a processor then, not a quarter.
+const filingRest = 16
+
+// Rest says how long indexing is to rest after a piece that took so long: the more,
+// the busier filing is; see signal.Pace.
+func (s *Store) Rest(took time.Duration) time.Duration { return s.pace.Rest(s.Now(), took, filingRest) }
 
 // There returns which of the messages have not been deleted.
 func (s *Store) There(ctx context.Context, ids []db.ID) (map[db.ID]bool, error) {

@@ -65,7 +65,7 @@ type Options struct {
 // account may not send as from_email, or fault.Limited when it has sent too
 // much; then nothing was stored.
 func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []Send, opt Options) (_ []Result, err error) {
-	defer o.pace.accepting(o.Now)()
+	defer o.pace.Begin(o.Now)()
 	now := o.Now().UTC()
 	results := make([]Result, len(sends))
 	letters, err := check(sends, results, opt, now)

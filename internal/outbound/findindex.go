@@ -90,7 +90,7 @@ func (o *Outbox) RunIndex(ctx context.Context, log *slog.Logger) error {
 					break
 				}
 				now := o.Now()
-				_ = signal.Sleep(ctx, time.Duration(float64(now.Sub(begin))*(1+indexRest*o.pace.load(now))))
+				_ = signal.Sleep(ctx, time.Duration(float64(now.Sub(begin))*(1+indexRest*o.pace.Load(now))))
 			}
 		}
 		select {

@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
@@ -51,7 +52,7 @@ type Outbox struct {
 	// is not busy.
 	Signing, Spare chan struct{}
 
-	pace   pace
+	pace   signal.Pace // of accepting, before signing and indexing
 	pruned pruned
 }
 

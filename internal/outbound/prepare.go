@@ -139,6 +139,9 @@ func (o *Outbox) active(ctx context.Context, id db.ID) error {
 	return err
 }
 
+// signRest is how many times the duration of a signature is rested at most.
+const signRest = 6
+
 func (o *Outbox) sign(ctx context.Context, sign func(io.Reader) ([]byte, error), b *blob.Blob) (head []byte, err error) {
 	done, err := o.turn(ctx)
 	if err != nil {
@@ -148,7 +151,7 @@ func (o *Outbox) sign(ctx context.Context, sign func(io.Reader) ([]byte, error),
 	begin := o.Now()
 	defer func() {
 		now := o.Now()
-		_ = signal.Sleep(ctx, o.pace.rest(now, now.Sub(begin)))
+		_ = signal.Sleep(ctx, o.pace.Rest(now, now.Sub(begin), signRest))
 	}()
 	if whole, inRow := b.Bytes(); inRow {
 		head, err = sign(bytes.NewReader(whole))
@@ -172,7 +175,7 @@ func (o *Outbox) turn(ctx context.Context) (done func(), err error) {
 		return func() {}, nil
 	}
 	spare := o.Spare
-	if o.pace.load(o.Now()) > paceFree {
+	if o.pace.Load(o.Now()) > signal.PaceFree {
 		spare = nil
 	}
 	select {

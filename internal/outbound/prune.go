@@ -160,4 +160,4 @@ func (p *past) deleteTerms(b *db.Batch) {
 }
 
 // Load is the share of time, 0 to 1, in which messages are being accepted here.
-func (o *Outbox) Load() float64 { return o.pace.load(o.Now()) }
+func (o *Outbox) Load() float64 { return o.pace.Load(o.Now()) }

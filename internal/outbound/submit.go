@@ -94,7 +94,7 @@ func (o *Outbox) submit(ctx context.Context, who limit.Who, s Submission, body i
 	if err != nil {
 		return 0, err
 	}
-	defer o.pace.accepting(o.Now)()
+	defer o.pace.Begin(o.Now)()
 	defer raw.Discard(ctx)
 	now := o.Now().UTC()
 	r := &row{id: o.DB.NewID(), created: now, ret: s.Ret, envid: s.EnvID, requireTLS: wishOfTLS(s.RequireTLS, header)}

@@ -29,7 +29,8 @@ const (
 	// is held in memory.
 	fillChunk = 50
 	// rest is how many times longer it rests than it works, so that it takes a
-	// quarter of a core at most, however much mail there is to index.
+	// quarter of a core at most, however much mail there is to index; while mail
+	// is being filed, even less.
 	rest = 3
 	// afterFailure is how long it leaves the matter alone.
 	afterFailure = time.Minute
@@ -98,7 +99,8 @@ func (x *Index) fillAll(ctx context.Context, pass int) error {
 				return err
 			}
 		}
-		_ = signal.Sleep(ctx, rest*time.Since(begin))
+		took := time.Since(begin)
+		_ = signal.Sleep(ctx, rest*took+x.Folders.Rest(took))
 	}
 	return nil
 }
