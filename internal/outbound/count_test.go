@@ -3,6 +3,7 @@
 package outbound_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -54,6 +55,11 @@ func TestCounted(t *testing.T) {
 					g.grow(now.Add(-2*time.Hour - time.Duration(i)*time.Minute))
 				}
 			}
+		}
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		if err := second.Keep(left); err != nil { // what it has in hand is given up
+			t.Fatal(err)
 		}
 		// The last pass begins anew, as if it had been far behind.
 		dbtest.Exec(t, s.DB, beginAnew.With())
