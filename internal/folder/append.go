@@ -4,7 +4,6 @@ package folder
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -21,6 +20,11 @@ type Upload struct {
 	Date     time.Time // internal date; zero for now
 }
 
+// addNamed takes UIDs in the folder of a name.
+var addNamed = db.SQL(`UPDATE folder SET uid_next = uid_next + $3, modseq = modseq + 1,
+		messages = messages + $3, unseen = unseen + $4, bytes = bytes + $5
+	WHERE mailbox = $1 AND name = $2 RETURNING id, uidvalidity, uid_next - $3, modseq`)
+
 // Append puts messages into a folder in one commit, all of them or none, and
 // returns their UIDs in order. No such folder is a fault.NotFound, no room a
 // fault.OverQuota, bad keywords a fault.Invalid.
@@ -33,9 +37,12 @@ func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...
 // guard may be nil, and is called again when the commit is repeated.
 func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b *db.Batch), messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
 	defer s.pace.Begin(s.Now)()
-	to, err := s.byName(ctx, box, name)
-	if err != nil || len(messages) == 0 {
+	if len(messages) == 0 {
+		to, err := s.byName(ctx, box, name)
 		return to.UIDValidity, nil, err
+	}
+	if name, err = cleanName(name); err != nil {
+		return 0, nil, noFolder()
 	}
 	filings := make([]*filing, len(messages))
 	var sum totals
@@ -56,24 +63,21 @@ func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b
 			if guard != nil {
 				guard(b)
 			}
-			b.Queue(addMessages.With(to.ID, box, to.Name, sum.messages, sum.unseen, sum.bytes)).
-				One(&first.UID, &first.ModSeq, &first.UIDValidity).Else(errStale)
+			b.Queue(addNamed.With(box, name, sum.messages, sum.unseen, sum.bytes)).
+				One(&first.Folder, &first.UIDValidity, &first.UID, &first.ModSeq).Else(noFolder())
 			b.Queue(mailbox.Claim(box, sum.bytes, sum.messages)).Each(mailbox.ToTell(&tell)).Else(mailbox.Full())
 		},
 		Apply: func(b *db.Batch) {
 			for i, f := range filings {
-				f.Folder, f.UID, f.ModSeq = to.ID, first.UID+uint32(i), first.ModSeq
+				f.Folder, f.UID, f.ModSeq = first.Folder, first.UID+uint32(i), first.ModSeq
 				f.insert(b)
 			}
 		},
 		AfterCommit: func() {
-			s.wakeFolder(to.ID)
+			s.wakeFolder(first.Folder)
 			s.wakeRoom(tell)
 		},
 	})
-	if errors.Is(err, errStale) {
-		err = noFolder() // it was deleted or renamed just now
-	}
 	if err != nil {
 		return 0, nil, err
 	}
