@@ -37,6 +37,12 @@ var errLost = errors.New("the migration is not in this node's hand any more")
 // errTurn says that a migration had its turn, and others wait.
 var errTurn = errors.New("others have their turn")
 
+// errDeleted says that the mailbox was.
+var errDeleted = errors.New("the mailbox was deleted")
+
+// errSuspended says that the account is: what waits goes on once it no longer is.
+var errSuspended = errors.New("the account is suspended")
+
 // ours marks trouble of the service's own.
 type ours struct{ error }
 
@@ -95,6 +101,10 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, errTurn) && j.gains.Load() > 0:
 		return j.release(ctx, 0, "", 0)
+	case errors.Is(err, errSuspended):
+		return j.release(ctx, j.Retries, "", 0)
+	case errors.Is(err, errDeleted):
+		return j.ended(ctx, Cancelled, "The mailbox was deleted.")
 	case errors.As(err, &last):
 		return j.ended(ctx, Failed, last.words)
 	}
@@ -132,10 +142,13 @@ func (m *Migrations) pause(n int) time.Duration {
 var (
 	// One that waits, and that a node could take if it had one less in hand.
 	waits = db.SQL(`SELECT m.id FROM migration AS m WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $1 AND m.account <> $2
-		AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3 LIMIT 1`)
+		AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3
+		AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active') LIMIT 1`)
 	release = db.SQL(`UPDATE migration SET tenure = NULL, retries = $3, trouble = $4, due_at = $5, updated_at = $6
 		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
-	stillMine = db.SQL(`SELECT id FROM migration WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	stillMine = db.SQL(`SELECT (SELECT COUNT(*) FROM mailbox AS b WHERE b.id = m.mailbox AND b.deleted_at = 0),
+			(SELECT COUNT(*) FROM account AS a WHERE a.id = m.account AND a.status = 'active')
+		FROM migration AS m WHERE m.id = $1 AND m.tenure = $2 AND m.state = 'running'`)
 )
 
 // release gives the migration back, to be taken again after a while.
@@ -148,8 +161,23 @@ func (j *job) release(ctx context.Context, retries int, words string, after time
 	})
 }
 
-// watch ends the work once the migration is cancelled, or the tenure may have
-// ended, and tells followers of progress.
+// may says why the work is to end; nil for not, or if that is not known.
+func (j *job) may(ctx context.Context) error {
+	box, account := 1, 1
+	err := j.o.DB.One(ctx, stillMine.With(j.ID, j.tenure), &box, &account)
+	switch {
+	case errors.Is(err, db.ErrNoRow) || !j.o.Node.Holds(j.tenure):
+		return errLost
+	case box == 0:
+		return errDeleted
+	case account == 0:
+		return errSuspended
+	}
+	return nil
+}
+
+// watch ends the work once the migration is cancelled, its mailbox deleted or its
+// account suspended, or the tenure may have ended, and tells followers of progress.
 func (j *job) watch(ctx context.Context) {
 	sub := j.o.Hub.Subscribe(signal.Key{Kind: signal.Migration, ID: int64(j.ID)})
 	defer sub.Close()
@@ -159,9 +187,8 @@ func (j *job) watch(ctx context.Context) {
 	defer turns.Stop()
 	gained, nothing := int64(0), 0
 	for {
-		err := j.o.DB.One(ctx, stillMine.With(j.ID, j.tenure), new(db.ID))
-		if errors.Is(err, db.ErrNoRow) || !j.o.Node.Holds(j.tenure) {
-			j.stop(errLost)
+		if err := j.may(ctx); err != nil {
+			j.stop(err)
 			return
 		}
 		select {

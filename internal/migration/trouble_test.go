@@ -165,8 +165,16 @@ func (m *mover) cancelled(ann func(addr, tls string) client.NewMigrationSource) 
 	if err != nil || d.Progress.Copied != g.Progress.Copied || d.Status != "cancelled" {
 		m.Errorf("it went on: %+v, %v", d, err)
 	}
-	told := 0
+	if told := m.told(id); len(told) != 1 || told[0].Status != "cancelled" || told[0].Copied != g.Progress.Copied {
+		m.Errorf("told: %+v", told)
+	}
+}
+
+// told is what was told of a migration's end.
+func (m *mover) told(id string) (told []client.MigrationData) {
+	m.Helper()
 	for n := 1; n > 0; {
+		var err error
 		if n, err = m.s.Events.NumberSome(m.Context()); err != nil {
 			m.Fatal(err)
 		}
@@ -180,15 +188,10 @@ func (m *mover) cancelled(ann func(addr, tls string) client.NewMigrationSource) 
 			m.Fatal(err)
 		}
 		if data.ID == id {
-			told++
-			if data.Status != "cancelled" || data.Copied != g.Progress.Copied {
-				m.Errorf("told %+v", data)
-			}
+			told = append(told, data)
 		}
 	}
-	if told != 1 {
-		m.Errorf("its end was told %d times", told)
-	}
+	return told
 }
 
 // A source that dies at one message is asked for all the others: the only

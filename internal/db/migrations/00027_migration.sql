@@ -1,6 +1,8 @@
 -- +goose Up
 
 -- reads tenure: migration
+-- reads mailbox: migration
+-- reads account: migration
 
 -- A mailbox that is being copied, or was, from another server.
 -- owner: migration
