@@ -3,7 +3,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -24,6 +23,9 @@ const (
 	heartbeat = 15 * time.Second
 	// streamTime is how long a client may take to read what it is sent at once.
 	streamTime = 30 * time.Second
+	// streamPause is after how long it is looked again whether there is room for
+	// what a client is to be sent.
+	streamPause = time.Second
 	// Streams that are open at once.
 	maxStreams        = 5000
 	maxAccountStreams = 50
@@ -147,35 +149,62 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 	return nil
 }
 
-// streamNew writes all that is new, page by page.
+// streamNew writes all that is new, page by page. What the client has not read yet
+// counts as answers do; a page for which there is no room is read again later.
 func (a *API) streamNew(ctx context.Context, p account.Principal, f *event.Filter, out *eventStream) error {
-	for more := true; more; {
-		page, err := a.Events.List(ctx, p.Account, *f)
-		if err != nil {
-			return err
-		}
-		var text bytes.Buffer
-		for i := range page.Events {
-			e := &page.Events[i]
-			body, err := e.Body()
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(&text, "id: %s\nevent: %s\ndata: %s\n\n", strconv.FormatInt(e.Position, 10), e.Type, body)
-		}
-		if text.Len() > 0 {
-			if err := out.write(text.Bytes()); err != nil {
-				return err
-			}
-		}
-		f.After, more = max(f.After, page.Last), page.More
+	room := kept{of: a.bodies, account: p.Account}
+	defer room.giveBack()
+	for need, more := 0, true; more; {
 		select {
 		case <-a.streams.ended:
 			return nil
 		default:
 		}
+		if need > 0 && room.take(need) != nil {
+			if err := signal.Sleep(ctx, streamPause); err != nil {
+				return err
+			}
+			continue
+		}
+		page, text, err := a.streamPage(ctx, p, f)
+		if err != nil {
+			return err
+		}
+		if need = len(text) - freeBody; need > room.bytes && room.take(need-room.bytes) != nil {
+			room.giveBack()
+			continue
+		}
+		if len(text) > 0 {
+			if err := out.write(text); err != nil {
+				return err
+			}
+		}
+		room.giveBack()
+		f.After, more, need = max(f.After, page.Last), page.More, 0
 	}
 	return nil
+}
+
+// streamPage reads the next page, and makes its text, in a turn of the account's.
+func (a *API) streamPage(ctx context.Context, p account.Principal, f *event.Filter) (page event.Page, text []byte, err error) {
+	pass, err := a.reading.Take(ctx, p.Account, readsOfOne)
+	if err != nil {
+		return event.Page{}, nil, err
+	}
+	defer pass()
+	if page, err = a.Events.List(ctx, p.Account, *f); err != nil {
+		return event.Page{}, nil, err
+	}
+	for i := range page.Events {
+		e := &page.Events[i]
+		body, err := e.Body()
+		if err != nil {
+			return event.Page{}, nil, err
+		}
+		text = fmt.Appendf(text, "id: %s\nevent: %s\ndata: %s\n\n", strconv.FormatInt(e.Position, 10), e.Type, body)
+	}
+	page.Events = nil // they are in the text
+	return page, text, nil
 }
 
 type eventStream struct {

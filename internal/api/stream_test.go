@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -181,4 +184,78 @@ func TestStreamEnds(t *testing.T) {
 	for _, lines := range open {
 		drained(lines)
 	}
+}
+
+// What the readers of streams have not read yet counts as other answers do: those
+// for whom there is no room are told later, and miss nothing.
+func TestSlowStreams(t *testing.T) {
+	s := servertest.Start(t)
+	const events, slow = 12, 49
+	demo, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range events {
+		err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
+			return s.Events.Record(t.Context(), tx, event.New{Account: demo.ID, Kind: event.Bounce, Data: object{"n": i, "reason": strings.Repeat("x", 1<<20-100)}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 1; n > 0; {
+		if n, err = s.Events.NumberSome(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var idle []net.Conn
+	for range slow {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.Dev.BaseURL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()                              //nolint:errcheck // at the latest
+		_ = c.(*net.TCPConn).SetReadBuffer(64 << 10) //nolint:forcetypeassert // it is one
+		fmt.Fprintf(c, "GET /api/v1/events/stream?type=bounce&after=0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", s.Dev.APIKey)
+		idle = append(idle, c)
+	}
+	list := func() (code string) {
+		a := s.API("GET", "/events?type=bounce", nil)
+		var p struct{ Code string }
+		a.Into(t, &p)
+		return fmt.Sprint(a.Status, " ", p.Code)
+	}
+	servertest.Eventually(t, func() string {
+		if code := list(); code != "429 too_many_large_requests" {
+			return code
+		}
+		return ""
+	})
+	heard := make(chan int, events)
+	go func() {
+		defer close(heard)
+		for e, err := range clientOf(t, s, s.Dev.APIKey).StreamEvents(t.Context(), client.EventFilter{Types: []string{event.Bounce}}, "0") {
+			var d struct{ N int }
+			if err != nil || e.Decode(&d) != nil {
+				return
+			}
+			if heard <- d.N; d.N == events-1 {
+				return
+			}
+		}
+	}()
+	for _, c := range idle {
+		_ = c.Close()
+	}
+	for i := range events {
+		if n, ok := <-heard; n != i || !ok {
+			t.Fatalf("event %d came where %d was to come", n, i)
+		}
+	}
+	servertest.Eventually(t, func() string {
+		if code := list(); code != "200 " {
+			return code
+		}
+		return ""
+	})
 }
