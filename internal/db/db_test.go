@@ -3,6 +3,7 @@
 package db_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ var (
 	nameOf    = db.SQL(`SELECT name FROM account WHERE id = $1`)
 	accounts  = db.SQL(`SELECT id, name FROM account WHERE id > $1 ORDER BY id LIMIT 1000`)
 	setName   = db.SQL(`UPDATE account SET name = $2 WHERE id = $1`)
+	addBlob   = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, $2, 0, $3)`)
+	blobs     = db.SQL(`SELECT id, CASE WHEN size = 0 THEN NULL ELSE bytes END FROM blob WHERE id > $1 ORDER BY id LIMIT 1000`)
 	breakRule = db.SQL(`UPDATE account SET status = $2 WHERE id = $1`)
 )
 
@@ -40,6 +43,44 @@ func TestOpenTwice(t *testing.T) {
 		}
 		if next := second.NewID(); next <= id {
 			t.Errorf("the second process makes %d, not after %d", next, id)
+		}
+	})
+}
+
+// Bytes that were read belong to the reader, whatever is read afterwards.
+func TestBytesStay(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		want := [][]byte{[]byte("first"), nil, bytes.Repeat([]byte("long "), 10_000), []byte("last!")}
+		for _, b := range want {
+			if _, err := d.Exec(ctx, addBlob.With(d.NewID(), len(b), append([]byte{}, b...))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := func() (all [][]byte) {
+			t.Helper()
+			var one []byte
+			into := []any{new(db.ID), &one}
+			err := d.Each(ctx, blobs.With(0), func(r db.Row) error {
+				err := r.Scan(into...)
+				all = append(all, one)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		got := read()
+		for _, b := range read() {
+			for i := range b {
+				b[i] = '?'
+			}
+		}
+		for i, b := range want {
+			if !bytes.Equal(got[i], b) || b == nil && got[i] != nil {
+				t.Errorf("%d: %.20q instead of %.20q", i, got[i], b)
+			}
 		}
 	})
 }

@@ -163,11 +163,42 @@ func readRows(rows *sql.Rows, f func(Row) error) (n int64, err error) {
 	defer rows.Close() //nolint:errcheck // Err tells
 	for rows.Next() {
 		n++
-		if err := f(rows); err != nil {
+		if err := f(sqliteRow{rows}); err != nil {
 			return n, err
 		}
 	}
 	return n, rows.Err()
+}
+
+// sqliteRow gives out the bytes that the driver has made for the row alone, of
+// which database/sql would make a copy.
+type sqliteRow struct{ *sql.Rows }
+
+// Scan reads the row.
+func (r sqliteRow) Scan(dst ...any) error {
+	for i := range dst {
+		if b, ok := dst[i].(*[]byte); ok {
+			dst[i] = (*ownBytes)(b)
+		}
+	}
+	return r.Rows.Scan(dst...)
+}
+
+type ownBytes []byte
+
+// Scan takes over what the driver has made.
+func (b *ownBytes) Scan(src any) error {
+	switch src := src.(type) {
+	case nil:
+		*b = nil
+	case []byte:
+		*b = src
+	case string:
+		*b = []byte(src)
+	default:
+		return fmt.Errorf("%T instead of bytes", src)
+	}
+	return nil
 }
 
 // tx waits for its turn to write, then runs f between BEGIN and COMMIT.
