@@ -101,34 +101,77 @@ func (c *packed) above(limit uint64, n int, f func(i int)) {
 	}
 }
 
-// pack packs n numbers. Those that rise evenly, as the UIDs and mod-sequences of
-// mail that nobody touched, take nothing.
-func pack(n int, of func(i int) uint64) packed {
-	least, most := of(0), of(0)
-	step, even := uint64(0), true
-	if n > 1 {
-		step = of(1) - least
+// set puts a number that fits, v beyond the base, in the i-th place of a column
+// with data.
+func (c *packed) set(i int, v uint64) {
+	switch c.width {
+	case 1:
+		c.data[i] = byte(v)
+	case 2:
+		binary.LittleEndian.PutUint16(c.data[2*i:], uint16(v))
+	case 3:
+		c.data[3*i], c.data[3*i+1], c.data[3*i+2] = byte(v), byte(v>>8), byte(v>>16)
+	case 4:
+		binary.LittleEndian.PutUint32(c.data[4*i:], uint32(v))
+	case 8:
+		binary.LittleEndian.PutUint64(c.data[8*i:], v)
 	}
-	for i := 1; i < n; i++ {
-		v := of(i)
-		even = even && v-of(i-1) == step
-		least, most = min(least, v), max(most, v)
+}
+
+// pack packs numbers, at least one. Those that rise evenly, as the UIDs and
+// mod-sequences of mail that nobody touched, take nothing.
+func pack(numbers []uint64) packed {
+	first := numbers[0]
+	least, most, last := first, first, first
+	step, even := uint64(0), true
+	if len(numbers) > 1 {
+		step = numbers[1] - first
+	}
+	for _, v := range numbers[1:] {
+		even = even && v-last == step
+		least, most, last = min(least, v), max(most, v), v
 	}
 	if even {
-		return packed{base: of(0), step: step}
+		return packed{base: first, step: step}
 	}
 	c := packed{base: least, width: (bits.Len64(most-least) + 7) / 8}
 	if c.width > 4 {
 		c.width = 8
 	}
-	c.data = make([]byte, n*c.width)
-	for i := range n {
-		v := of(i) - least
-		for k := range c.width {
-			c.data[i*c.width+k] = byte(v >> (8 * k))
-		}
+	c.data = make([]byte, len(numbers)*c.width)
+	for i, v := range numbers {
+		c.set(i, v-least)
 	}
 	return c
+}
+
+// with returns the column, of n numbers, with others at some places: the same
+// one if they are.
+func (c packed) with(n int, places []int, of func(k int) uint64) packed {
+	same, fits := true, c.width > 0
+	for k, i := range places {
+		v := of(k)
+		same = same && v == c.at(i)
+		fits = fits && v >= c.base && v-c.base <= 1<<(8*c.width)-1
+	}
+	switch {
+	case same:
+		return c
+	case fits:
+		c.data = slices.Clone(c.data)
+		for k, i := range places {
+			c.set(i, of(k)-c.base)
+		}
+		return c
+	}
+	var numbers [chunkMask + 1]uint64
+	for i := range n {
+		numbers[i] = c.at(i)
+	}
+	for k, i := range places {
+		numbers[i] = of(k)
+	}
+	return pack(numbers[:n])
 }
 
 // newChunk packs messages, at least one, whose UIDs rise.
@@ -139,12 +182,46 @@ func newChunk(list []entry) *chunk {
 		c.some |= list[i].flags
 		c.every &= list[i].flags
 	}
-	c.low = pack(c.n, func(i int) uint64 { return uint64(list[i].uid & chunkMask) })
-	c.flags = pack(c.n, func(i int) uint64 { return uint64(list[i].flags) })
-	c.size = pack(c.n, func(i int) uint64 { return uint64(list[i].size) })
-	c.modseq = pack(c.n, func(i int) uint64 { return list[i].modseq })
-	c.words = pack(c.n, func(i int) uint64 { return uint64(list[i].words) })
+	var numbers [chunkMask + 1]uint64
+	column := func(of func(e *entry) uint64) packed {
+		for i := range list {
+			numbers[i] = of(&list[i])
+		}
+		return pack(numbers[:len(list)])
+	}
+	c.low = column(func(e *entry) uint64 { return uint64(e.uid & chunkMask) })
+	c.flags = column(func(e *entry) uint64 { return uint64(e.flags) })
+	c.size = column(func(e *entry) uint64 { return uint64(e.size) })
+	c.modseq = column(func(e *entry) uint64 { return e.modseq })
+	c.words = column(func(e *entry) uint64 { return uint64(e.words) })
 	return c
+}
+
+// replaced returns the chunk with messages in place of those with the same UIDs,
+// which rise; nil if one of these is not there. It is what a change of flags
+// makes, so it copies no more than what that changes.
+func (c *chunk) replaced(put []entry) *chunk {
+	places := make([]int, len(put))
+	from, newest := 0, c.newest
+	for k := range put {
+		i, found := c.search(from, put[k].uid&chunkMask)
+		if !found {
+			return nil
+		}
+		places[k], from = i, i+1
+		newest = max(newest, put[k].modseq)
+	}
+	made := &chunk{n: c.n, newest: newest, every: math.MaxUint8, low: c.low}
+	made.flags = c.flags.with(c.n, places, func(k int) uint64 { return uint64(put[k].flags) })
+	made.size = c.size.with(c.n, places, func(k int) uint64 { return uint64(put[k].size) })
+	made.modseq = c.modseq.with(c.n, places, func(k int) uint64 { return put[k].modseq })
+	made.words = c.words.with(c.n, places, func(k int) uint64 { return uint64(put[k].words) })
+	for i := range c.n {
+		f := Flags(made.flags.at(i))
+		made.some |= f
+		made.every &= f
+	}
+	return made
 }
 
 // search returns the place of a UID's low bits, or where it would be, from a

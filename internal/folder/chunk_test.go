@@ -18,7 +18,7 @@ func TestAbove(t *testing.T) {
 		for i := range numbers {
 			numbers[i] = base + r.Uint64N(span+1)
 		}
-		c := pack(len(numbers), func(i int) uint64 { return numbers[i] })
+		c := pack(numbers)
 		for _, limit := range []uint64{0, base - 1, base, numbers[7], base + span/2, base + span - 1, base + span, base + 300, base + 70_000, base + 1<<33} {
 			var got, want []int
 			c.above(limit, len(numbers), func(i int) { got = append(got, i) })

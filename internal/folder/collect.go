@@ -76,12 +76,12 @@ func (s *Store) Run(ctx context.Context) error {
 			// What comes next begins with what this node knew.
 			last, end := context.WithTimeout(context.WithoutCancel(ctx), storeAtEnd)
 			defer end()
-			if err := s.storeViews(last); err != nil && !errors.Is(err, db.ErrClosed) {
+			if err := s.storeViews(last, soon); err != nil && !errors.Is(err, db.ErrClosed) {
 				s.Log.Warn("storing the views of large folders at the end failed", "error", err)
 			}
 			return nil
 		case <-collect.C:
-			err = s.storeViews(ctx)
+			err = s.storeViews(ctx, 1)
 			s.forgetIdle(s.Now().Add(-keepIdle))
 			_, collected := s.Collect(ctx)
 			err = errors.Join(err, collected)

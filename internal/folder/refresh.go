@@ -15,7 +15,9 @@ var (
 	messagesFrom = db.SQL(`SELECT uid, flags, keywords, size, modseq FROM folder_message
 		WHERE folder = $1 AND uid >= $2 ORDER BY uid LIMIT $3`)
 	messagesBetween = db.SQL(`SELECT uid, flags, keywords, size, modseq FROM folder_message
-		WHERE folder = $1 AND uid BETWEEN $2 AND $3 ORDER BY uid`)
+		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
+	messagesOfList = db.SQL(`SELECT uid, flags, keywords, size, modseq FROM folder_message
+		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY uid`)
 	changesAfter = db.SQL(`SELECT modseq, vanished, uids FROM folder_change
 		WHERE folder = $1 AND modseq > $2 ORDER BY modseq LIMIT $3`)
 )
@@ -221,17 +223,21 @@ func (sh *shared) readLog(ctx context.Context, row Folder) (changed, gone []Rang
 
 // entries reads the messages with these UIDs, as far as they are there.
 func (sh *shared) entries(ctx context.Context, uids []Range) (found []entry, err error) {
+	var spans []span
 	for _, r := range uids {
 		for lo := uint64(r.Lo); lo <= uint64(r.Hi); lo += loadPage {
 			hi := min(uint64(r.Hi), lo+loadPage-1)
-			err := sh.store.DB.Each(ctx, messagesBetween.With(sh.id, int64(lo), int64(hi)), func(row db.Row) error {
-				e, err := sh.scan(row)
-				found = append(found, e)
-				return err
-			})
-			if err != nil {
-				return nil, err
-			}
+			spans = append(spans, span{Range{uint32(lo), uint32(hi)}, int(hi - lo + 1)})
+		}
+	}
+	for p := range pieces(spans) {
+		err := sh.store.DB.Each(ctx, p.with(messagesBetween, messagesOfList, sh.id), func(row db.Row) error {
+			e, err := sh.scan(row)
+			found = append(found, e)
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return found, nil

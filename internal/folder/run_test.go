@@ -10,6 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
+var storedUpTo = db.SQL(`SELECT v.changed, f.changed FROM folder_view v JOIN folder f ON f.id = v.folder WHERE v.folder = $1`)
+
 // A signal of another node may get lost; Run notices all the same.
 func TestRunNoticesLostSignals(t *testing.T) {
 	each(t, func(h *house) {
@@ -59,6 +61,34 @@ func TestIdleViews(t *testing.T) {
 		s.forgetIdle(s.Now().Add(time.Hour))
 		if len(s.open) != 0 || len(s.idle) != 0 {
 			t.Error("idle views were kept for too long")
+		}
+	})
+}
+
+// Run ends with storing what changed in large folders since it was stored, though
+// little, so that the next start need not read it.
+func TestRunStoresViewsAtItsEnd(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, storeFrom)
+		s := h.newStore(h.db, nil, Options{})
+		v, err := s.Open(h.ctx(), h.box, Inbox, false)
+		h.must(err)
+		defer v.Close()
+		_, err = v.shared.storeView(h.ctx(), 1)
+		h.must(err)
+		for range staleChanges / soon {
+			_, _, err = v.Store(h.ctx(), numbers(1, 1), StoreFlags{Op: Add, Flags: Flagged})
+			h.must(err)
+			_, _, err = v.Store(h.ctx(), numbers(1, 1), StoreFlags{Op: Remove, Flags: Flagged})
+			h.must(err)
+		}
+		ctx, end := context.WithCancel(h.ctx())
+		end()
+		h.must(s.Run(ctx))
+		var stored, changed uint64
+		h.must(h.db.One(h.ctx(), storedUpTo.With(v.shared.id), &stored, &changed))
+		if stored != changed {
+			t.Errorf("stored up to %d of %d", stored, changed)
 		}
 	})
 }

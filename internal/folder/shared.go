@@ -156,7 +156,7 @@ func (sh *shared) weight() int {
 
 // storeViews stores the views of large folders that have changed much, and
 // forgets what had to wait for that.
-func (s *Store) storeViews(ctx context.Context) error {
+func (s *Store) storeViews(ctx context.Context, sooner int) error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.open))
 	s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *Store) storeViews(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		if _, err := sh.storeView(ctx); err != nil && !fault.Is(err, fault.NotFound) {
+		if _, err := sh.storeView(ctx, sooner); err != nil && !fault.Is(err, fault.NotFound) {
 			failed = errors.Join(failed, err)
 		}
 	}

@@ -206,6 +206,11 @@ func (s *snapshot) with(put []entry, drop []uint32) *snapshot {
 
 // merge returns nil if nothing is left.
 func merge(old slot, put []entry, drop []uint32) *chunk {
+	if old.chunk != nil && len(drop) == 0 {
+		if c := old.replaced(put); c != nil {
+			return c
+		}
+	}
 	n := len(put)
 	if old.chunk != nil {
 		n += old.len()

@@ -46,6 +46,9 @@ const (
 	// takes about as long to read them as the view.
 	staleChanges  = 200
 	staleArrivals = 2_000
+	// soon is how many times sooner that is when the node ends, since the first
+	// session after that will have to read them.
+	soon = 20
 )
 
 // storedView is what a node knows of the stored view of a folder.
@@ -56,19 +59,20 @@ type storedView struct {
 	next    uint32
 }
 
-// stale reports whether the view should be stored again.
-func (k *storedView) stale(snap *snapshot, changed uint64, next uint32) bool {
+// stale reports whether the view should be stored again, sooner times sooner than
+// at other times.
+func (k *storedView) stale(snap *snapshot, changed uint64, next uint32, sooner int) bool {
 	if k.version == 0 || changed < k.changed || next < k.next {
 		return snap.n >= storeFrom
 	}
-	return changed-k.changed >= staleChanges || next-k.next >= staleArrivals
+	return changed-k.changed >= staleChanges/uint64(sooner) || next-k.next >= staleArrivals/uint32(sooner)
 }
 
 // unsaved reports whether the view should be stored before it is forgotten.
 func (sh *shared) unsaved() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.storable() && sh.kept.stale(sh.snap, sh.changed, sh.next)
+	return sh.storable() && sh.kept.stale(sh.snap, sh.changed, sh.next, 1)
 }
 
 // storable reports whether the view is all that there is; sh.mu is held.
@@ -155,13 +159,13 @@ func sameChunks(a, b []slot) bool {
 	return slices.EqualFunc(a, b, func(a, b slot) bool { return a.chunk == b.chunk })
 }
 
-// storeView stores the view if that is worth it, and returns whether it did.
-func (sh *shared) storeView(ctx context.Context) (bool, error) {
+// storeView stores the view if it is stale, and returns whether it did.
+func (sh *shared) storeView(ctx context.Context, sooner int) (bool, error) {
 	sh.saving.Lock()
 	defer sh.saving.Unlock()
 	sh.mu.Lock()
 	old, now := sh.kept, storedView{sh.kept.version + 1, sh.snap, sh.changed, sh.next}
-	mailbox, due := sh.row.Mailbox, sh.storable() && old.stale(sh.snap, sh.changed, sh.next)
+	mailbox, due := sh.row.Mailbox, sh.storable() && old.stale(sh.snap, sh.changed, sh.next, sooner)
 	sh.mu.Unlock()
 	if !due {
 		return false, nil

@@ -71,12 +71,12 @@ func TestStoredView(t *testing.T) {
 				t.Errorf("%s: %d messages instead of %d, or other ones", what, len(all), len(want))
 			}
 		}
-		store := func(s *Store, want bool) {
+		store := func(s *Store, sooner int, want bool) {
 			h.Helper()
 			s.mu.Lock()
 			sh := s.open[v.shared.id]
 			s.mu.Unlock()
-			did, err := sh.storeView(h.ctx())
+			did, err := sh.storeView(h.ctx(), sooner)
 			h.must(err)
 			if did != want {
 				t.Errorf("stored: %v", did)
@@ -84,15 +84,18 @@ func TestStoredView(t *testing.T) {
 		}
 		change(50)
 		check("not stored yet", false)
-		store(h.Store, true)
-		store(h.Store, false)
+		store(h.Store, 1, true)
+		store(h.Store, 1, false)
 		check("stored", true)
 		change(30)
 		check("changed since", true)
-		store(h.Store, false)
+		store(h.Store, 1, false)
+		store(h.Store, soon, true)
+		store(h.Store, soon, false)
+		check("stored at an end", true)
 		change(staleChanges + 10)
 		check("changed much since", true)
-		store(h.Store, true)
+		store(h.Store, 1, true)
 		check("stored again", true)
 
 		// Two nodes store it, each what the other does not know of.
@@ -103,16 +106,16 @@ func TestStoredView(t *testing.T) {
 		change(staleChanges + 10)
 		_, err = b.Sync(h.ctx(), true)
 		h.must(err)
-		store(h.Store, true)
-		store(other, true) // learns that it is not the only one
+		store(h.Store, 1, true)
+		store(other, 1, true) // learns that it is not the only one
 		change(staleChanges + 10)
 		_, err = b.Sync(h.ctx(), true)
 		h.must(err)
-		store(other, true)
+		store(other, 1, true)
 		check("stored by another", true)
-		store(h.Store, true) // learns it too
+		store(h.Store, 1, true) // learns it too
 		change(staleChanges + 10)
-		store(h.Store, true) // all of it, as it does not know the parts of the other
+		store(h.Store, 1, true) // all of it, as it does not know the parts of the other
 		check("stored by both", true)
 
 		h.must(h.db.Write(h.ctx(), 0, &db.Job{Apply: func(b *db.Batch) { b.Queue(spoilPart.With(v.shared.id, []byte{1, 2, 3})) }}))
@@ -177,6 +180,48 @@ func TestChunk(t *testing.T) {
 			if at, found := c.search(min(i, 5), list[i].uid&chunkMask); !found || at != i {
 				t.Fatalf("%d is found at %d, %v", i, at, found)
 			}
+		}
+		replaced(t, r, s, list)
+	}
+}
+
+// replaced changes some messages of a chunk, again and again.
+func replaced(t *testing.T, r *rand.Rand, s slot, list []entry) {
+	t.Helper()
+	for range 5 {
+		want := slices.Clone(list)
+		var put []entry
+		for i := range want {
+			if e := &want[i]; r.IntN(10) == 0 {
+				e.flags = Flags(r.IntN(int(AllFlags) + 1))
+				e.modseq += r.Uint64() >> (1 + r.IntN(63)) / 2
+				if r.IntN(2) == 0 {
+					e.words = r.Uint32() >> r.IntN(33)
+				}
+				put = append(put, *e)
+			}
+		}
+		c := s.replaced(put)
+		packed := newChunk(want)
+		if c.newest < packed.newest || c.some != packed.some || c.every != packed.every || c.len() != packed.len() {
+			t.Fatalf("newest %d, some %b, every %b, %d messages instead of %d, %b, %b, %d",
+				c.newest, c.some, c.every, c.len(), packed.newest, packed.some, packed.every, packed.len())
+		}
+		now := slot{s.key, 0, c}
+		for i := range want {
+			if now.entry(i) != want[i] || s.entry(i) != list[i] {
+				t.Fatalf("%d: %+v instead of %+v, and %+v that was %+v", i, now.entry(i), want[i], s.entry(i), list[i])
+			}
+		}
+		s, list = now, want
+	}
+	if len(list) <= chunkMask {
+		missing := list[0].uid
+		for i := 0; i < len(list) && list[i].uid == missing; i++ {
+			missing++
+		}
+		if missing>>chunkBits == s.key && s.replaced([]entry{list[0], {uid: missing}}) != nil {
+			t.Fatal("a message that is not there was replaced")
 		}
 	}
 }
