@@ -117,17 +117,20 @@ func (w *Writer) Raw(s string) *Writer {
 	return w
 }
 
-// RawBytes writes b as it is.
+// RawBytes writes b as it is. It fills the buffer to its end, and no further.
 func (w *Writer) RawBytes(b []byte) *Writer {
-	if len(b) > bufferSize/2 {
+	if free := max(bufferSize-len(w.buf), 0); len(b) > free {
+		w.buf = append(w.buffer(), b[:free]...)
 		w.write()
-		if w.err == nil {
-			_, err := w.w.Write(b)
-			w.fail(err)
+		if b = b[free:]; len(b) > bufferSize {
+			if w.err == nil {
+				_, err := w.w.Write(b)
+				w.fail(err)
+			}
+			return w
 		}
-		return w
 	}
-	w.buf = append(w.room(), b...)
+	w.buf = append(w.buffer(), b...)
 	return w
 }
 

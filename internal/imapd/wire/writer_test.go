@@ -228,6 +228,24 @@ func TestWritesFewTimes(t *testing.T) {
 	}
 }
 
+func TestBytesFillTheBuffer(t *testing.T) {
+	var c counter
+	var buffers Buffers
+	w := NewWriter(&c, &buffers)
+	for _, size := range []int{8_000, bufferSize, 10 * bufferSize} {
+		before := c
+		for range 100 {
+			w.LiteralBytes(make([]byte, size))
+			if cap(w.buf) > bufferSize {
+				t.Fatalf("bytes of %d: the buffer has %d", size, cap(w.buf))
+			}
+		}
+		if most := (c.bytes-before.bytes)/bufferSize + 1; size <= bufferSize && c.writes-before.writes > most {
+			t.Errorf("bytes of %d: %d writes, want at most %d", size, c.writes-before.writes, most)
+		}
+	}
+}
+
 func TestFailedWriteStays(t *testing.T) {
 	c := counter{failAt: 2}
 	var buffers Buffers
