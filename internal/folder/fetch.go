@@ -5,6 +5,7 @@ package folder
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -87,7 +88,7 @@ var (
 // Bounds of a page: a read transaction must be short, and a page fit in memory.
 const (
 	fetchPage  = 1_000   // messages
-	fetchBytes = 4 << 20 // of envelopes and structures
+	fetchBytes = 2 << 20 // of envelopes and structures
 )
 
 // columns returns the queries that read what is wanted, and adds the places to
@@ -110,13 +111,13 @@ func (want Want) columns(row *Row, dst []any) (ranges, list *db.Query, _ []any) 
 
 // Fetch calls f with each of the messages, which must be in rising order of
 // UID. No cursor and no lock is held while f runs, so that it may write to a
-// slow client; the Row is f's until it returns. A message that another session
-// expunged meanwhile is left out, if its row was needed; ones that the session
-// does not know always are.
+// slow client, but it may not Sync the View; the Row is f's until it returns. A
+// message that another session expunged meanwhile is left out, if its row was
+// needed; ones that the session does not know always are.
 func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row) error) error {
-	limit := fetchPage
+	r := rowReader{v: v, uids: uids, want: want, limit: fetchPage}
 	if v.shared.words.isFull() {
-		limit = KeywordsPage
+		r.limit = KeywordsPage
 	} else if want == 0 {
 		var row Row
 		for index, e := range v.snap.pick(uids) {
@@ -127,62 +128,13 @@ func (v *View) Fetch(ctx context.Context, uids []uint32, want Want, f func(*Row)
 		}
 		return nil
 	}
-	for len(uids) > 0 {
-		page := uids[:min(len(uids), limit)]
-		rows, more, err := v.readPage(ctx, page, want)
-		if err == nil {
-			err = v.fillKeywords(ctx, len(rows), func(i int) *FlagChange { return &rows[i].FlagChange })
-		}
+	defer func() { v.missed = v.missed || r.missed }()
+	for rows, err := range r.all(ctx) {
 		if err != nil {
 			return err
 		}
-		v.missed = v.missed || want != 0 && len(rows) < len(page)-more
-		if want&WantBytes != 0 {
-			err = v.withBytes(ctx, rows, f)
-		} else {
-			for i := range rows {
-				if err = f(&rows[i]); err != nil {
-					break
-				}
-			}
-		}
-		if err != nil {
-			return err
-		}
-		uids = uids[len(page)-more:]
-	}
-	return nil
-}
-
-// withBytes calls f with each of the rows and its bytes. While f has some of
-// them, which is to say mostly while they go to the client, the next are read.
-func (v *View) withBytes(ctx context.Context, rows []Row, f func(*Row) error) error {
-	type group struct {
-		to  int
-		err error
-	}
-	loaded := make(chan group, 1)
-	load := func(from int) {
-		to, err := v.loadBytes(ctx, rows, from)
-		loaded <- group{to, err}
-	}
-	for i := 0; i < len(rows); {
-		if i == 0 {
-			load(0)
-		}
-		next := <-loaded
-		if next.err != nil {
-			return next.err
-		}
-		reading := next.to < len(rows)
-		if reading {
-			go load(next.to)
-		}
-		for ; i < next.to; i++ {
+		for i := range rows {
 			if err := f(&rows[i]); err != nil {
-				if reading {
-					<-loaded // it uses the rows
-				}
 				return err
 			}
 			rows[i].Bytes = nil
@@ -191,28 +143,112 @@ func (v *View) withBytes(ctx context.Context, rows []Row, f func(*Row) error) er
 	return nil
 }
 
-// aheadBytes bounds what is read of the bytes of messages before they are asked
-// for.
-const aheadBytes = 512 << 10
+// rowReader reads rows for Fetch.
+type rowReader struct {
+	v      *View
+	uids   []uint32 // of which no rows were read yet
+	want   Want
+	limit  int
+	page   []Row // of which no bytes were read yet
+	missed bool  // some row that the session knows was not there
+}
 
-// loadBytes reads the bytes of the next rows, at least one's, and returns up
-// to which row.
-func (v *View) loadBytes(ctx context.Context, rows []Row, from int) (to int, err error) {
-	ids, size := make([]db.ID, 0, 16), 0
-	for to = from; to < len(rows) && len(ids) < cap(ids); to++ {
-		if size += int(min(rows[to].Size, blob.Inline)); size > aheadBytes && to > from {
+// all gives the rows, some at a time. The next are read while these are looked
+// at, which is to say mostly while they go to the client.
+func (r *rowReader) all(ctx context.Context) iter.Seq2[[]Row, error] {
+	return func(yield func([]Row, error) bool) {
+		if rows, err := r.next(ctx); !yield(rows, err) || err != nil || !r.more() {
+			return
+		}
+		waiting := 0
+		if r.want&WantBytes != 0 {
+			waiting = groupsAhead
+		}
+		type group struct {
+			rows []Row
+			err  error
+		}
+		ahead, done := make(chan group, waiting), make(chan struct{})
+		go func() {
+			defer close(ahead)
+			for r.more() {
+				rows, err := r.next(ctx)
+				select {
+				case ahead <- group{rows, err}:
+				case <-done:
+					return
+				}
+				if err != nil {
+					return
+				}
+			}
+		}()
+		defer func() {
+			close(done)
+			for range ahead { // until nothing uses the view any more
+			}
+		}()
+		for g := range ahead {
+			if !yield(g.rows, g.err) {
+				return
+			}
+		}
+	}
+}
+
+// more reports whether there may be more rows.
+func (r *rowReader) more() bool { return len(r.uids) > 0 || len(r.page) > 0 }
+
+// next reads some rows, perhaps none.
+func (r *rowReader) next(ctx context.Context) (rows []Row, err error) {
+	if len(r.page) == 0 && len(r.uids) > 0 {
+		page := r.uids[:min(len(r.uids), r.limit)]
+		rows, left, err := r.v.readPage(ctx, page, r.want)
+		if err == nil {
+			err = r.v.fillKeywords(ctx, len(rows), func(i int) *FlagChange { return &rows[i].FlagChange })
+		}
+		if err != nil {
+			return nil, err
+		}
+		read := len(page) - left
+		r.missed = r.missed || r.want != 0 && len(rows) < read
+		r.page, r.uids = rows, r.uids[read:]
+	}
+	n := len(r.page)
+	if r.want&WantBytes != 0 {
+		if n, err = r.v.loadBytes(ctx, r.page); err != nil {
+			return nil, err
+		}
+	}
+	rows, r.page = r.page[:n], r.page[n:]
+	return rows, nil
+}
+
+// Bounds of what is read of the bytes of messages before they are asked for.
+const (
+	groupsAhead   = 3 // beside the one that is being read
+	groupMessages = 16
+	groupBytes    = 256 << 10
+)
+
+// loadBytes reads the bytes of the first rows, at least one's if there is one,
+// and returns of how many.
+func (v *View) loadBytes(ctx context.Context, rows []Row) (n int, err error) {
+	ids, size := make([]db.ID, 0, groupMessages), 0
+	for ; n < len(rows) && n < groupMessages; n++ {
+		if size += int(min(rows[n].Size, blob.Inline)); size > groupBytes && n > 0 {
 			break
 		}
-		ids = append(ids, rows[to].Blob)
+		ids = append(ids, rows[n].Blob)
 	}
 	blobs, err := v.store.Blobs.LoadAll(ctx, ids)
 	if err != nil {
-		return from, err
+		return 0, err
 	}
 	for i, b := range blobs {
-		rows[from+i].Bytes = b
+		rows[i].Bytes = b
 	}
-	return to, nil
+	return n, nil
 }
 
 // errFull ends the reading of a page.

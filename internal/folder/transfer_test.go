@@ -187,7 +187,7 @@ func TestFetch(t *testing.T) {
 			sparse = append(sparse, uids[i])
 		}
 		for _, set := range [][]uint32{uids, sparse, nil, uids[7:8], {5_000}} {
-			for want := range Want(16) {
+			for want := range WantThread {
 				var got []uint32
 				h.must(v.Fetch(h.ctx(), set, want, func(r *Row) error {
 					got = append(got, r.UID)
@@ -195,7 +195,7 @@ func TestFetch(t *testing.T) {
 					case r.Seq != v.Seq(r.UID), r.Size == 0,
 						want != 0 && (r.Message == 0 || r.Date.IsZero() || r.SavedAt.IsZero()),
 						(want&WantEnvelope != 0) != (r.Envelope != nil), (want&WantStructure != 0) != (r.Structure != nil),
-						want&WantBlob != 0 && r.Blob == 0:
+						want&(WantBlob|WantBytes) != 0 && r.Blob == 0, (want&WantBytes != 0) != (r.Bytes != nil):
 						t.Fatalf("wanted %b, got %+v", want, r)
 					}
 					return nil
@@ -206,8 +206,22 @@ func TestFetch(t *testing.T) {
 			}
 		}
 		stop := errors.New("stop")
-		if err := v.Fetch(h.ctx(), uids, WantDates, func(*Row) error { return stop }); !errors.Is(err, stop) {
-			t.Errorf("the reader's error became %v", err)
+		for _, at := range []uint32{1, 2, 16, 17, 100, 1_000, 1_001, 1_100} {
+			for _, want := range []Want{0, WantDates, WantBytes} {
+				seq := uint32(0)
+				err := v.Fetch(h.ctx(), uids, want, func(r *Row) error {
+					if seq = r.Seq; seq == at {
+						return stop
+					}
+					return nil
+				})
+				if !errors.Is(err, stop) || seq != at {
+					t.Errorf("wanted %b, the reader's error at %d became %v, at %d", want, at, err, seq)
+				}
+				// The view can be used at once.
+				h.deliver("afterwards")
+				h.sync(v, false)
+			}
 		}
 		// While f runs nothing is held: it may write.
 		n := 0
