@@ -228,7 +228,7 @@ func (r *rowReader) next(ctx context.Context) (rows []Row, err error) {
 const (
 	groupsAhead   = 3 // beside the one that is being read
 	groupMessages = 16
-	groupBytes    = 256 << 10
+	groupBytes    = 192 << 10
 )
 
 // loadBytes reads the bytes of the first rows, at least one's if there is one,
