@@ -134,11 +134,7 @@ func (d *Dashboard) ownPassword(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	password := v.form.Get("password")
-	if _, err := d.Mailboxes.SetPassword(v.ctx, m.Account, m.ID, &password); err != nil {
-		return done{}, err
-	}
-	if m, err = d.Mailboxes.ByID(v.ctx, m.ID); err != nil {
+	if m, err = d.Mailboxes.ChangePassword(v.ctx, same, v.form.Get("password")); err != nil {
 		return done{}, err
 	}
 	d.enter(v, m)

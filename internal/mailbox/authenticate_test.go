@@ -43,6 +43,44 @@ func TestPassword(t *testing.T) {
 	})
 }
 
+// Who has signed in changes the password unless that log-in has ended meanwhile:
+// whoever ended it has the last word.
+func TestChangePassword(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		h.create("ann", good)
+		signIn := func(password string) mailbox.Mailbox {
+			t.Helper()
+			box, err := h.Authenticate(ctx, mailbox.Web, "ann@demo.test", password, here)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return box
+		}
+		first, second := signIn(good), signIn(good)
+		_, err := h.ChangePassword(ctx, first, "short")
+		wantKind(t, err, fault.Invalid, "validation_failed")
+		const other = "Another-Passw0rd!"
+		changed, err := h.ChangePassword(ctx, first, other)
+		if err != nil || changed.Generation() != signIn(other).Generation() {
+			t.Errorf("%+v, %v", changed, err)
+		}
+		_, err = h.ChangePassword(ctx, second, "Stolen-Passw0rd!")
+		wantKind(t, err, fault.Conflict, "password_changed")
+		wantKind(t, h.Current(ctx, first), fault.Unknown, "login_revoked")
+		stolen := signIn(other)
+		made, err := h.SetPassword(ctx, h.account, stolen.ID, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.ChangePassword(ctx, stolen, "Stolen-Passw0rd!")
+		wantKind(t, err, fault.Conflict, "password_changed")
+		if now := signIn(made); now.Generation() == changed.Generation() {
+			t.Error("the cookie of who changed it before is still good")
+		}
+	})
+}
+
 func TestGuessing(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t

@@ -45,6 +45,8 @@ var (
 		WHERE id = $1 AND account = $2 AND deleted_at > $3`)
 	setPassword = db.SQL(`UPDATE mailbox SET password = $3, scram_of = $3, scram = $4, generation = generation + 1
 		WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+	changePassword = db.SQL(`UPDATE mailbox SET password = $3, scram_of = $3, scram = $4, generation = generation + 1
+		WHERE id = $1 AND account = $2 AND deleted_at = 0 AND generation = $5`)
 )
 
 // Update changes a mailbox. A quota that is more than the account has left is a
@@ -188,6 +190,26 @@ func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *s
 		password = ""
 	}
 	return password, nil
+}
+
+// ChangePassword is SetPassword for who has just signed in to box, which it returns
+// as it is then. It is a fault.Conflict if that log-in has ended meanwhile: whoever
+// has ended it is not to be outdone by who still knew the old password.
+func (m *Mailboxes) ChangePassword(ctx context.Context, box Mailbox, password string) (Mailbox, error) {
+	if err := credential.Check("password", password).Err(); err != nil {
+		return Mailbox{}, err
+	}
+	_, _, stored, err := m.password(ctx, box.Address, &password)
+	if err != nil {
+		return Mailbox{}, err
+	}
+	n, err := m.db.Exec(ctx, changePassword.With(box.ID, box.Account, stored.phc, stored.scram, box.generation))
+	if err = some(n, err, fault.New(fault.Conflict, "password_changed", "The password was changed meanwhile.")); err != nil {
+		return Mailbox{}, err
+	}
+	m.revoked(box.ID)
+	box.generation++
+	return box, nil
 }
 
 // exec runs a statement that must change one mailbox.
