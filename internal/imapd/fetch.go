@@ -24,6 +24,7 @@ type fetcher struct {
 	binary bool                          // some section is to be decoded
 	seen   map[uint32]*folder.FlagChange // by UID, what became \Seen and was not told yet
 	left   int                           // messages that are still to be answered for
+	unsure bool                          // nobody can tell whether the log-in still counts
 	err    error                         // of messages that could not be read
 }
 
@@ -187,7 +188,10 @@ func (f *fetcher) row(r *folder.Row) error {
 	f.left--
 	var b *body
 	if f.needsBody(r) {
-		var err error
+		err := f.entitled()
+		if err != nil {
+			return err
+		}
 		if b, err = f.openBody(r); err != nil {
 			f.failed(r, err)
 			return nil
@@ -248,6 +252,17 @@ func (f *fetcher) row(r *folder.Row) error {
 	if blob.Lost(err) || errors.Is(err, wire.ErrShort) { // within a literal
 		f.logUnread(r, err)
 	}
+	return err
+}
+
+// entitled is a BYE once the log-in has ended: all bodies of a folder may take a
+// client hours. If nobody can tell now, the next command asks again.
+func (f *fetcher) entitled() error {
+	if f.unsure {
+		return nil
+	}
+	err := cmp.Or(f.current(), f.served())
+	f.unsure = f.doubted.Load()
 	return err
 }
 

@@ -52,6 +52,37 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
+// A FETCH of all bodies does not outlive the log-in, however slowly it is read.
+func TestRevokedWithinFetch(t *testing.T) {
+	each(t, func(h *house) {
+		const many = 4000 // of 8 KiB: more than all buffers on the way
+		h.fill("INBOX", many)
+		for what, end := range map[string]func() error{
+			"a new password": func() error {
+				_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, new(password))
+				return err
+			},
+			"a suspension": func() error {
+				return h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Suspended)
+			},
+		} {
+			c := h.selected("INBOX")
+			c.begin("FETCH 1:* BODY.PEEK[]")
+			answers := []string{c.answer()}
+			h.must(end())
+			for last := ""; !matches("* BYE …", last) && len(answers) < many/2; answers = append(answers, last) {
+				last = c.answer()
+			}
+			if len(answers) >= many/2 {
+				t.Errorf("%s: the client is still told everything", what)
+				continue
+			}
+			c.closed()
+			h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Active))
+		}
+	})
+}
+
 // Sessions end when their account is suspended, with their next command.
 func TestAccountSuspended(t *testing.T) {
 	each(t, func(h *house) {
