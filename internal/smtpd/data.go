@@ -113,8 +113,25 @@ func (c *conn) hand(ctx context.Context, in *content) (db.ID, error) {
 		return 0, fault.New(fault.Denied, codeLoop, "The message goes round in circles: it was received too many times")
 	}
 	// The struct hides WriteTo, which would make a buffer for each message.
-	whole := struct{ io.Reader }{io.MultiReader(bytes.NewReader(header), c.body)}
+	whole := struct{ io.Reader }{io.MultiReader(bytes.NewReader(header), c.body, last{c, ctx})}
 	return c.letter.Message(ctx, c.received(), whole)
+}
+
+// last is the end of a message. Its user may have begun it long ago: if the log-in
+// has ended since, it does not end well.
+type last struct {
+	c   *conn
+	ctx context.Context
+}
+
+// Read is that of io.Reader.
+func (l last) Read([]byte) (int, error) {
+	if l.c.user != nil {
+		if r := l.c.current(l.ctx); r.code != 0 {
+			return 0, replyError{r}
+		}
+	}
+	return 0, io.EOF
 }
 
 // broken is called when the message was refused, or failed, before its end. It

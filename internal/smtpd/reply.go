@@ -3,6 +3,7 @@
 package smtpd
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -47,12 +48,22 @@ func (r reply) append(b []byte) []byte {
 	}
 }
 
+// replyError is an error that has its reply already.
+type replyError struct{ reply }
+
+// Error is the reply's text.
+func (e replyError) Error() string { return e.text }
+
 // Codes of faults that have a reply of their own.
 const codeLoop = inbound.CodeLoop
 
 // translate gives a fault the words of SMTP, as all doors do but for AUTH, whose
 // replies have codes of their own. What is our own trouble is logged.
 func (c *conn) translate(err error) reply {
+	var made replyError
+	if errors.As(err, &made) {
+		return made.reply
+	}
 	r, ours := inbound.Refusal(err)
 	switch {
 	case ours && fault.Is(err, fault.Unavailable):

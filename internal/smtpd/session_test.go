@@ -97,6 +97,46 @@ func TestSubmission(t *testing.T) {
 	})
 }
 
+// A message that came to its end after the log-in did is not taken.
+func TestLoginEndsWithinMessage(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, database *db.DB) {
+		d, boxes, box := submission(t, database, smtpd.Submissions)
+		k, token := key(t, boxes, box, account.NewKey{Scopes: []string{"outbound.send"}})
+		begun := func(auth string) *client {
+			c := d.secured()
+			c.say("EHLO client.example", "250 ")
+			c.say("AUTH PLAIN "+b64(auth), "235 2.7.0")
+			c.say("MAIL FROM:<ann@demo.test>", "250 ")
+			c.say("RCPT TO:<bob@demo.test>", "250 ")
+			c.say("DATA", "354 ")
+			return c
+		}
+		byPassword, byKey := begun("\x00ann@demo.test\x00"+password), begun("\x00api\x00"+token)
+		suspended := begun("\x00ann@demo.test\x00" + password)
+		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.Suspended); err != nil {
+			t.Fatal(err)
+		}
+		suspended.say("hi\r\n.", "421 4.7.0")
+		suspended.wantEOF()
+		if err := boxes.Accounts.SetStatus(t.Context(), box.Account, account.Active); err != nil {
+			t.Fatal(err)
+		}
+		if err := boxes.Accounts.DeleteKey(t.Context(), box.Account, k.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := boxes.SetPassword(t.Context(), box.Account, box.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []*client{byKey, byPassword} {
+			c.say("Subject: late\r\n\r\nhi\r\n.", "421 4.7.0")
+			c.wantEOF()
+		}
+		if got := d.taken(); len(got) != 0 {
+			t.Errorf("took %+v", got)
+		}
+	})
+}
+
 // A log-in that could not be looked at is looked at again, not believed.
 func TestRevocationOutlastsTrouble(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
