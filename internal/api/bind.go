@@ -227,6 +227,7 @@ func (b broken) Read(p []byte) (int, error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = newProblem(http.StatusRequestTimeout, "body_too_slow", "The request's body did not arrive in time.")
+	case keyEnded(err):
 	case err != nil && err != io.EOF: //nolint:errorlint // what io.Reader promises
 		err = fault.Wrap(err, fault.Invalid, "invalid_json", "The request's body ended early.")
 	}

@@ -140,6 +140,7 @@ func (r *router) serve(o operation, f handler) {
 			err = p.Require(o.scope)
 		}
 		if err == nil {
+			req.Body = arrivingBody{req.Body, func() error { return r.api.still(req) }}
 			err = f(w, req, p)
 		}
 		if err != nil {

@@ -124,7 +124,7 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 	defer tick.Stop()
 	for err == nil {
 		if some {
-			if err = a.streamNew(r.Context(), p, &f, out); err != nil {
+			if err = a.streamNew(r, p, &f, out); err != nil {
 				break
 			}
 		}
@@ -143,15 +143,16 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 		}
 	}
 	// The answer has begun: why it ends, the client learns when it comes back.
-	if r.Context().Err() == nil && !out.left && !fault.Is(err, fault.Unknown) && !fault.Is(err, fault.Denied) {
+	if r.Context().Err() == nil && !out.left && !keyEnded(err) {
 		a.Log.WarnContext(r.Context(), "a stream of events broke off", "request", requestID(r.Context()), "error", err)
 	}
 	return nil
 }
 
 // streamNew writes all that is new, page by page. What the client has not read yet
-// counts as answers do; a page for which there is no room is read again later.
-func (a *API) streamNew(ctx context.Context, p account.Principal, f *event.Filter, out *eventStream) error {
+// counts as answers do; a page for which there is no room is read again later. None
+// is read once the key has ended, however much there is still to be told.
+func (a *API) streamNew(r *http.Request, p account.Principal, f *event.Filter, out *eventStream) error {
 	room := kept{of: a.bodies, account: p.Account}
 	defer room.giveBack()
 	for need, more := 0, true; more; {
@@ -161,12 +162,15 @@ func (a *API) streamNew(ctx context.Context, p account.Principal, f *event.Filte
 		default:
 		}
 		if need > 0 && room.take(need) != nil {
-			if err := signal.Sleep(ctx, streamPause); err != nil {
+			if err := signal.Sleep(r.Context(), streamPause); err != nil {
 				return err
 			}
 			continue
 		}
-		page, text, err := a.streamPage(ctx, p, f)
+		if err := a.still(r); err != nil {
+			return err
+		}
+		page, text, err := a.streamPage(r.Context(), p, f)
 		if err != nil {
 			return err
 		}

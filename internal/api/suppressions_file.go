@@ -97,9 +97,9 @@ func (a *API) exportSuppressions(o operation) func(w http.ResponseWriter, r *htt
 			return err
 		}
 		file := &csvAnswer{w: w, media: o.media}
-		err := a.Suppressions.Export(r.Context(), p.Account, file)
+		err := a.Suppressions.Export(r.Context(), p.Account, leavingAnswer{file, func() error { return a.still(r) }})
 		if err != nil && file.begun { // half of the list must not look whole
-			if r.Context().Err() == nil {
+			if r.Context().Err() == nil && !keyEnded(err) {
 				a.Log.ErrorContext(r.Context(), "an export broke off", "request", requestID(r.Context()), "error", err)
 			}
 			panic(http.ErrAbortHandler)

@@ -211,7 +211,7 @@ func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Princ
 		w.Header().Set("Content-Type", order.Media())
 		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": m.Address + order.Ending()}))
 	})
-	err = a.Transfers.Export(ctx, order, out)
+	err = a.Transfers.Export(ctx, order, leavingAnswer{out, func() error { return a.still(r) }})
 	var missing *transfer.MissingError
 	if errors.As(err, &missing) && trailer {
 		w.Header().Set(missingTrailer, missing.Error())
@@ -227,7 +227,8 @@ func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Princ
 		}
 		return err
 	}
-	if r.Context().Err() == nil && !errors.Is(err, errEnding) && !errors.Is(err, os.ErrDeadlineExceeded) { // half of the mail must not look whole
+	// Half of the mail must not look whole.
+	if r.Context().Err() == nil && !errors.Is(err, errEnding) && !errors.Is(err, os.ErrDeadlineExceeded) && !keyEnded(err) {
 		a.Log.ErrorContext(ctx, "an export broke off", "request", requestID(r.Context()), "error", err)
 	}
 	_ = http.NewResponseController(w).Flush() // what was read is all given
