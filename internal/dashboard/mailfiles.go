@@ -68,7 +68,7 @@ func (d *Dashboard) importMail(v *visit) (done, error) {
 	v.r.Body = struct {
 		io.Reader
 		io.Closer
-	}{body, v.r.Body}
+	}{&attended{v: v, r: body}, v.r.Body}
 	form, err := v.r.MultipartReader()
 	if err != nil {
 		return done{}, badForm()
@@ -95,7 +95,7 @@ func (d *Dashboard) importMail(v *visit) (done, error) {
 			}
 			result, err := d.Transfers.Import(v.ctx, in, part)
 			if err != nil {
-				_, _ = io.Copy(io.Discard, io.LimitReader(part, drained)) // what is wrong is known already
+				_, _ = io.Copy(io.Discard, io.LimitReader(body, drained)) // what is wrong is known already
 			}
 			body.End(err == nil)
 			return d.tellImport(m, result, unreadMail(err))
@@ -169,16 +169,63 @@ func (d *Dashboard) exportMail(v *visit) error {
 	if err := d.Users.Note(v.ctx, v.in, client(v.r), told); err != nil {
 		return err
 	}
-	if err = d.Transfers.Export(v.ctx, order, out); err == nil {
+	if err = d.Transfers.Export(v.ctx, order, &attended{v: v, w: out}); err == nil {
 		out.End()
 		return nil
 	}
 	if !out.Begun {
 		return err
 	}
-	if v.ctx.Err() == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, os.ErrDeadlineExceeded) { // half of the mail must not look whole
+	// Half of the mail must not look whole.
+	if v.ctx.Err() == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, os.ErrDeadlineExceeded) && !fault.Is(err, fault.Unknown) {
 		d.Log.ErrorContext(v.ctx, "an export broke off", "request", v.requestID(), "error", err)
 	}
 	_ = http.NewResponseController(v.w).Flush() // what was read is all given
 	panic(http.ErrAbortHandler)
+}
+
+// attended is a file that comes or goes, maybe for hours: it breaks off when its
+// visitor is signed out, has left the account, or that is suspended.
+type attended struct {
+	v     *visit
+	r     io.Reader
+	w     io.Writer
+	until int // bytes until that is looked at again
+}
+
+// lookEvery is how much of a file may come or go between two looks, in bytes.
+const lookEvery = 1 << 20
+
+// Read is that of io.Reader.
+func (a *attended) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	if gone := a.look(n); gone != nil {
+		return 0, gone
+	}
+	return n, err
+}
+
+// Write is that of io.Writer.
+func (a *attended) Write(p []byte) (int, error) {
+	if err := a.look(len(p)); err != nil {
+		return 0, err
+	}
+	return a.w.Write(p)
+}
+
+// look returns fault.Unknown once the visit has ended. That nobody can tell does not
+// end it.
+func (a *attended) look(n int) error {
+	if a.until -= n; a.until > 0 {
+		return nil
+	}
+	a.until = lookEvery
+	v := a.v
+	if err := v.d.Users.Still(v.ctx, v.in); fault.Is(err, fault.Unknown) {
+		return err
+	}
+	if active, err := v.d.Accounts.Active(v.ctx, v.in.Account); err == nil && !active {
+		return fault.New(fault.Unknown, "account_suspended", "This account is suspended. Ask the operator of the service.")
+	}
+	return nil
 }

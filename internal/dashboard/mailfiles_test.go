@@ -3,6 +3,7 @@
 package dashboard_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,10 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/transfer"
+	"github.com/mailstead/mailstead/internal/user"
 )
 
 // Mail comes in from a file and goes out to one, and both are noted.
@@ -72,4 +76,81 @@ func TestMailFiles(t *testing.T) {
 	b.reads("Imported 1 message into the mailbox bob@demo.test.")
 	b.reads("Exported the mailbox bob@demo.test.")
 	b.reads("of the mailbox bob@demo.test.")
+}
+
+// What goes or comes in a file breaks off when its visitor is signed out, may no
+// longer do that in the account, or that is suspended.
+func TestMailFilesOfWhoLeft(t *testing.T) {
+	s := servertest.Start(t)
+	ctx, box := t.Context(), s.Dev.Mailboxes[1].ID
+	owner := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	its, err := s.Users.Session(ctx, owner.session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const email, password, many = "leaver@elsewhere.test", "A password of 1 leaver", 48 // megabytes: more than all buffers on the way
+	if _, err := s.Users.Create(ctx, user.New{Email: email, Name: "Leaver", Password: password}, its.Account); err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Repeat("x", 98) + "\n"
+	message := "From x Sat Nov 21 17:00:00 2026\nSubject: large\n\n" + strings.Repeat(line, 1<<20/len(line)) + "\n"
+	in := transfer.In{Account: its.Account, Mailbox: box, Folder: "Large", All: true}
+	if _, err := s.Transfers.Import(ctx, in, strings.NewReader(strings.Repeat(message, many))); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct{ end, undo func(user.Session) error }{
+		"signed out": {
+			func(in user.Session) error { return s.Users.SignOut(ctx, in.User.ID, in.ID) },
+			func(user.Session) error { return nil },
+		},
+		"a reader now": {
+			func(in user.Session) error { return s.Users.SetRole(ctx, in.Account, in.User.ID, user.Reader) },
+			func(in user.Session) error { return s.Users.SetRole(ctx, in.Account, in.User.ID, user.Owner) },
+		},
+		"suspended": {
+			func(in user.Session) error { return s.Accounts.SetStatus(ctx, in.Account, account.Suspended) },
+			func(in user.Session) error { return s.Accounts.SetStatus(ctx, in.Account, account.Active) },
+		},
+	} {
+		who := signedIn(t, s, email, password)
+		in, err := s.Users.Session(ctx, who.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, _, out := who.begins("GET", "/mailboxes/"+box.String()+"/export", "", nil)
+		if _, err := io.ReadFull(out, make([]byte, 1<<20)); err != nil || code != 200 {
+			t.Fatalf("%s: %d %v", what, code, err)
+		}
+		end := &onceRead{func() { _ = c.end(in) }}
+		if n, err := io.Copy(io.Discard, io.MultiReader(end, out)); err == nil || n > many<<20/2 {
+			t.Errorf("%s: %d bytes more of an export, %v", what, n, err)
+		}
+		if err := c.undo(in); err != nil {
+			t.Fatal(err)
+		}
+
+		who = signedIn(t, s, email, password)
+		if in, err = s.Users.Session(ctx, who.session); err != nil {
+			t.Fatal(err)
+		}
+		form := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.mbox\"\r\n\r\n"
+		body := io.MultiReader(strings.NewReader(form+strings.Repeat(message, 2)), end, strings.NewReader(strings.Repeat(message, many)+"\r\n--x--\r\n"))
+		end.do = func() { _ = c.end(in) }
+		code, _, taken := who.begins("POST", "/mailboxes/"+box.String()+"/import", "multipart/form-data; boundary=x", body)
+		if text, _ := io.ReadAll(taken); code != 422 || !strings.Contains(string(text), "Imported in part") {
+			t.Errorf("%s: an import's answer is %d %s", what, code, text)
+		}
+		if err := c.undo(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// onceRead is empty, and does something when that is found.
+type onceRead struct{ do func() }
+
+// Read is that of io.Reader.
+func (o *onceRead) Read([]byte) (int, error) {
+	o.do()
+	return 0, io.EOF
 }

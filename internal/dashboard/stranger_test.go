@@ -68,22 +68,32 @@ func (x *stranger) asks(method, path string) (int, http.Header) {
 
 func (x *stranger) gets(method, path string) (status int, header http.Header, text string) {
 	x.t.Helper()
-	r, err := http.NewRequestWithContext(x.t.Context(), method, x.base+path, nil)
+	status, header, body := x.begins(method, path, "", nil)
+	all, err := io.ReadAll(body)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return status, header, string(all)
+}
+
+// begins makes a request, and returns an answer whose text is still to be read.
+func (x *stranger) begins(method, path, media string, body io.Reader) (status int, header http.Header, text io.Reader) {
+	x.t.Helper()
+	r, err := http.NewRequestWithContext(x.t.Context(), method, x.base+path, body)
 	if err != nil {
 		x.t.Fatal(err)
 	}
 	r.AddCookie(&http.Cookie{Name: "session", Value: x.session})
+	if media != "" {
+		r.Header.Set("Content-Type", media)
+	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	a, err := client.Do(r)
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	defer a.Body.Close() //nolint:errcheck // only read
-	body, err := io.ReadAll(a.Body)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	return a.StatusCode, a.Header, string(body)
+	x.t.Cleanup(func() { _ = a.Body.Close() })
+	return a.StatusCode, a.Header, a.Body
 }
 
 // findsNothing fails unless each path, "GET /a" or "POST /a", is a 404.

@@ -54,6 +54,8 @@ var (
 			u.id, u.email, u.name, u.totp, u.created_at, ''
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 		WHERE s.person = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`)
+	stillIn = db.SQL(`SELECT s.id FROM dashboard_session s JOIN dashboard_member m ON m.person = s.person
+		WHERE s.id = $1 AND s.expires_at > $2 AND m.account = $3 AND m.role = $4`)
 	seen = db.SQL(`UPDATE dashboard_session SET seen_at = $2,
 		expires_at = CASE WHEN created_at + $4 < $3 THEN created_at + $4 ELSE $3 END WHERE id = $1 AND halfway = 0`)
 	whole       = db.SQL(`UPDATE dashboard_session SET halfway = 0, expires_at = $2 WHERE id = $1 AND halfway = 1`)
@@ -64,6 +66,8 @@ var (
 	endSurplus  = db.SQL(`DELETE FROM dashboard_session WHERE person = $1 AND id NOT IN (SELECT id FROM dashboard_session WHERE person = $1 ORDER BY id DESC LIMIT $2)`)
 	endsExpired = db.SQL(`DELETE FROM dashboard_session WHERE id IN (SELECT id FROM dashboard_session WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
 )
+
+func signedOut() error { return fault.New(fault.Unknown, "signed_out", "Please sign in.") }
 
 // errWrong is the answer to a wrong address and a wrong password alike.
 func errWrong() error {
@@ -173,9 +177,8 @@ func (u *Users) begin(ctx context.Context, known stored, from netip.Addr, agent 
 // Session finds the session of a token. A token that is none, or of a session
 // that has ended, or of an account that the user has left, is fault.Unknown.
 func (u *Users) Session(ctx context.Context, token string) (Session, error) {
-	none := fault.New(fault.Unknown, "signed_out", "Please sign in.")
 	if !secret.WellFormed(sessionToken, token) {
-		return Session{}, none
+		return Session{}, signedOut()
 	}
 	now := u.Now()
 	found, err := db.All(ctx, u.DB, sessionByHash.With(secret.Hash(token), db.Micros(now)), scanSession)
@@ -183,13 +186,23 @@ func (u *Users) Session(ctx context.Context, token string) (Session, error) {
 		return Session{}, err
 	}
 	if len(found) == 0 || !found[0].Role.valid() {
-		return Session{}, none
+		return Session{}, signedOut()
 	}
 	s := found[0]
 	if !s.Halfway && now.Sub(s.SeenAt) >= seenEvery {
 		_, err = u.DB.Exec(ctx, seen.With(s.ID, db.Micros(now), db.Micros(now.Add(sessionIdle)), sessionLife.Microseconds()))
 	}
 	return s, err
+}
+
+// Still returns fault.Unknown once a session has ended, or its user has left the
+// account that it looked at, or has another role there.
+func (u *Users) Still(ctx context.Context, s Session) error {
+	err := u.DB.One(ctx, stillIn.With(s.ID, db.Micros(u.Now()), s.Account, string(s.Role)), new(db.ID))
+	if errors.Is(err, db.ErrNoRow) {
+		return signedOut()
+	}
+	return err
 }
 
 // Sessions lists where a user is signed in, the latest first.
