@@ -46,13 +46,11 @@ func (q *Queue) hungry(d *destination, now time.Time) bool {
 	return d.waits && !d.filling && !now.Before(d.until) && d.held <= q.share(d)/2
 }
 
-// catchUp claims rows of the destinations that are behind, in turn. When there
-// are no more places it waits until a quarter is free, so that many
-// destinations claim in one commit: what they claim was accepted together and
-// lies on the same pages. q.mu is held.
+// catchUp claims rows of the destinations that are behind, in turn, while there
+// are places. q.mu is held.
 func (q *Queue) catchUp() {
 	tenure, able := q.able()
-	if !able || !q.begun || q.checking || q.full && q.held > q.claimable()*3/4 {
+	if !able || !q.begun || q.checking || q.full && q.held > q.resumes() {
 		return
 	}
 	q.full = false

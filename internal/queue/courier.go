@@ -268,6 +268,7 @@ func (q *Queue) take(r *Run) *Consignment {
 	if len(c.To) == 0 {
 		return nil
 	}
+	r.d.moved = now
 	q.start(r.d)
 	return c
 }

@@ -14,6 +14,7 @@ import (
 type destination struct {
 	name    string
 	ready   []*Delivery // in hand, not with a courier, in order
+	moved   time.Time   // when a courier last took of it, or it began to be something
 	held    int         // places taken: reserved, ready, carried, or being written
 	runs    int
 	courier Courier          // of the last run
@@ -34,6 +35,10 @@ type destination struct {
 // probe is how many deliveries are taken in hand for a destination that could
 // not be reached the last time, or took nothing.
 const probe = 5
+
+// stillFor is how long a destination that nothing is taken from may keep places
+// that others wait for, and then goes without.
+const stillFor = time.Minute
 
 // leastShare is how many deliveries that waited in rows are taken in hand for a
 // destination however many others have such: fewer would cost a statement each.
@@ -87,6 +92,11 @@ func (q *Queue) share(d *destination) int {
 // are for new mail.
 func (q *Queue) claimable() int { return max(1, q.o.Places*3/4) }
 
+// resumes is how many places may be taken for claiming to go on once it found
+// none: a quarter is free, so that many destinations claim in one commit. What
+// they claim was accepted together and lies on the same pages.
+func (q *Queue) resumes() int { return q.claimable() * 3 / 4 }
+
 // await notes that rows wait for d.
 func (q *Queue) await(d *destination) {
 	d.arrived++ // a claim under way may have looked before
@@ -119,7 +129,36 @@ func (q *Queue) vacate(d *destination, n int) {
 
 // push hands a delivery to its destination.
 func (q *Queue) push(d *Delivery) {
+	if len(d.dest.ready) == 0 {
+		d.dest.moved = q.o.Now()
+	}
 	d.dest.ready = append(d.dest.ready, d)
+}
+
+// giveWay takes back what is ready for destinations that stand still, if what
+// waits in rows for others finds no place: hosts that take a message in minutes
+// could have all the places for hours. It takes from those that stand longest,
+// until catchUp goes on. q.mu is held.
+func (q *Queue) giveWay(now time.Time) (back []*Delivery) {
+	over := q.held - q.resumes()
+	if _, able := q.able(); !able || !q.full || over <= 0 {
+		return nil
+	}
+	var still []*destination
+	for _, d := range q.dests {
+		if len(d.ready) > 0 && now.Sub(d.moved) >= stillFor {
+			still = append(still, d)
+		}
+	}
+	slices.SortFunc(still, func(a, b *destination) int { return a.moved.Compare(b.moved) })
+	for _, d := range still {
+		if len(back) >= over {
+			break
+		}
+		back = append(back, d.ready...)
+		d.ready = nil
+	}
+	return back
 }
 
 // forget drops a delivery from the memory, with its place.

@@ -24,7 +24,7 @@ var (
 		ORDER BY destination, due_at LIMIT 1`)
 )
 
-// look takes over, finds what is due, and sets the next alarm.
+// look takes over, finds what is due, makes room for it, and sets the next alarm.
 func (q *Queue) look(ctx context.Context) error {
 	now := q.o.Now()
 	q.mu.Lock()
@@ -57,7 +57,14 @@ func (q *Queue) look(ctx context.Context) error {
 	if attend {
 		attended = q.attend(ctx, now)
 	}
-	return errors.Join(attended, q.takeOver(ctx, now), q.reconcile(ctx, now), q.discover(ctx, now))
+	err := errors.Join(attended, q.takeOver(ctx, now), q.reconcile(ctx, now), q.discover(ctx, now))
+	if attend { // not at each look: what goes back keeps its places until that is written
+		q.mu.Lock()
+		back := q.giveWay(now)
+		q.mu.Unlock()
+		q.release(back, now.Add(jitter(stillFor)), nil)
+	}
+	return err
 }
 
 // waiting is a destination for which rows wait, and when the first is due.

@@ -45,6 +45,16 @@ func (q *Queue) Senders() int {
 	return len(q.senders)
 }
 
+// Ready is how many deliveries wait in the memory for a courier.
+func (q *Queue) Ready() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range q.dests {
+		n += len(d.ready)
+	}
+	return n
+}
+
 // Begin is what Run begins with; Look is what it does again and again.
 func (q *Queue) Begin() {
 	q.mu.Lock()

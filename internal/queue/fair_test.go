@@ -124,6 +124,47 @@ func TestAccountsShareADestination(t *testing.T) {
 	}, func(o *queue.Options) { o.Runs = 8 })
 }
 
+// Destinations that stand still leave their places to what waits in rows for
+// others: mail of one account to hosts that take it in minutes, new or claimed,
+// does not hold up what others try again.
+func TestStillDestinationsGiveWay(t *testing.T) {
+	const slow, each = 3, 10 // all the places that there are for what waits in rows
+	for name, wait := range map[string]time.Duration{"new": 0, "claimed": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			var release chan bool
+			c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+				if c.To[0].Destination != "live.test" {
+					<-release
+				}
+				return []queue.Outcome{delivered}
+			}}
+			eachHouse(t, c, func(t *testing.T, h *house) {
+				release = make(chan bool)
+				h.run()
+				theirs := h.message()
+				theirs.Account = h.db.NewID()
+				theirs.DueAt = h.clock.Now().Add(wait + time.Minute)
+				h.accept(theirs, to("ok@live.test"))
+				for i := range slow * each {
+					m := h.message()
+					m.DueAt = h.clock.Now().Add(wait)
+					h.accept(m, to(fmt.Sprintf("ok@slow%d.test", i%slow)))
+				}
+				h.later(wait)
+				for h.queue.Ready() < slow*(each-1) {
+					runtime.Gosched()
+				}
+				h.later(2 * time.Minute)
+				h.awaitDelivered(1)
+				h.wantStates(theirs.ID, "delivered")
+				close(release)
+				h.later(2 * time.Minute)
+				h.awaitDelivered(slow * each)
+			}, func(o *queue.Options) { o.Places, o.Window = 40, each })
+		})
+	}
+}
+
 var touch = db.SQL(`UPDATE delivery SET due_at = due_at WHERE message = $1`)
 
 // While a verb waits for the database, what it is about begins no runs that
