@@ -3,6 +3,7 @@
 package imapd
 
 import (
+	"cmp"
 	"errors"
 	"io"
 
@@ -74,7 +75,7 @@ func (in *intake) all(m *wire.NewMessage, most int) (err error) {
 	if in.Now().Sub(began) > blob.SweepAge { // files that no row names yet may be swept by now
 		return no(wire.CodeLimit, "The command has taken too long.")
 	}
-	return nil
+	return cmp.Or(in.current(), in.served()) // the log-in may have ended since the command began
 }
 
 func (in *intake) take(m *wire.NewMessage) error {

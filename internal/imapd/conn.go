@@ -136,18 +136,24 @@ func (s *session) loop() error {
 
 // current is a BYE when the log-in that the session stands on has ended.
 func (s *session) current() error {
+	_, err := s.sure()
+	return err
+}
+
+// sure is current, and false while nobody can tell.
+func (s *session) sure() (told bool, err error) {
 	if s.box == 0 || !s.doubted.Swap(false) {
-		return nil
+		return true, nil
 	}
-	err := s.Mailboxes.Current(s.ctx(), s.login)
+	err = s.Mailboxes.Current(s.ctx(), s.login)
 	switch {
 	case fault.Is(err, fault.Unknown):
-		return s.revoked()
+		return true, s.revoked()
 	case err != nil:
 		s.doubted.Store(true) // nobody can tell now; every command asks again
 		s.logger().Error("imap: whether a log-in still counts could not be found out", "err", err)
 	}
-	return nil
+	return err == nil, nil
 }
 
 // served is a BYE when the account of the mailbox is suspended. Whoever idles is

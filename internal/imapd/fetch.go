@@ -5,6 +5,7 @@ package imapd
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -24,7 +25,7 @@ type fetcher struct {
 	binary bool                          // some section is to be decoded
 	seen   map[uint32]*folder.FlagChange // by UID, what became \Seen and was not told yet
 	left   int                           // messages that are still to be answered for
-	unsure bool                          // nobody can tell whether the log-in still counts
+	unsure time.Time                     // until then nobody is asked whether the log-in still counts
 	err    error                         // of messages that could not be read
 }
 
@@ -190,6 +191,7 @@ func (f *fetcher) row(r *folder.Row) error {
 	if f.needsBody(r) {
 		err := f.entitled()
 		if err != nil {
+			f.seen = nil // nothing more is told
 			return err
 		}
 		if b, err = f.openBody(r); err != nil {
@@ -255,15 +257,22 @@ func (f *fetcher) row(r *folder.Row) error {
 	return err
 }
 
+// askAgain is after how long a FETCH asks again whether its log-in still counts, if
+// nobody could tell.
+const askAgain = time.Second
+
 // entitled is a BYE once the log-in has ended: all bodies of a folder may take a
-// client hours. If nobody can tell now, the next command asks again.
+// client hours.
 func (f *fetcher) entitled() error {
-	if f.unsure {
+	now := f.Now()
+	if now.Before(f.unsure) {
 		return nil
 	}
-	err := cmp.Or(f.current(), f.served())
-	f.unsure = f.doubted.Load()
-	return err
+	told, err := f.sure()
+	if !told {
+		f.unsure = now.Add(askAgain)
+	}
+	return cmp.Or(err, f.served())
 }
 
 // writeItems writes the items that need no bytes of the message.

@@ -83,6 +83,73 @@ func TestRevokedWithinFetch(t *testing.T) {
 	})
 }
 
+// A FETCH that is told again and again to look whether its log-in still counts does
+// not take that for a doubt.
+func TestRevokedBetweenLooks(t *testing.T) {
+	each(t, func(h *house) {
+		const many = 4000 // of 8 KiB: more than all buffers on the way
+		h.fill("INBOX", many)
+		c := h.selected("INBOX")
+		c.begin("FETCH 1:* BODY[]")
+		stop, stopped := make(chan bool), make(chan bool)
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					h.server.Revoked(h.box.ID)
+				}
+			}
+		}()
+		for range many / 8 {
+			c.answer()
+		}
+		close(stop)
+		<-stopped
+		_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, new(password))
+		h.must(err)
+		told := many / 8
+		for last := ""; !matches("* BYE …", last) && told < many/2; told++ {
+			if last = c.answer(); !matches("* …BODY[] …", last) && !matches("* BYE …", last) {
+				h.Fatalf("after %d messages: %s", told, last)
+			}
+		}
+		if told >= many/2 {
+			h.Fatal("the client is still told everything")
+		}
+		c.closed()
+	})
+}
+
+// What comes in by APPEND is not taken after the log-in has ended.
+func TestRevokedWithinAppend(t *testing.T) {
+	each(t, func(h *house) {
+		for what, end := range map[string]func() error{
+			"a new password": func() error {
+				_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, new(password))
+				return err
+			},
+			"a suspension": func() error {
+				return h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Suspended)
+			},
+		} {
+			c := h.login()
+			c.begin("APPEND INBOX {9}")
+			c.answer() // that it may go on
+			h.must(end())
+			c.send("A: late\r\n\r\n")
+			if got := c.answer(); !matches("* BYE …", got) {
+				t.Errorf("%s: %s", what, got)
+			}
+			c.closed()
+			h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Active))
+		}
+		h.selected("INBOX").has("* 0 EXISTS")
+	})
+}
+
 // Sessions end when their account is suspended, with their next command.
 func TestAccountSuspended(t *testing.T) {
 	each(t, func(h *house) {
