@@ -68,6 +68,7 @@ type Delivery struct {
 	dest    *destination
 	seen    time.Time // when its row was known to be ours and open; zero: look
 	carried bool      // a courier has it, or its outcome is being written
+	yields  bool      // it gives its place away: that is being written
 }
 
 func (d *Delivery) place() place { return place{d.Message, d.N} }

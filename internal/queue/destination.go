@@ -140,7 +140,7 @@ func (q *Queue) push(d *Delivery) {
 // could have all the places for hours. It takes from those that stand longest,
 // until catchUp goes on. q.mu is held.
 func (q *Queue) giveWay(now time.Time) (back []*Delivery) {
-	over := q.held - q.resumes()
+	over := q.held - q.yielding - q.resumes()
 	if _, able := q.able(); !able || !q.full || over <= 0 {
 		return nil
 	}
@@ -158,6 +158,10 @@ func (q *Queue) giveWay(now time.Time) (back []*Delivery) {
 		back = append(back, d.ready...)
 		d.ready = nil
 	}
+	for _, d := range back {
+		d.yields = true
+	}
+	q.yielding += len(back)
 	return back
 }
 
@@ -166,6 +170,10 @@ func (q *Queue) forget(d *Delivery) {
 	if d.carried {
 		d.carried = false
 		q.carried--
+	}
+	if d.yields {
+		d.yields = false
+		q.yielding--
 	}
 	if at := d.place(); q.hand[at] == d {
 		delete(q.hand, at)
@@ -224,9 +232,11 @@ func (q *Queue) answered(d *destination) {
 	q.fill(d)
 }
 
-// startAll begins again after a pause.
+// startAll begins again after a pause, in which nothing stood still by itself.
 func (q *Queue) startAll() {
+	now := q.o.Now()
 	for _, d := range q.dests {
+		d.moved = now
 		q.start(d)
 		q.fill(d)
 	}

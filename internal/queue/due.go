@@ -58,7 +58,7 @@ func (q *Queue) look(ctx context.Context) error {
 		attended = q.attend(ctx, now)
 	}
 	err := errors.Join(attended, q.takeOver(ctx, now), q.reconcile(ctx, now), q.discover(ctx, now))
-	if attend { // not at each look: what goes back keeps its places until that is written
+	if attend { // not at each look, which may come by the hundred
 		q.mu.Lock()
 		back := q.giveWay(now)
 		q.mu.Unlock()

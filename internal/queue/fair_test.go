@@ -131,15 +131,10 @@ func TestStillDestinationsGiveWay(t *testing.T) {
 	const slow, each = 3, 10 // all the places that there are for what waits in rows
 	for name, wait := range map[string]time.Duration{"new": 0, "claimed": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			var release chan bool
-			c := &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
-				if c.To[0].Destination != "live.test" {
-					<-release
-				}
-				return []queue.Outcome{delivered}
-			}}
-			eachHouse(t, c, func(t *testing.T, h *house) {
-				release = make(chan bool)
+			c := &tarpits{}
+			eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+				c.fill()
+				close(c.live)
 				h.run()
 				theirs := h.message()
 				theirs.Account = h.db.NewID()
@@ -157,11 +152,133 @@ func TestStillDestinationsGiveWay(t *testing.T) {
 				h.later(2 * time.Minute)
 				h.awaitDelivered(1)
 				h.wantStates(theirs.ID, "delivered")
-				close(release)
+				close(c.slow)
 				h.later(2 * time.Minute)
 				h.awaitDelivered(slow * each)
 			}, func(o *queue.Options) { o.Places, o.Window = 40, each })
 		})
+	}
+}
+
+// What gives way keeps its places until that is written: however long it takes, no
+// more than is needed gives way meanwhile.
+func TestGivingWayOnce(t *testing.T) {
+	c := &tarpits{}
+	eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+		theirs, longest := c.standStill(h)
+		close(c.live)
+		locked, let, over := make(chan bool), make(chan bool), make(chan error)
+		go func() {
+			over <- h.db.Tx(context.Background(), func(tx *db.Tx) error {
+				_, err := tx.Exec(context.Background(), touch.With(longest))
+				close(locked)
+				<-let
+				return err
+			})
+		}()
+		<-locked
+		for range 3 {
+			h.look()
+			h.wantReady(4 * 9) // two gave way: 45 places are left
+			h.clock.add(6 * time.Second)
+		}
+		close(let)
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		h.awaitDelivered(1)
+		h.wantStates(theirs, "delivered")
+		close(c.slow)
+		h.run()
+		h.later(2 * time.Minute)
+		h.awaitDelivered(6 * 10)
+	}, func(o *queue.Options) { o.Places, o.Window = 80, 10 })
+}
+
+// While nothing may be taken nothing stands still.
+func TestPauseIsNotStandingStill(t *testing.T) {
+	c := &tarpits{}
+	eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+		theirs, _ := c.standStill(h)
+		h.send("ok@live.test")
+		dbtest.Exec(t, h.db, hideEvents.With())
+		close(c.live)
+		h.log.await(t, "the database does not take")
+		h.look()
+		dbtest.Exec(t, h.db, showEvents.With())
+		h.awaitDelivered(1)
+		for h.queue.Stats().Unwritten > 0 {
+			runtime.Gosched()
+		}
+		h.clock.add(6 * time.Second)
+		h.look()
+		h.wantReady(6 * 9)
+		h.clock.add(time.Minute)
+		h.look()
+		h.awaitDelivered(1)
+		h.wantStates(theirs, "delivered")
+		close(c.slow)
+		h.run()
+		h.later(2 * time.Minute)
+		h.awaitDelivered(6 * 10)
+	}, func(o *queue.Options) { o.Places, o.Window = 84, 10 })
+}
+
+// tarpits take nothing until slow is closed, and live.test nothing until live is.
+type tarpits struct{ slow, live chan bool }
+
+func (p *tarpits) fill() { p.slow, p.live = make(chan bool), make(chan bool) }
+
+func (p *tarpits) courier() *courier {
+	return &courier{parallel: 1, answer: func(_ context.Context, c *queue.Consignment) []queue.Outcome {
+		until := p.slow
+		if c.To[0].Destination == "live.test" {
+			until = p.live
+		}
+		<-until
+		return []queue.Outcome{delivered}
+	}}
+}
+
+// standStill has mail in hand for six tarpits, all the places that there are for
+// what waits in rows, and lets two minutes pass. It returns a message that waits,
+// and one in hand for the one that stands longest.
+func (p *tarpits) standStill(h *house) (theirs, longest db.ID) {
+	const slow, each = 6, 10
+	p.fill()
+	h.queue.Begin()
+	m := h.message()
+	m.Account = h.db.NewID()
+	m.DueAt = h.clock.Now().Add(time.Minute)
+	theirs = h.accept(m, to("ok@live.test"))
+	for i := range slow {
+		for range each {
+			m := h.send(fmt.Sprintf("ok@slow%d.test", i))
+			if i == 0 {
+				longest = m
+			}
+		}
+		for h.queue.Ready() != (i+1)*(each-1) {
+			runtime.Gosched()
+		}
+		h.clock.add(time.Second)
+	}
+	h.clock.add(2 * time.Minute)
+	return theirs, longest
+}
+
+func (h *house) look() {
+	h.t.Helper()
+	if err := h.queue.Look(context.Background()); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// wantReady requires that so many wait in the memory for a courier.
+func (h *house) wantReady(want int) {
+	h.t.Helper()
+	if n := h.queue.Ready(); n != want {
+		h.t.Errorf("%d are ready, not %d", n, want)
 	}
 }
 

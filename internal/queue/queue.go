@@ -97,6 +97,7 @@ type Queue struct {
 	waiting    int            // destinations with rows that wait and may be claimed, as far as is known
 	full       bool           // no place was left for what waits
 	held       int            // places taken
+	yielding   int            // of these, on their way to others
 	runs       int
 	aside      int // runs that wait for something, and don't count
 	carried    int

@@ -101,11 +101,14 @@ func (q *Queue) releaseSome(ds []*Delivery, due time.Time, why *Outcome) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !due.IsZero() {
+	later := due.After(q.o.Now()) // then a look finds them
+	if later {
 		q.wakeAt(due)
 	}
 	for _, d := range ds {
-		q.await(d.dest)
+		if !later {
+			q.await(d.dest)
+		}
 		q.forget(d)
 	}
 }
