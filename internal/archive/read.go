@@ -162,10 +162,11 @@ func (u *unpacking) Read(p []byte) (int, error) {
 
 // tar reads the files of a tar.
 func (x *reading) tar(r io.Reader) error {
-	t := tar.NewReader(r)
+	in := &trailing{Reader: r}
+	t := tar.NewReader(in)
 	for {
 		h, err := t.Next()
-		if err == io.EOF { //nolint:errorlint // what tar promises
+		if err == io.EOF && in.zeros >= tarBlock { //nolint:errorlint // what tar promises
 			return nil
 		}
 		if err != nil {
@@ -192,6 +193,28 @@ func (x *reading) tar(r io.Reader) error {
 			return err
 		}
 	}
+}
+
+// tarBlock is the size of a tar's blocks. It ends with two of zeros, which some
+// programs make one; what fills up the last block of a file is less. The tar package
+// takes one that ends after any file for whole.
+const tarBlock = 512
+
+// trailing counts the zeros that a stream has ended with so far.
+type trailing struct {
+	io.Reader
+	zeros int
+}
+
+// Read is that of io.Reader.
+func (t *trailing) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	rest := len(bytes.TrimRight(p[:n], "\x00"))
+	if rest > 0 {
+		t.zeros = 0
+	}
+	t.zeros += n - rest
+	return n, err
 }
 
 // sparse files would be as large as they claim to be.

@@ -256,3 +256,30 @@ func TestEML(t *testing.T) {
 		}
 	}
 }
+
+// A tar that was cut off between two files is not taken for a whole one: what came
+// after would be missing without a word. What stood before is given all the same.
+func TestTarWithoutEnd(t *testing.T) {
+	long := strings.Repeat("deep/", 60) + "b.eml" // has a header of its own before its own
+	whole := tarOf(t, entry{name: "a.eml", text: "Subject: a\n\na\n"}, entry{name: long, text: "Subject: b\n\nb\n"})
+	const block = 512
+	blocks := len(whole) / block
+	for n := 1; n <= blocks; n++ {
+		var got []string
+		err := Read(strings.NewReader(whole[:n*block]), Options{Kind: Tar}, Sink{
+			Message: func(m *Message) error {
+				_, err := io.Copy(io.Discard, m.Body)
+				got = append(got, m.Place)
+				return err
+			},
+			Folder: func(Folder) error { return nil },
+			Failed: func(string, string) error { return nil },
+		})
+		if ended := n >= blocks-1; ended != (err == nil) || err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("of %d blocks %d: %v, after %q", blocks, n, err, got)
+		}
+		if n >= 2 && len(got) == 0 {
+			t.Errorf("of %d blocks %d: nothing was given", blocks, n)
+		}
+	}
+}
