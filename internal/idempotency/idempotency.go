@@ -61,7 +61,10 @@ var (
 	store  = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (account, path, key) DO UPDATE SET sum = excluded.sum, answer = excluded.answer, expires_at = excluded.expires_at
 		WHERE idempotency.expires_at <= $7`)
-	prune = db.SQL(`DELETE FROM idempotency WHERE (account, path, key) IN
+	// PostgreSQL asks anew, of a row that was changed meanwhile, only what stands
+	// outside: a key that is used again keeps its answer. With + 0 no index is
+	// asked for all that is over.
+	prune = db.SQL(`DELETE FROM idempotency WHERE expires_at + 0 <= $1 AND (account, path, key) IN
 		(SELECT account, path, key FROM idempotency WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`)
 )
 

@@ -151,3 +151,54 @@ func TestPrune(t *testing.T) {
 		}
 	})
 }
+
+var (
+	ourBackend = db.SQL(`SELECT pg_backend_pid()`)
+	waitingOn  = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid))`)
+	renew      = db.SQL(`UPDATE idempotency SET sum = $2, answer = $3, expires_at = $4 WHERE key = $1`)
+)
+
+// A key that is used again after its day keeps its new answer, also when the old
+// one is being pruned at that moment: else the next request would take effect
+// once more.
+func TestPruneSparesTheRenewed(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		now := time.Now()
+		k := idempotency.New(d, func() time.Time { return now })
+		c := claim(t, k, 1, "/send", "key")
+		if err := commit(t, d, c, one, "old"); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(idempotency.Life)
+		pruned := make(chan error, 1)
+		err := d.Tx(t.Context(), func(tx *db.Tx) error {
+			// As Store has it once it finds the old answer's time over.
+			if _, err := tx.Exec(t.Context(), renew.With("key", other[:], []byte("new"), db.Micros(now.Add(idempotency.Life)))); err != nil {
+				return err
+			}
+			go func() {
+				_, err := k.Prune(t.Context())
+				pruned <- err
+			}()
+			if d.Engine() != db.Postgres {
+				return nil // who writes waits for its turn
+			}
+			var backend, waits int
+			if err := tx.One(t.Context(), ourBackend.With(), &backend); err != nil {
+				return err
+			}
+			for waits == 0 {
+				if err := d.One(t.Context(), waitingOn.With(backend), &waits); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(err, <-pruned); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Stored(t.Context(), other); string(got) != "new" || err != nil {
+			t.Errorf("%q %v", got, err)
+		}
+	})
+}
