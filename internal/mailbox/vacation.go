@@ -62,7 +62,9 @@ var (
 		ON CONFLICT (mailbox, sender) DO UPDATE SET round = excluded.round, at = excluded.at
 			WHERE vacation_answer.round <> excluded.round OR vacation_answer.at <= $5
 		RETURNING at`)
-	pruneAnswers = db.SQL(`DELETE FROM vacation_answer WHERE (mailbox, sender) IN
+	// Outside it is asked once more, for who was answered again meanwhile; with
+	// + 0, which needs no index.
+	pruneAnswers = db.SQL(`DELETE FROM vacation_answer WHERE at + 0 < $1 AND (mailbox, sender) IN
 		(SELECT mailbox, sender FROM vacation_answer WHERE at < $1 ORDER BY at LIMIT $2)`)
 	aliasesOf = db.SQL(`SELECT a.local_part, a.address FROM alias_target t JOIN alias a ON a.id = t.alias
 		WHERE t.mailbox = $1 AND t.mailbox > 0 LIMIT $2`)

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+var (
+	answered    = db.SQL(`INSERT INTO vacation_answer (mailbox, sender, round, at) VALUES (1, 'bob@example.com', 1, $1)`)
+	answerAgain = db.SQL(`UPDATE vacation_answer SET at = $1 WHERE mailbox = 1 AND sender = 'bob@example.com'`)
+	answers     = db.SQL(`SELECT COUNT(*) FROM vacation_answer`)
+	ourBackend  = db.SQL(`SELECT pg_backend_pid()`)
+	waitingOn   = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid))`)
+)
+
+// Who is answered again at the moment at which the answer before is forgotten is
+// not answered once more.
+func TestPruneAnswersSparesTheRenewed(t *testing.T) {
+	each(t, func(h *house) {
+		ctx := t.Context()
+		if _, err := h.db.Exec(ctx, answered.With(db.Micros(h.now.Add(-mailbox.AnswerLife-time.Second)))); err != nil {
+			t.Fatal(err)
+		}
+		pruned := make(chan error, 1)
+		err := h.db.Tx(ctx, func(tx *db.Tx) error {
+			if _, err := tx.Exec(ctx, answerAgain.With(db.Micros(h.now))); err != nil {
+				return err
+			}
+			go func() {
+				_, err := h.PruneAnswers(ctx, h.now.Add(-mailbox.AnswerLife), 10)
+				pruned <- err
+			}()
+			if h.db.Engine() != db.Postgres { // who writes waits for its turn
+				return nil
+			}
+			var backend, waits int
+			if err := tx.One(ctx, ourBackend.With(), &backend); err != nil {
+				return err
+			}
+			for waits == 0 {
+				if err := h.db.One(ctx, waitingOn.With(backend), &waits); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		n := 0
+		if err := errors.Join(err, <-pruned, h.db.One(ctx, answers.With(), &n)); err != nil || n != 1 {
+			t.Errorf("%d answers are remembered: %v", n, err)
+		}
+	})
+}
