@@ -9,7 +9,7 @@ func (s *session) delete(cmd *wire.Delete) (wire.Code, error) {
 	if err := s.Folders.Delete(s.ctx(), s.box, cmd.Mailbox); err != nil {
 		return "", err
 	}
-	if s.view != nil && s.view.Folder().Name == cmd.Mailbox {
+	if s.view != nil && s.view.Folder().Called(cmd.Mailbox) {
 		s.closeView()
 		s.w.Untagged(wire.OK, wire.CodeClosed, "The mailbox that was open is deleted.")
 	}

@@ -19,5 +19,13 @@ func TestDelete(t *testing.T) {
 		c.ok("DELETE Open")
 		c.got("* OK [CLOSED] …")
 		c.bad("CHECK")
+
+		// Also under another spelling of its name.
+		for _, other := range []string{"inbox/Caf&AOk-", "INBOX/Cafe&AwE-"} {
+			c.ok("CREATE INBOX/Caf&AOk-")
+			c.ok("SELECT INBOX/Caf&AOk-")
+			c.ok("DELETE " + other)
+			c.got("* OK [CLOSED] …")
+		}
 	})
 }
