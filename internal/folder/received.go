@@ -10,10 +10,10 @@ import (
 
 var (
 	receivedPage = db.Paged(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
-			CASE WHEN EXISTS (SELECT 1 FROM folder_message f WHERE f.message = m.id) THEN 1 ELSE 0 END
+			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE account = $1 AND account <> 0 AND {page}`)
 	receivedThread = db.Paged(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
-			CASE WHEN EXISTS (SELECT 1 FROM folder_message f WHERE f.message = m.id) THEN 1 ELSE 0 END
+			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE account = $1 AND thread = $4 AND thread <> '' AND {page}`)
 )
 

@@ -119,10 +119,10 @@ func (v *View) fromIndex(ctx context.Context, c *criterion) (uids []uint32, know
 
 var (
 	// With + 0 PostgreSQL looks for the messages one by one, though it take the
-	// folder for a small one.
+	// folder for a small one, or all of them for few.
 	uidsOf = db.SQL(`SELECT uid FROM folder_message
 		WHERE message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND folder + 0 = $17`)
-	uidsLater = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id AND f.folder = $3
+	uidsLater = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id + 0 AND f.folder + 0 = $3
 		WHERE m.mailbox = $1 AND m.id > $2 ORDER BY m.id LIMIT $4`)
 )
 
