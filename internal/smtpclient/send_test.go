@@ -203,6 +203,32 @@ func TestUnreadableBodyIsNeverFinished(t *testing.T) {
 	}
 }
 
+// A 250 that stands behind 354 already is no reply to the final dot.
+func TestReplyAheadOfTheMessage(t *testing.T) {
+	for _, extensions := range [][]string{nil, {"PIPELINING"}} {
+		tail := make(chan string, 1)
+		addr := script(t, func(h *host) {
+			h.greet(extensions...)
+			h.hear("MAIL")
+			h.say("250 ok")
+			h.hear("RCPT")
+			h.say("250 ok")
+			h.hear("DATA")
+			h.say("354 go", "250 ok")
+			tail <- h.wait()
+		})
+		c := dial(t, options(addr))
+		r := c.Send(context.Background(), message("b@mx.test"))
+		if classes(r) != "temporary" || c.Usable() || r.Stale {
+			t.Errorf("%s\n%s", classes(r), r.Transcript)
+		}
+		_ = c.Close()
+		if got := <-tail; got != "" {
+			t.Errorf("the host got %q", got)
+		}
+	}
+}
+
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }

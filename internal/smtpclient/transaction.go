@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// errOutOfStep ends a conversation in which the host contradicts itself.
-var errOutOfStep = errors.New("the host accepts a message that it has refused")
+// These end a conversation in which the host contradicts itself.
+var (
+	errOutOfStep = errors.New("the host accepts a message that it has refused")
+	errTooSoon   = errors.New("the host takes a message that it was not sent yet")
+)
 
 // window is how many commands may be under way unanswered. It keeps a long
 // list of recipients from filling both sides' socket buffers, at which each
@@ -213,6 +216,12 @@ func (c *Conn) converse(t *transaction) bool {
 				// It refused RSET or MAIL, and goes on all the same: what it
 				// got now it would get once more.
 				c.cut(t, errOutOfStep)
+				return false
+			}
+			if ahead, _ := c.w.br.Peek(min(c.w.br.Buffered(), 1)); t.go354 && string(ahead) == "2" {
+				// It would pass for the reply to the final dot. A refusal is
+				// one, however soon it comes.
+				c.lost(t, c.w.fail(errTooSoon))
 				return false
 			}
 			return t.go354
