@@ -3,6 +3,7 @@
 package mailbox_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -108,5 +109,45 @@ func TestSessions(t *testing.T) {
 			t.Errorf("%d rows are left of nodes that ended, %v", left, err)
 		}
 		h.wantOpen(ann, "imap 192.0.2.1 /") // it is still there
+	})
+}
+
+var takeOn = db.SQL(`UPDATE mailbox_session SET tenure = $1`)
+
+// Those that the next tenure of their node takes on just while they are dropped,
+// with the one that was lost, stay listed.
+func TestDropSessionsSparesThoseTakenOn(t *testing.T) {
+	each(t, func(h *house) {
+		ctx := t.Context()
+		h.join("first")
+		ann := h.create("ann", good)
+		h.Opened(ann, mailbox.IMAP, netip.MustParseAddr("192.0.2.7"))
+		h.wantOpen(ann, "imap 192.0.2.7 /")
+		h.join("second")
+		tenure, _ := h.Node.Tenure()
+		dropped := make(chan error, 1)
+		err := h.db.Tx(ctx, func(tx *db.Tx) error {
+			if _, err := tx.Exec(ctx, takeOn.With(tenure)); err != nil {
+				return err
+			}
+			go func() { dropped <- h.DropSessions(ctx) }()
+			if h.db.Engine() != db.Postgres { // who writes waits for its turn
+				return nil
+			}
+			var backend, waits int
+			if err := tx.One(ctx, ourBackend.With(), &backend); err != nil {
+				return err
+			}
+			for waits == 0 {
+				if err := h.db.One(ctx, waitingOn.With(backend), &waits); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		var left int
+		if err := errors.Join(err, <-dropped, h.db.One(ctx, anyOpen.With(), &left)); err != nil || left != 1 {
+			t.Errorf("%d rows are left: %v", left, err)
+		}
 	})
 }
