@@ -71,7 +71,7 @@ func ACME(a Authority) (*Source, error) {
 	host, issuer := a.config(cache, nil)
 	further, _ = a.config(cache, &certmagic.OnDemandConfig{DecisionFunc: a.Allow})
 	s := &Source{
-		get:   a.getter(further),
+		get:   a.getter(host, further),
 		start: func(ctx context.Context) error { return host.ManageAsync(ctx, []string{a.Host}) },
 		close: cache.Stop,
 	}
@@ -110,19 +110,23 @@ func (a Authority) config(cache *certmagic.Cache, onDemand *certmagic.OnDemandCo
 }
 
 // getter returns the host's certificate where none can be had for the name
-// asked for: other mail servers ask for all sorts of names and check none.
-func (a Authority) getter(c *certmagic.Config) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// asked for: other mail servers ask for all sorts of names and check none. The
+// host's is asked of its own configuration alone: the other one would take it
+// out of use when it is time to renew it, since Allow does not know it.
+func (a Authority) getter(host, further *certmagic.Config) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if slices.Contains(hello.SupportedProtos, acmeProto) {
-			return c.GetCertificate(hello)
+			return host.GetCertificate(hello)
 		}
 		asked := *hello
 		asked.ServerName = serverName(hello)
-		if got, err := c.GetCertificate(&asked); err == nil || asked.ServerName == a.Host {
-			return got, err
+		if asked.ServerName != "" && asked.ServerName != a.Host {
+			if got, err := further.GetCertificate(&asked); err == nil {
+				return got, nil
+			}
 		}
 		asked.ServerName = a.Host
-		return c.GetCertificate(&asked)
+		return host.GetCertificate(&asked)
 	}
 }
 

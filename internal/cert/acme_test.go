@@ -296,6 +296,69 @@ func restarted(t *testing.T, a Authority, first *Source) {
 	}
 }
 
+// awaitUnlocked returns once nobody works on the certificates of a folder.
+func awaitUnlocked(t *testing.T, dir string) {
+	t.Helper()
+	retry := time.NewTicker(10 * time.Millisecond)
+	defer retry.Stop()
+	for range 3000 {
+		locks, err := filepath.Glob(filepath.Join(dir, "locks", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(locks) == 0 {
+			return
+		}
+		<-retry.C
+	}
+	t.Fatal("the folder stays locked:", dir)
+}
+
+// The host's certificate serves on while it can't be renewed, however many ask
+// for it.
+func TestACMEHostIsRenewedInTime(t *testing.T) {
+	dir := t.TempDir()
+	a := Authority{Dir: dir, Host: "mail.host.test", URL: "https://" + dnstest.Nobody(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, Allow: allowDemo}
+	log := newLog()
+	a.Log = slog.New(log)
+	ca, err := openAuthority(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, key, err := ca.issue(time.Now().Add(7*24*time.Hour-leafLife), nil, a.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := ACMEPair(dir, a.URL, a.Host)
+	if err := os.MkdirAll(filepath.Dir(kept.Cert), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writePair(kept.Cert, kept.Key, chain, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(strings.TrimSuffix(kept.Cert, ".crt")+".json", []byte(`{"sans":["mail.host.test"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := ACME(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log.await(t, "certificate in use [mail.host.test]")
+	<-log.lines // it was not renewed, and is tried again in a minute
+	t.Cleanup(func() { awaitUnlocked(t, dir) })
+	for _, name := range []string{a.Host, "", "stranger.test"} {
+		for range 50 {
+			if err := leaf(t, s, name).VerifyHostname(a.Host); err != nil {
+				t.Fatalf("%q: %v", name, err)
+			}
+		}
+	}
+}
+
 func TestACMENeedsAPort(t *testing.T) {
 	if _, err := ACME(Authority{Dir: t.TempDir(), Host: "mail.host.test"}); err == nil {
 		t.Error("neither challenge can be answered, but no error")
