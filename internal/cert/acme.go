@@ -9,9 +9,12 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
+
+	"github.com/mailstead/mailstead/internal/dns"
 )
 
 // acmeProto is the ALPN protocol of the TLS-ALPN-01 challenge (RFC 8737).
@@ -39,7 +42,9 @@ type Authority struct {
 	// some of its limits. If Allow itself is nil, none may.
 	Allow func(ctx context.Context, name string) error
 
-	Log *slog.Logger // told of certificates that come into use, and of failures
+	DNS *dns.Resolver    // says whether a further name leads here
+	Now func() time.Time // the clock of failures; time.Now if nil
+	Log *slog.Logger     // told of certificates that come into use, and of failures
 }
 
 // ACME returns a source that obtains certificates from an ACME authority (RFC
@@ -55,6 +60,9 @@ func ACME(a Authority) (*Source, error) {
 	if a.Allow == nil {
 		a.Allow = func(context.Context, string) error { return errors.New("no further names") }
 	}
+	if a.Now == nil {
+		a.Now = time.Now
+	}
 	// Two configurations over one cache: certmagic obtains in advance only
 	// without OnDemand, and asks Allow only with it.
 	var host, further *certmagic.Config
@@ -68,8 +76,9 @@ func ACME(a Authority) (*Source, error) {
 		Capacity: maxACMECerts,
 		Logger:   zap.NewNop(),
 	})
-	host, issuer := a.config(cache, nil)
-	further, _ = a.config(cache, &certmagic.OnDemandConfig{DecisionFunc: a.Allow})
+	host, issuer := a.config(cache, nil, a.event)
+	asking := &onDemand{Authority: a, rests: make(map[string]time.Time)}
+	further, _ = a.config(cache, &certmagic.OnDemandConfig{DecisionFunc: a.Allow}, asking.event)
 	s := &Source{
 		get:   a.getter(host, further),
 		start: func(ctx context.Context) error { return host.ManageAsync(ctx, []string{a.Host}) },
@@ -84,11 +93,13 @@ func ACME(a Authority) (*Source, error) {
 	return s, nil
 }
 
-func (a Authority) config(cache *certmagic.Cache, onDemand *certmagic.OnDemandConfig) (*certmagic.Config, *certmagic.ACMEIssuer) {
+type eventFunc = func(ctx context.Context, event string, data map[string]any) error
+
+func (a Authority) config(cache *certmagic.Cache, onDemand *certmagic.OnDemandConfig, event eventFunc) (*certmagic.Config, *certmagic.ACMEIssuer) {
 	c := certmagic.New(cache, certmagic.Config{
 		DefaultServerName: a.Host,
 		OnDemand:          onDemand,
-		OnEvent:           a.event,
+		OnEvent:           event,
 		OCSP:              certmagic.OCSPConfig{DisableStapling: true},
 		Storage:           &certmagic.FileStorage{Path: a.Dir},
 		Logger:            zap.NewNop(), // what matters comes as events
@@ -121,7 +132,9 @@ func (a Authority) getter(host, further *certmagic.Config) func(*tls.ClientHello
 		asked := *hello
 		asked.ServerName = serverName(hello)
 		if asked.ServerName != "" && asked.ServerName != a.Host {
-			if got, err := further.GetCertificate(&asked); err == nil {
+			ctx, stop := context.WithCancel(hello.Context())
+			defer stop()
+			if got, err := further.GetCertificateWithContext(context.WithValue(ctx, stopper{}, stop), &asked); err == nil {
 				return got, nil
 			}
 		}

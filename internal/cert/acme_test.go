@@ -151,7 +151,8 @@ func (p *pebble) roots(t *testing.T) *x509.CertPool {
 	return pool
 }
 
-// nameServer answers 127.0.0.1 for every name, and returns its address.
+// nameServer answers 127.0.0.1 for every name but those that begin with astray,
+// where nobody is, and returns its address.
 func nameServer(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // pebble asks over TCP only
@@ -162,7 +163,11 @@ func nameServer(t *testing.T) string {
 		m := new(dns.Msg).SetReply(q)
 		m.RecursionAvailable = true
 		if q.Question[0].Qtype == dns.TypeA {
-			m.Answer = []dns.RR{&dns.A{A: net.IPv4(127, 0, 0, 1),
+			ip := net.IPv4(127, 0, 0, 1)
+			if strings.HasPrefix(q.Question[0].Name, "astray.") {
+				ip = net.IPv4(127, 0, 0, 9)
+			}
+			m.Answer = []dns.RR{&dns.A{A: ip,
 				Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}}}
 		}
 		_ = w.WriteMsg(m)
@@ -241,6 +246,8 @@ func TestACME(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := Authority{Dir: t.TempDir(), Host: "mail.host.test", URL: p.url, Roots: p.serverCAs, Bind: "127.0.0.1",
 				HTTPPort: c.httpPort, HTTPSPort: c.https, Allow: allowDemo}
+			addr, _ := dnstest.Start(t, "mail.host.test. A 127.0.0.1", "autoconfig.demo.test. CNAME mail.host.test.")
+			a.DNS = dnstest.Resolver(t, addr)
 			log := newLog()
 			a.Log = slog.New(log)
 			s, err := ACME(a)
@@ -293,6 +300,53 @@ func restarted(t *testing.T, a Authority, first *Source) {
 		if !leaf(t, s, name).Equal(leaf(t, first, name)) {
 			t.Errorf("%q: another certificate after a restart", name)
 		}
+	}
+}
+
+// Strangers choose what is asked for, so the authority hears only of names that
+// lead here, and not again at once of one that failed.
+func TestACMESparesTheAuthority(t *testing.T) {
+	p := startPebble(t)
+	addr, zone := dnstest.Start(t, "mail.host.test. A 127.0.0.1", "elsewhere.demo.test. A 127.0.0.9", "astray.demo.test. A 127.0.0.1")
+	log, now := newLog(), time.Now()
+	a := Authority{Dir: t.TempDir(), Host: "mail.host.test", URL: p.url, Roots: p.serverCAs, Bind: "127.0.0.1", HTTPPort: p.httpPort, Allow: allowDemo,
+		DNS: dnstest.Resolver(t, addr), Now: func() time.Time { return now }, Log: slog.New(log)}
+	s, err := ACME(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	openDoors(t, p, s)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log.await(t, "certificate in use [mail.host.test]")
+	host := func(name string) {
+		t.Helper()
+		if err := leaf(t, s, name).VerifyHostname(a.Host); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	zone.ServFail("broken.demo.test")
+	for _, name := range []string{"elsewhere.demo.test", "new.demo.test", "broken.demo.test"} {
+		host(name)
+	}
+	zone.Set("new.demo.test", "CNAME mail.host.test.")
+	if err := leaf(t, s, "new.demo.test").VerifyHostname("new.demo.test"); err != nil {
+		t.Error("published just now:", err)
+	}
+	log.await(t, "certificate in use [new.demo.test]")
+	for range 2 {
+		host("astray.demo.test")
+		if got := <-log.lines; !strings.HasPrefix(got, "certificate not obtained astray.demo.test") {
+			t.Error(got)
+		}
+		now = now.Add(rest - time.Second)
+		host("astray.demo.test")
+		if len(log.lines) > 0 {
+			t.Error("at once again:", <-log.lines)
+		}
+		now = now.Add(time.Second)
 	}
 }
 

@@ -44,7 +44,8 @@ func (s *Server) openCerts() (err error) {
 		}
 		s.certs, err = cert.ACME(cert.Authority{
 			Dir: s.data.file("acme"), Host: s.Config.Host, Email: s.Config.ACMEEmail, URL: s.Config.ACMEDirectory, Roots: roots,
-			Bind: s.Config.Bind, HTTPPort: int(s.port("http")), HTTPSPort: int(s.port("https")), Allow: allow, Log: s.Log,
+			Bind: s.Config.Bind, HTTPPort: int(s.port("http")), HTTPSPort: int(s.port("https")), Allow: allow,
+			DNS: s.resolver, Log: s.Log,
 		})
 	default:
 		certFile, keyFile, ok := strings.Cut(kind, ",")
