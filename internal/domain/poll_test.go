@@ -4,7 +4,10 @@ package domain_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -97,6 +100,45 @@ func TestTwoNodesShareThePolling(t *testing.T) {
 			if n := zone.Asked(name); n != 1 {
 				t.Errorf("%s was asked for %d times", name, n)
 			}
+		}
+	})
+}
+
+// However many domains an account has, those of others have their turn: a name
+// server that never answers takes 20 seconds.
+func TestAccountsTakeTurns(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		const many = 12
+		for i := range many {
+			w.create(w.ann, fmt.Sprintf("d%d.test", i))
+		}
+		w.clock.pass(time.Second)
+		w.create(w.bob, "shop.test")
+		w.clock.pass(time.Hour)
+		var mu sync.Mutex
+		var order []string
+		server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(_ context.Context, name string) (dns.Answer, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if of, ok := strings.CutPrefix(name, "_mailstead."); ok {
+				order = append(order, of)
+			}
+			return dns.Answer{}, errors.New("out of order")
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close() //nolint:errcheck // nothing to lose
+		if _, err := w.another(dnstest.Resolver(t, server.Addr())).Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if at := slices.Index(order, "shop.test."); at < 0 || at > 4 {
+			t.Errorf("the other account's is number %d of %v", at+1, order)
+		}
+		slices.Sort(order)
+		if n := len(slices.Compact(order)); n != many+1 {
+			t.Errorf("%d domains were looked at, not all: %v", n, order)
 		}
 	})
 }
