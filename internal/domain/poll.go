@@ -72,10 +72,11 @@ func (d *Domains) check(ctx context.Context, c *claim, kind string, manual bool)
 }
 
 // interval is the time until the next look.
-func (c *claim) interval(keys []key) time.Duration {
+func (c *claim) interval(keys []key, records []Record) time.Duration {
 	unsettled := slices.ContainsFunc(keys, func(k key) bool { return k.state == KeyPending })
-	for _, s := range c.seen {
-		unsettled = unsettled || s.Status == TemporaryFailure
+	for _, r := range records {
+		// Pending is also one that has changed since the look began.
+		unsettled = unsettled || r.Status == TemporaryFailure || r.Status == RecordPending
 	}
 	switch {
 	case c.status == Failed || c.status == Suspended,

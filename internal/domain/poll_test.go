@@ -104,6 +104,28 @@ func TestTwoNodesShareThePolling(t *testing.T) {
 	})
 }
 
+// A record that is asked for anew is looked for within minutes, whatever is
+// looked at before.
+func TestChangedRecordIsLookedForSoon(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dom := w.create(w.ann, "shop.test")
+		w.publish(dom)
+		got, err := w.CheckDNS(t.Context(), w.ann, dom.ID)
+		if err != nil || !about(got.NextCheckAt.Sub(w.clock.now()), 24*time.Hour) {
+			t.Fatalf("%v, next check at %v", err, got.NextCheckAt)
+		}
+		enforce := domain.STSEnforce
+		if _, err := w.Change(t.Context(), w.ann, dom.ID, domain.Change{STS: &enforce}); err != nil {
+			t.Fatal(err)
+		}
+		got, err = w.VerifyOwnership(t.Context(), w.ann, dom.ID)
+		if err != nil || !about(got.NextCheckAt.Sub(w.clock.now()), time.Minute) {
+			t.Errorf("%v, next check at %v", err, got.NextCheckAt)
+		}
+	})
+}
+
 // However many domains an account has, those of others have their turn: a name
 // server that never answers takes 20 seconds.
 func TestAccountsTakeTurns(t *testing.T) {

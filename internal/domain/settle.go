@@ -61,7 +61,7 @@ func (d *Domains) settle(ctx context.Context, id db.ID, name string, l look, man
 		if l.at.After(me.checkedAt) {
 			me.checkedAt = l.at
 		}
-		me.nextCheckAt = me.nextLook(l.at, keys)
+		me.nextCheckAt = me.nextLook(l.at, keys, d.withSeen(d.asked(me, keys), me.seen))
 		// The former holder first: only one may hold the name at any moment.
 		slices.SortStableFunc(claims, func(a, b *claim) int { return cmp.Compare(rank(a), rank(b)) })
 		for _, c := range claims {

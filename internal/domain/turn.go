@@ -59,8 +59,8 @@ func (k *key) retire(at time.Time) { k.state, k.untilAt, k.seen = KeyRetired, at
 
 // nextLook is when a domain is looked at again: by its schedule, or sooner for
 // the sake of its keys.
-func (c *claim) nextLook(at time.Time, keys []key) time.Time {
-	next := at.Add(jitter(c.interval(keys)))
+func (c *claim) nextLook(at time.Time, keys []key, records []Record) time.Time {
+	next := at.Add(jitter(c.interval(keys, records)))
 	sooner := func(t time.Time) {
 		if t.After(at) && t.Before(next) {
 			next = t
