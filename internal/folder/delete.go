@@ -20,16 +20,16 @@ var (
 // Delete deletes a folder and its messages, but not the folders below it: while
 // there are any, its name stays as one that can't be selected (RFC 3501
 // §6.3.4). Such a name, and INBOX, can't be deleted: fault.Invalid. No such
-// folder is a fault.NotFound. Deleting leaves the subscription.
-func (s *Store) Delete(ctx context.Context, box db.ID, name string) error {
-	name, err := cleanName(name)
-	if err != nil {
-		return noFolder()
+// folder is a fault.NotFound. Deleting leaves the subscription. It returns which
+// folder that was.
+func (s *Store) Delete(ctx context.Context, box db.ID, name string) (id db.ID, err error) {
+	if name, err = cleanName(name); err != nil {
+		return 0, noFolder()
 	}
 	if name == Inbox {
-		return fault.New(fault.Invalid, "inbox_stays", "INBOX can't be deleted.")
+		return 0, fault.New(fault.Invalid, "inbox_stays", "INBOX can't be deleted.")
 	}
-	return s.changeTree(ctx, box, func(t *tree) error {
+	err = s.changeTree(ctx, box, func(t *tree) error {
 		f := t.find(name)
 		if f == nil && t.hasBelow(name) {
 			return fault.New(fault.Invalid, "has_children", "There are folders below this one.")
@@ -37,8 +37,10 @@ func (s *Store) Delete(ctx context.Context, box db.ID, name string) error {
 		if f == nil {
 			return noFolder()
 		}
-		return t.drop(ctx, f.ID)
+		id = f.ID
+		return t.drop(ctx, id)
 	})
+	return id, err
 }
 
 func (t *tree) hasBelow(name string) bool {

@@ -92,6 +92,12 @@ func (h *house) must(err error) {
 	}
 }
 
+func (h *house) delete(s *Store, name string) {
+	h.Helper()
+	_, err := s.Delete(h.ctx(), h.box, name)
+	h.must(err)
+}
+
 func mail(subject, body string) string {
 	return "From: Ann <ann@example.com>\r\nTo: bob@demo.test\r\nSubject: " + subject +
 		"\r\nDate: Mon, 2 Mar 2026 23:30:00 -0500\r\nMessage-ID: <" + subject + "@example.com>\r\n\r\n" + body

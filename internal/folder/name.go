@@ -54,12 +54,6 @@ func cleanName(name string) (string, error) {
 	return name, nil
 }
 
-// Called reports whether a name, however a client spells it, is the folder's.
-func (f Folder) Called(name string) bool {
-	clean, err := cleanName(name)
-	return err == nil && clean == f.Name
-}
-
 // parents returns the names above a name, the highest first.
 func parents(name string) (above []string) {
 	for i := range len(name) {

@@ -129,7 +129,7 @@ func TestInterruptedMove(t *testing.T) {
 		h.eachPart(1, func() {
 			if parts++; parts == 2 {
 				h.Now = time.Now
-				h.must(another.Delete(h.ctx(), h.box, "There"))
+				h.delete(another, "There")
 				_, err := another.Create(h.ctx(), h.box, "There")
 				h.must(err)
 			}

@@ -69,7 +69,7 @@ func TestDeliver(t *testing.T) {
 			t.Errorf("INBOX is %+v", f)
 		}
 		// Without the special folder, INBOX.
-		h.must(h.Delete(h.ctx(), h.box, "Junk"))
+		h.delete(h.Store, "Junk")
 		f, err := h.Deliver(h.ctx(), Incoming{Mailbox: h.box, Special: Junk, Blob: h.upload(mail("three", ""), 0).Blob})
 		h.must(err)
 		if f.Folder != h.status(Inbox).ID {

@@ -46,13 +46,13 @@ func TestTree(t *testing.T) {
 		}
 		h.expect("created", h.names(), `Archive\Archive Café Drafts\Drafts INBOX INBOX/x Junk\Junk Sent\Sent Trash\Trash a a/b a/b/c`)
 
-		h.must(h.Delete(h.ctx(), h.box, "a/b"))
+		h.delete(h.Store, "a/b")
 		for _, name := range []string{"INBOX", "inbox", "a/b"} {
-			if err := h.Delete(h.ctx(), h.box, name); !fault.Is(err, fault.Invalid) {
+			if _, err := h.Delete(h.ctx(), h.box, name); !fault.Is(err, fault.Invalid) {
 				t.Errorf("deleting %s: %v", name, err)
 			}
 		}
-		if err := h.Delete(h.ctx(), h.box, "none"); !fault.Is(err, fault.NotFound) {
+		if _, err := h.Delete(h.ctx(), h.box, "none"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("deleting none: %v", err)
 		}
 		rename := func(from, to string, want fault.Kind) {
@@ -72,7 +72,7 @@ func TestTree(t *testing.T) {
 		if _, err := h.CreateSpecial(h.ctx(), h.box, "Junk", Junk); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a second Junk: %v", err)
 		}
-		h.must(h.Delete(h.ctx(), h.box, "Spam"))
+		h.delete(h.Store, "Spam")
 		if f, err := h.CreateSpecial(h.ctx(), h.box, "Junk", Junk); err != nil || f.Special != Junk {
 			t.Errorf("a new Junk: %+v, %v", f, err)
 		}
@@ -110,9 +110,9 @@ func TestUIDValidity(t *testing.T) {
 			seen[f.UIDValidity], last = true, f.UIDValidity
 			if i%2 == 0 {
 				h.must(h.Rename(h.ctx(), h.box, "x", fmt.Sprint("y", i)))
-				h.must(h.Delete(h.ctx(), h.box, fmt.Sprint("y", i)))
+				h.delete(h.Store, fmt.Sprint("y", i))
 			} else {
-				h.must(h.Delete(h.ctx(), h.box, "x"))
+				h.delete(h.Store, "x")
 			}
 			_, err = h.Collect(h.ctx())
 			h.must(err)
@@ -167,7 +167,7 @@ func TestCollect(t *testing.T) {
 		h.clock.Add(3601)
 		collect(140, 10, 10, 0)
 		// The last folder that shows a message is deleted.
-		h.must(h.Delete(h.ctx(), h.box, "Archive"))
+		h.delete(h.Store, "Archive")
 		h.checkCounts()
 		collect(0, 10, 10, 10)
 		h.clock.Add(3601)

@@ -374,9 +374,9 @@ func TestWaitWakes(t *testing.T) {
 		if c := h.sync(v, true); c.Exists != 1 {
 			t.Errorf("told %+v", c)
 		}
-		h.must(h.Delete(h.ctx(), h.box, "Archive"))
+		h.delete(h.Store, "Archive")
 		w := h.view("Junk")
-		h.must(h.Delete(h.ctx(), h.box, "Junk"))
+		h.delete(h.Store, "Junk")
 		<-w.Wait()
 		if _, err := w.Sync(h.ctx(), true); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a deleted folder gives %v", err)

@@ -27,5 +27,20 @@ func TestDelete(t *testing.T) {
 			c.ok("DELETE " + other)
 			c.got("* OK [CLOSED] …")
 		}
+
+		// Another session has given the name to another folder, and the folder
+		// another name.
+		other := h.login()
+		c.ok("CREATE Open")
+		c.ok("SELECT Open")
+		other.ok("RENAME Open Moved")
+		other.ok("CREATE Open")
+		c.ok("DELETE Open")
+		c.got()
+		c.ok("CHECK")
+		other.ok("RENAME Moved Again")
+		c.ok("DELETE Again")
+		c.got("* OK [CLOSED] …")
+		c.bad("CHECK")
 	})
 }
