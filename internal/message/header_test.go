@@ -218,7 +218,8 @@ func TestParseDate(t *testing.T) {
 		"Fri, 20 Nov 2026 10:05:06 +0100", "20 Nov 2026 09:05:06 GMT", "Fri, 20 Nov 2026 09:05:06 UTC", "Fri, 20 Nov 2026 09:05:06 Z",
 		"Fri,  20 Nov 2026 10:05:06 +0100 (CET)", "20 Nov 26 09:05:06 GMT", "Friday, 20 Nov 2026 10:05:06 +0100",
 		"Fri Nov 20 09:05:06 2026", "2026-11-20T09:05:06Z", "Fri, 20 Nov 2026 10:05:06 +01:00", "Fri, 20 Nov 2026 10:05:06 +0100 (Mitteleuropäische Zeit)",
-		"Fri Nov 20 10:05:06 2026 +0100", "Fri, 20 Nov 2026 09:05:06",
+		"Fri Nov 20 10:05:06 2026 +0100", "Fri, 20 Nov 2026 09:05:06", "Fri, 20 Nov 2026 09:05:06 XYZ",
+		"Fri, 20 Nov 2026 04:05:06 EST", "20 Nov 26 02:05:06 PDT", "Fri Nov 20 03:05:06 CST 2026",
 	} {
 		if got, ok := message.ParseDate(s); !ok || !got.Equal(want) {
 			t.Errorf("%q gave %v, %v", s, got, ok)
