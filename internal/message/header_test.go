@@ -225,6 +225,10 @@ func TestParseDate(t *testing.T) {
 			t.Errorf("%q gave %v, %v", s, got, ok)
 		}
 	}
+	// The start of 1970, where a clock that was never set stands.
+	if got, ok := message.ParseDate("Wed, 31 Dec 1969 19:00:00 -0500"); !ok || got.Unix() != 0 || got.Year() != 1969 {
+		t.Errorf("the start of 1970 gave %v, %v", got, ok)
+	}
 	for _, s := range []string{"", "yesterday", "Fri, 99 Nov 2026 10:05:06 +0100", "1 Jan 0001 00:00:00 +0000", strings.Repeat("x", 10_000)} {
 		if got, ok := message.ParseDate(s); ok {
 			t.Errorf("%q gave %v", s, got)

@@ -114,9 +114,9 @@ func ParseDate(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// sane refuses years that cannot be stored or shown, also in UTC.
+// sane refuses years that cannot be stored or shown, in their own zone and in UTC.
 func sane(t time.Time) (time.Time, bool) {
-	if y := t.Year(); y < 1970 || y > 9999 || t.UTC().Year() > 9999 {
+	if y := max(t.Year(), t.UTC().Year()); y < 1970 || y > 9999 {
 		return time.Time{}, false
 	}
 	return t, true
