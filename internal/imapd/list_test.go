@@ -28,6 +28,14 @@ func TestList(t *testing.T) {
 		c.got(`* LIST (\HasNoChildren) "/" Entw&APw-rfe`)
 		c.ok(`LIST "" inbox`)
 		c.got(`* LIST (\HasNoChildren) "/" INBOX`)
+		c.ok("CREATE Cafe&AwE-") // with a combining accent, which is put together
+		for _, list := range []string{`LIST "" Cafe&AwE-`, `LIST "" Cafe&AwE-*`, `LIST Cafe &AwE-`} {
+			c.ok(list)
+			c.got(`* LIST (\HasNoChildren) "/" Caf&AOk-`)
+		}
+		c.ok("SUBSCRIBE Cafe&AwE-")
+		c.ok(`LSUB "" Cafe&AwE-`)
+		c.got(`* LSUB () "/" Caf&AOk-`)
 		c.ok(`LIST "" nowhere`)
 		c.got()
 	})

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/mailstead/mailstead/internal/folder"
 )
 
@@ -13,10 +15,10 @@ import (
 // (RFC 3501 §6.3.8).
 type pattern string
 
-// newPattern puts a reference and a pattern together. INBOX is INBOX in any
-// case, also as the first level of a name.
+// newPattern puts a reference and a pattern together, in the form in which names
+// are stored: NFC, and INBOX in capitals also as the first level of a name.
 func newPattern(reference, p string) pattern {
-	p = reference + p
+	p = norm.NFC.String(reference + p)
 	first, rest, more := strings.Cut(p, string(separator))
 	if strings.EqualFold(first, folder.Inbox) {
 		p = folder.Inbox
