@@ -225,6 +225,16 @@ func TestParseDate(t *testing.T) {
 			t.Errorf("%q gave %v, %v", s, got, ok)
 		}
 	}
+	// Of what makes no sense the rest counts (RFC 5256 §2.2).
+	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	for s, want := range map[string]time.Time{
+		"Fri, 20 Nov 2026 09:05:06 +9999": want, "20 Nov 2026 09:05:06 Local Time": want,
+		"Fri, 20 Nov 2026 24:05:06 +0100": day, "20 Nov 2026": day,
+	} {
+		if got, ok := message.ParseDate(s); !ok || !got.Equal(want) {
+			t.Errorf("%q gave %v, %v", s, got, ok)
+		}
+	}
 	// The start of 1970, where a clock that was never set stands.
 	if got, ok := message.ParseDate("Wed, 31 Dec 1969 19:00:00 -0500"); !ok || got.Unix() != 0 || got.Year() != 1969 {
 		t.Errorf("the start of 1970 gave %v, %v", got, ok)

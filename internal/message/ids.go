@@ -77,7 +77,9 @@ var american = strings.NewReplacer(" EST", " -0500", " EDT", " -0400", " CST", "
 	" MST", " -0700", " MDT", " -0600", " PST", " -0800", " PDT", " -0700")
 
 // ParseDate reads a Date field's value as mail has it: RFC 5322 with its
-// obsolete forms, and what common software writes instead.
+// obsolete forms, and what common software writes instead. Where its zone makes no
+// sense it is in UTC, where its time makes none at the start of the day (RFC 5256
+// §2.2).
 func ParseDate(s string) (time.Time, bool) {
 	if len(s) > 200 {
 		return time.Time{}, false
@@ -108,6 +110,13 @@ func ParseDate(s string) (time.Time, bool) {
 		time.RFC3339, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05",
 	} {
 		if t, err := time.Parse(layout, s); err == nil {
+			return sane(t)
+		}
+	}
+	words := strings.SplitN(s, " ", 5)
+	for _, layout := range []string{"2 Jan 2006 15:04:05", "2 Jan 2006"} {
+		n := min(len(words), strings.Count(layout, " ")+1)
+		if t, err := time.Parse(layout, strings.Join(words[:n], " ")); err == nil {
 			return sane(t)
 		}
 	}
