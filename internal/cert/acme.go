@@ -20,7 +20,7 @@ import (
 // acmeProto is the ALPN protocol of the TLS-ALPN-01 challenge (RFC 8737).
 const acmeProto = "acme-tls/1"
 
-// maxACMECerts is how many certificates are held in memory.
+// maxACMECerts is how many certificates for further names are held in memory.
 const maxACMECerts = 10_000
 
 // Authority says what ACME needs.
@@ -45,6 +45,8 @@ type Authority struct {
 	DNS *dns.Resolver    // says whether a further name leads here
 	Now func() time.Time // the clock of failures; time.Now if nil
 	Log *slog.Logger     // told of certificates that come into use, and of failures
+
+	capacity int // maxACMECerts if 0
 }
 
 // ACME returns a source that obtains certificates from an ACME authority (RFC
@@ -60,29 +62,27 @@ func ACME(a Authority) (*Source, error) {
 	if a.Allow == nil {
 		a.Allow = func(context.Context, string) error { return errors.New("no further names") }
 	}
+	if a.capacity == 0 {
+		a.capacity = maxACMECerts
+	}
 	if a.Now == nil {
 		a.Now = time.Now
 	}
-	// Two configurations over one cache: certmagic obtains in advance only
-	// without OnDemand, and asks Allow only with it.
+	// Two configurations: certmagic obtains in advance only without OnDemand,
+	// and asks Allow only with it. Each has a cache, as from a full one any
+	// certificate may go, and one that is not there is not renewed.
 	var host, further *certmagic.Config
-	cache := certmagic.NewCache(certmagic.CacheOptions{
-		GetConfigForCert: func(c certmagic.Certificate) (*certmagic.Config, error) {
-			if slices.Contains(c.Names, a.Host) {
-				return host, nil
-			}
-			return further, nil
-		},
-		Capacity: maxACMECerts,
-		Logger:   zap.NewNop(),
-	})
-	host, issuer := a.config(cache, nil, a.event)
+	hosts, furthers := newCache(&host, 0), newCache(&further, a.capacity)
+	host, issuer := a.config(hosts, nil, a.event)
 	asking := &onDemand{Authority: a, rests: make(map[string]time.Time)}
-	further, _ = a.config(cache, &certmagic.OnDemandConfig{DecisionFunc: a.Allow}, asking.event)
+	further, _ = a.config(furthers, &certmagic.OnDemandConfig{DecisionFunc: a.Allow}, asking.event)
 	s := &Source{
 		get:   a.getter(host, further),
 		start: func(ctx context.Context) error { return host.ManageAsync(ctx, []string{a.Host}) },
-		close: cache.Stop,
+		close: func() {
+			hosts.Stop()
+			furthers.Stop()
+		},
 	}
 	if a.HTTPPort != 0 {
 		s.challenge = issuer.HTTPChallengeHandler
@@ -91,6 +91,16 @@ func ACME(a Authority) (*Source, error) {
 		s.protos = []string{acmeProto}
 	}
 	return s, nil
+}
+
+// newCache returns a cache, of any size if capacity is 0, of what the
+// configuration maintains that will be there.
+func newCache(c **certmagic.Config, capacity int) *certmagic.Cache {
+	return certmagic.NewCache(certmagic.CacheOptions{
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return *c, nil },
+		Capacity:         capacity,
+		Logger:           zap.NewNop(),
+	})
 }
 
 type eventFunc = func(ctx context.Context, event string, data map[string]any) error

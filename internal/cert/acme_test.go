@@ -368,6 +368,56 @@ func awaitUnlocked(t *testing.T, dir string) {
 	t.Fatal("the folder stays locked:", dir)
 }
 
+// keep stores a certificate as ACME does that was obtained at a time.
+func keep(t *testing.T, a Authority, name string, at time.Time) {
+	t.Helper()
+	ca, err := openAuthority(a.Dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, key, err := ca.issue(at, nil, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := ACMEPair(a.Dir, a.URL, name)
+	if err := os.MkdirAll(filepath.Dir(pair.Cert), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writePair(pair.Cert, pair.Key, chain, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(strings.TrimSuffix(pair.Cert, ".crt")+".json", fmt.Appendf(nil, `{"sans":[%q]}`, name), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However many further names there are, the host's certificate stays in memory:
+// what is not there is not renewed.
+func TestACMEHostStaysInMemory(t *testing.T) {
+	log := newLog()
+	a := Authority{Dir: t.TempDir(), Host: "mail.host.test", URL: "https://" + dnstest.Nobody(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, Allow: allowDemo,
+		Log: slog.New(log), capacity: 1}
+	keep(t, a, a.Host, time.Now())
+	keep(t, a, "autoconfig.demo.test", time.Now())
+	s, err := ACME(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log.await(t, "certificate in use [mail.host.test]")
+	leaf(t, s, "autoconfig.demo.test")
+	log.await(t, "certificate in use [autoconfig.demo.test]")
+	if err := leaf(t, s, a.Host).VerifyHostname(a.Host); err != nil {
+		t.Error(err)
+	}
+	if len(log.lines) > 0 {
+		t.Error("it was not in memory:", <-log.lines)
+	}
+}
+
 // The host's certificate serves on while it can't be renewed, however many ask
 // for it.
 func TestACMEHostIsRenewedInTime(t *testing.T) {
@@ -375,24 +425,7 @@ func TestACMEHostIsRenewedInTime(t *testing.T) {
 	a := Authority{Dir: dir, Host: "mail.host.test", URL: "https://" + dnstest.Nobody(t) + "/dir", Bind: "127.0.0.1", HTTPPort: 1, Allow: allowDemo}
 	log := newLog()
 	a.Log = slog.New(log)
-	ca, err := openAuthority(dir, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	chain, key, err := ca.issue(time.Now().Add(7*24*time.Hour-leafLife), nil, a.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := ACMEPair(dir, a.URL, a.Host)
-	if err := os.MkdirAll(filepath.Dir(kept.Cert), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := writePair(kept.Cert, kept.Key, chain, key); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(strings.TrimSuffix(kept.Cert, ".crt")+".json", []byte(`{"sans":["mail.host.test"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, a, a.Host, time.Now().Add(7*24*time.Hour-leafLife))
 	s, err := ACME(a)
 	if err != nil {
 		t.Fatal(err)
