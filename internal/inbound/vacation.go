@@ -30,10 +30,14 @@ func (e *errand) answer(ctx context.Context, to mailbox.Recipient) error {
 	if err != nil || !v.Active(i.Now()) {
 		return err
 	}
-	own, err := i.Mailboxes.Own(ctx, to.Mailbox)
+	box, err := i.Mailboxes.ByID(ctx, to.Mailbox)
 	if fault.Is(err, fault.NotFound) {
 		return nil // it was deleted just now
 	}
+	if err != nil {
+		return err
+	}
+	own, err := i.Mailboxes.Own(ctx, box)
 	if err != nil {
 		return err
 	}
@@ -42,10 +46,6 @@ func (e *errand) answer(ctx context.Context, to mailbox.Recipient) error {
 		return nil
 	}
 	if done, err := i.Mailboxes.Answered(ctx, to.Mailbox, v, sender.Key()); err != nil || done {
-		return err
-	}
-	box, err := i.Mailboxes.ByID(ctx, to.Mailbox)
-	if err != nil {
 		return err
 	}
 	a := outbound.Answer{

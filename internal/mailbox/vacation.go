@@ -181,13 +181,9 @@ const maxOwn = 1000
 // Own returns the addresses, by address.Key and without a plus-tag, by which
 // people write to a mailbox: its own, and those of the aliases that lead to it;
 // not a catch-all, and not postmaster and abuse.
-func (m *Mailboxes) Own(ctx context.Context, mailbox db.ID) (map[string]bool, error) {
-	box, err := m.ByID(ctx, mailbox)
-	if err != nil {
-		return nil, err
-	}
+func (m *Mailboxes) Own(ctx context.Context, box Mailbox) (map[string]bool, error) {
 	own := map[string]bool{address.KeyOf(box.Address): true}
-	err = m.db.Each(ctx, aliasesOf.With(mailbox, maxOwn), func(r db.Row) error {
+	err := m.db.Each(ctx, aliasesOf.With(box.ID, maxOwn), func(r db.Row) error {
 		var local, key string
 		err := r.Scan(&local, &key)
 		own[key] = local != CatchAll

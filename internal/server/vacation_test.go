@@ -438,3 +438,61 @@ func TestVacationFields(t *testing.T) {
 		t.Errorf("what is over may be kept: %d %s", a.Status, a.Body)
 	}
 }
+
+var (
+	lockAnswers = db.SQL(`LOCK TABLE vacation_answer`)
+	ourBackend  = db.SQL(`SELECT pg_backend_pid()`)
+	asksAnswers = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid)) AND query LIKE 'SELECT%FROM vacation_answer%'`)
+)
+
+// Who is deleted while an answer in his name is made keeps the message from nobody.
+func TestVacationOfWhoIsDeleted(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		if s.DB.Engine() != db.Postgres {
+			return // there who reads can't be made to wait
+		}
+		ctx, c, alice := t.Context(), clientOf(t, s), s.Dev.Mailboxes[0].ID.String()
+		if _, err := c.SetVacation(ctx, alice, client.NewVacation{Enabled: true, Text: "Away."}); err != nil {
+			t.Fatal(err)
+		}
+		from, err := smtp.Dial(s.Addr("smtp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close() //nolint:errcheck // only a client
+		if err := errors.Join(from.Mail("ann@good.com"), from.Rcpt("alice@demo.test"), from.Rcpt("bob@demo.test")); err != nil {
+			t.Fatal(err)
+		}
+		taken := make(chan error, 1)
+		err = s.DB.Tx(ctx, func(tx *db.Tx) error {
+			if _, err := tx.Exec(ctx, lockAnswers.With()); err != nil {
+				taken <- nil
+				return err
+			}
+			go func() {
+				w, err := from.Data()
+				if err == nil {
+					_, err = io.WriteString(w, question)
+					err = errors.Join(err, w.Close())
+				}
+				taken <- err
+			}()
+			var backend, waits int
+			if err := tx.One(ctx, ourBackend.With(), &backend); err != nil {
+				return err
+			}
+			for waits == 0 {
+				if err := s.DB.One(ctx, asksAnswers.With(backend), &waits); err != nil {
+					return err
+				}
+			}
+			return c.DeleteMailbox(ctx, alice)
+		})
+		if err := errors.Join(err, <-taken); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := count(t, s, heldBy, 0), count(t, s, heldBy, 1); a != 1 || b != 1 {
+			t.Errorf("alice holds %d messages, bob %d", a, b)
+		}
+	})
+}
