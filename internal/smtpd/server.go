@@ -117,7 +117,7 @@ const (
 	maxIdle       = 200                    // commands that do nothing, between messages
 	maxRefused    = 50                     // recipients refused, in a session
 	maxAuth       = 5                      // failed log-ins, in a session
-	maxReceived   = 50                     // Received fields, from which on a message goes round in circles (RFC 5321 §6.3 asks for 100 at most)
+	maxReceived   = 100                    // Received fields, from which on a message goes round in circles (RFC 5321 §6.3: not fewer)
 	commandTime   = 5 * time.Minute        // to send a command (RFC 5321 §4.5.3.2.7)
 	blockTime     = 3 * time.Minute        // to send some more of a message
 	messageTime   = 10 * time.Minute       // to send a message, and a second more …
