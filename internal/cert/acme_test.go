@@ -217,6 +217,25 @@ func (l log) await(t *testing.T, want string) {
 	}
 }
 
+// started is a source that has the host's certificate in use, with doors that the
+// authority reaches if p is given. It is closed with the test.
+func started(t *testing.T, a Authority, log log, p *pebble) *Source {
+	t.Helper()
+	s, err := ACME(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if p != nil {
+		openDoors(t, p, s)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log.await(t, "certificate in use [mail.host.test]")
+	return s
+}
+
 // openDoors serves HTTP and HTTPS on the ports where pebble looks.
 func openDoors(t *testing.T, p *pebble, s *Source) {
 	t.Helper()
@@ -250,16 +269,7 @@ func TestACME(t *testing.T) {
 			a.DNS = dnstest.Resolver(t, addr)
 			log := newLog()
 			a.Log = slog.New(log)
-			s, err := ACME(a)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			openDoors(t, p, s)
-			if err := s.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			log.await(t, "certificate in use [mail.host.test]")
+			s := started(t, a, log, p)
 			for _, name := range []string{"mail.host.test", "autoconfig.demo.test"} {
 				if _, err := handshake(t, s.TLSConfig(), &tls.Config{ServerName: name, RootCAs: roots}); err != nil {
 					t.Errorf("%s: %v", name, err)
@@ -287,15 +297,7 @@ func restarted(t *testing.T, a Authority, first *Source) {
 	t.Helper()
 	log := newLog()
 	a.Log = slog.New(log)
-	s, err := ACME(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	log.await(t, "certificate in use [mail.host.test]")
+	s := started(t, a, log, nil)
 	for _, name := range []string{"", "autoconfig.demo.test"} {
 		if !leaf(t, s, name).Equal(leaf(t, first, name)) {
 			t.Errorf("%q: another certificate after a restart", name)
@@ -311,16 +313,7 @@ func TestACMESparesTheAuthority(t *testing.T) {
 	log, now := newLog(), time.Now()
 	a := Authority{Dir: t.TempDir(), Host: "mail.host.test", URL: p.url, Roots: p.serverCAs, Bind: "127.0.0.1", HTTPPort: p.httpPort, Allow: allowDemo,
 		DNS: dnstest.Resolver(t, addr), Now: func() time.Time { return now }, Log: slog.New(log)}
-	s, err := ACME(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	openDoors(t, p, s)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	log.await(t, "certificate in use [mail.host.test]")
+	s := started(t, a, log, p)
 	host := func(name string) {
 		t.Helper()
 		if err := leaf(t, s, name).VerifyHostname(a.Host); err != nil {
@@ -399,15 +392,7 @@ func TestACMEHostStaysInMemory(t *testing.T) {
 		Log: slog.New(log), capacity: 1}
 	keep(t, a, a.Host, time.Now())
 	keep(t, a, "autoconfig.demo.test", time.Now())
-	s, err := ACME(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	log.await(t, "certificate in use [mail.host.test]")
+	s := started(t, a, log, nil)
 	leaf(t, s, "autoconfig.demo.test")
 	log.await(t, "certificate in use [autoconfig.demo.test]")
 	if err := leaf(t, s, a.Host).VerifyHostname(a.Host); err != nil {
@@ -426,17 +411,9 @@ func TestACMEHostIsRenewedInTime(t *testing.T) {
 	log := newLog()
 	a.Log = slog.New(log)
 	keep(t, a, a.Host, time.Now().Add(7*24*time.Hour-leafLife))
-	s, err := ACME(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	log.await(t, "certificate in use [mail.host.test]")
+	t.Cleanup(func() { awaitUnlocked(t, dir) }) // once it is closed
+	s := started(t, a, log, nil)
 	<-log.lines // it was not renewed, and is tried again in a minute
-	t.Cleanup(func() { awaitUnlocked(t, dir) })
 	for _, name := range []string{a.Host, "", "stranger.test"} {
 		for range 50 {
 			if err := leaf(t, s, name).VerifyHostname(a.Host); err != nil {

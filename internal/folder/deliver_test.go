@@ -7,12 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/db"
-)
-
-var (
-	ownPID    = db.SQL(`SELECT pg_backend_pid()`)
-	waitingOn = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid))`)
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
 // What is on its way into a folder that is just being deleted goes to INBOX, as
@@ -34,19 +29,7 @@ func TestDeliverWhileFolderGoes(t *testing.T) {
 				f, err := h.Deliver(h.ctx(), Incoming{Mailbox: h.box, Special: Junk, Blob: u.Blob, Description: u.Description})
 				delivered <- answer{f, err}
 			}()
-			if h.db.Engine() != db.Postgres { // who writes waits for its turn
-				return nil
-			}
-			var pid, waiting int
-			if err := tree.tx.One(h.ctx(), ownPID.With(), &pid); err != nil {
-				return err
-			}
-			for waiting == 0 {
-				if err := h.db.One(h.ctx(), waitingOn.With(pid), &waiting); err != nil {
-					return err
-				}
-			}
-			return nil
+			return dbtest.AwaitBlocked(h.ctx(), h.db, tree.tx, "%")
 		}))
 		got := <-delivered
 		h.must(got.error)

@@ -131,19 +131,7 @@ func TestDropSessionsSparesThoseTakenOn(t *testing.T) {
 				return err
 			}
 			go func() { dropped <- h.DropSessions(ctx) }()
-			if h.db.Engine() != db.Postgres { // who writes waits for its turn
-				return nil
-			}
-			var backend, waits int
-			if err := tx.One(ctx, ourBackend.With(), &backend); err != nil {
-				return err
-			}
-			for waits == 0 {
-				if err := h.db.One(ctx, waitingOn.With(backend), &waits); err != nil {
-					return err
-				}
-			}
-			return nil
+			return dbtest.AwaitBlocked(ctx, h.db, tx, "DELETE%")
 		})
 		var left int
 		if err := errors.Join(err, <-dropped, h.db.One(ctx, anyOpen.With(), &left)); err != nil || left != 1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -15,8 +16,6 @@ var (
 	answered    = db.SQL(`INSERT INTO vacation_answer (mailbox, sender, round, at) VALUES (1, 'bob@example.com', 1, $1)`)
 	answerAgain = db.SQL(`UPDATE vacation_answer SET at = $1 WHERE mailbox = 1 AND sender = 'bob@example.com'`)
 	answers     = db.SQL(`SELECT COUNT(*) FROM vacation_answer`)
-	ourBackend  = db.SQL(`SELECT pg_backend_pid()`)
-	waitingOn   = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid))`)
 )
 
 // Who is answered again at the moment at which the answer before is forgotten is
@@ -36,19 +35,7 @@ func TestPruneAnswersSparesTheRenewed(t *testing.T) {
 				_, err := h.PruneAnswers(ctx, h.now.Add(-mailbox.AnswerLife), 10)
 				pruned <- err
 			}()
-			if h.db.Engine() != db.Postgres { // who writes waits for its turn
-				return nil
-			}
-			var backend, waits int
-			if err := tx.One(ctx, ourBackend.With(), &backend); err != nil {
-				return err
-			}
-			for waits == 0 {
-				if err := h.db.One(ctx, waitingOn.With(backend), &waits); err != nil {
-					return err
-				}
-			}
-			return nil
+			return dbtest.AwaitBlocked(ctx, h.db, tx, "DELETE%")
 		})
 		n := 0
 		if err := errors.Join(err, <-pruned, h.db.One(ctx, answers.With(), &n)); err != nil || n != 1 {

@@ -167,25 +167,13 @@ func TestGivingWayOnce(t *testing.T) {
 	eachHouse(t, c.courier(), func(t *testing.T, h *house) {
 		theirs, longest := c.standStill(h)
 		close(c.live)
-		locked, let, over := make(chan bool), make(chan bool), make(chan error)
-		go func() {
-			over <- h.db.Tx(context.Background(), func(tx *db.Tx) error {
-				_, err := tx.Exec(context.Background(), touch.With(longest))
-				close(locked)
-				<-let
-				return err
-			})
-		}()
-		<-locked
+		let := h.lock(longest)
 		for range 3 {
 			h.look()
 			h.wantReady(4 * 9) // two gave way: 45 places are left
 			h.clock.add(6 * time.Second)
 		}
-		close(let)
-		if err := <-over; err != nil {
-			t.Error(err)
-		}
+		let()
 		h.awaitDelivered(1)
 		h.wantStates(theirs, "delivered")
 		close(c.slow)
@@ -267,6 +255,27 @@ func (p *tarpits) standStill(h *house) (theirs, longest db.ID) {
 	return theirs, longest
 }
 
+// lock keeps everybody from writing a message's deliveries until the func that it
+// returns is called.
+func (h *house) lock(message db.ID) func() {
+	locked, let, over := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		over <- h.db.Tx(context.Background(), func(tx *db.Tx) error {
+			_, err := tx.Exec(context.Background(), touch.With(message))
+			close(locked)
+			<-let
+			return err
+		})
+	}()
+	<-locked
+	return func() {
+		close(let)
+		if err := <-over; err != nil {
+			h.t.Error(err)
+		}
+	}
+}
+
 func (h *house) look() {
 	h.t.Helper()
 	if err := h.queue.Look(context.Background()); err != nil {
@@ -300,19 +309,10 @@ func TestOverruledBeginsNoRuns(t *testing.T) {
 		h.send("one@a.test")
 		<-began
 		two := h.send("two@a.test")
-		locked, let, over := make(chan bool), make(chan bool), make(chan error, 2)
-		go func() {
-			over <- h.db.Tx(context.Background(), func(tx *db.Tx) error {
-				_, err := tx.Exec(context.Background(), touch.With(two))
-				close(locked)
-				<-let
-				return err
-			})
-		}()
-		<-locked
+		let, cancelled := h.lock(two), make(chan error)
 		go func() {
 			_, err := h.queue.Cancel(context.Background(), two)
-			over <- err
+			cancelled <- err
 		}()
 		for h.queue.Overruling() == 0 {
 			runtime.Gosched()
@@ -324,11 +324,9 @@ func TestOverruledBeginsNoRuns(t *testing.T) {
 		if n := chosen.Load(); n != 1 {
 			t.Errorf("%d runs began", n)
 		}
-		close(let)
-		for range 2 {
-			if err := <-over; err != nil {
-				t.Error(err)
-			}
+		let()
+		if err := <-cancelled; err != nil {
+			t.Error(err)
 		}
 		h.await(2)
 		h.wantStates(two, "cancelled")

@@ -439,11 +439,7 @@ func TestVacationFields(t *testing.T) {
 	}
 }
 
-var (
-	lockAnswers = db.SQL(`LOCK TABLE vacation_answer`)
-	ourBackend  = db.SQL(`SELECT pg_backend_pid()`)
-	asksAnswers = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid)) AND query LIKE 'SELECT%FROM vacation_answer%'`)
-)
+var lockAnswers = db.SQL(`LOCK TABLE vacation_answer`)
 
 // Who is deleted while an answer in his name is made keeps the message from nobody.
 func TestVacationOfWhoIsDeleted(t *testing.T) {
@@ -477,14 +473,8 @@ func TestVacationOfWhoIsDeleted(t *testing.T) {
 				}
 				taken <- err
 			}()
-			var backend, waits int
-			if err := tx.One(ctx, ourBackend.With(), &backend); err != nil {
+			if err := dbtest.AwaitBlocked(ctx, s.DB, tx, "SELECT%FROM vacation_answer%"); err != nil {
 				return err
-			}
-			for waits == 0 {
-				if err := s.DB.One(ctx, asksAnswers.With(backend), &waits); err != nil {
-					return err
-				}
 			}
 			return c.DeleteMailbox(ctx, alice)
 		})

@@ -96,6 +96,25 @@ func Exec(t testing.TB, d *db.DB, statements ...db.Statement) (changed int64) {
 	return changed
 }
 
+var (
+	ourBackend = db.SQL(`SELECT pg_backend_pid()`)
+	waitingOn  = db.SQL(`SELECT COUNT(*) FROM pg_stat_activity WHERE CAST($1 AS INTEGER) = ANY(pg_blocking_pids(pid)) AND query LIKE $2`)
+)
+
+// AwaitBlocked returns once a statement, with a text like one, waits for what tx
+// has locked. On SQLite it returns at once: who writes waits for his turn.
+func AwaitBlocked(ctx context.Context, d *db.DB, tx *db.Tx, like string) error {
+	if d.Engine() != db.Postgres {
+		return nil
+	}
+	var backend, waiting int
+	err := tx.One(ctx, ourBackend.With(), &backend)
+	for err == nil && waiting == 0 {
+		err = d.One(ctx, waitingOn.With(backend, like), &waiting)
+	}
+	return err
+}
+
 // Open opens a database, joins it as a node, and closes it with the test.
 func Open(t testing.TB, u string) (*db.DB, *db.Node) {
 	t.Helper()
