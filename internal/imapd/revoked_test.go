@@ -52,34 +52,36 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
+// eachEnd calls f with each way in which a log-in ends.
+func (h *house) eachEnd(f func(what string, end func())) {
+	status := func(to string) { h.must(h.mailboxes.Accounts.SetStatus(h.Context(), h.box.Account, to)) }
+	f("a new password", func() {
+		_, err := h.mailboxes.SetPassword(h.Context(), h.box.Account, h.box.ID, new(password))
+		h.must(err)
+	})
+	f("a suspension", func() { status(account.Suspended) })
+	status(account.Active)
+}
+
 // A FETCH of all bodies does not outlive the log-in, however slowly it is read.
 func TestRevokedWithinFetch(t *testing.T) {
 	each(t, func(h *house) {
 		const many = 4000 // of 8 KiB: more than all buffers on the way
 		h.fill("INBOX", many)
-		for what, end := range map[string]func() error{
-			"a new password": func() error {
-				_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, new(password))
-				return err
-			},
-			"a suspension": func() error {
-				return h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Suspended)
-			},
-		} {
+		h.eachEnd(func(what string, end func()) {
 			c := h.selected("INBOX")
 			c.begin("FETCH 1:* BODY.PEEK[]")
 			answers := []string{c.answer()}
-			h.must(end())
+			end()
 			for last := ""; !matches("* BYE …", last) && len(answers) < many/2; answers = append(answers, last) {
 				last = c.answer()
 			}
 			if len(answers) >= many/2 {
 				t.Errorf("%s: the client is still told everything", what)
-				continue
+				return
 			}
 			c.closed()
-			h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Active))
-		}
+		})
 	})
 }
 
@@ -126,26 +128,17 @@ func TestRevokedBetweenLooks(t *testing.T) {
 // What comes in by APPEND is not taken after the log-in has ended.
 func TestRevokedWithinAppend(t *testing.T) {
 	each(t, func(h *house) {
-		for what, end := range map[string]func() error{
-			"a new password": func() error {
-				_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, new(password))
-				return err
-			},
-			"a suspension": func() error {
-				return h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Suspended)
-			},
-		} {
+		h.eachEnd(func(what string, end func()) {
 			c := h.login()
 			c.begin("APPEND INBOX {9}")
 			c.answer() // that it may go on
-			h.must(end())
+			end()
 			c.send("A: late\r\n\r\n")
 			if got := c.answer(); !matches("* BYE …", got) {
 				t.Errorf("%s: %s", what, got)
 			}
 			c.closed()
-			h.must(h.mailboxes.Accounts.SetStatus(t.Context(), h.box.Account, account.Active))
-		}
+		})
 		h.selected("INBOX").has("* 0 EXISTS")
 	})
 }
