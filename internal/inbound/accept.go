@@ -136,8 +136,9 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	e := i.errand(s, l.from, false)
 	e.utf8 = strings.HasPrefix(received.With, "UTF8SMTP") // RFC 6531 §4.3
 	defer e.drop()
-	which, err := e.deliverAll(ctx, l, junk)
+	which, err := e.deliverAll(ctx, l.boxes(s, junk), len(l.onward)+len(l.reports) > 0 || l.loop)
 	if err != nil {
+		s.blob.Discard(ctx)
 		return 0, err
 	}
 	for _, r := range l.reports {
@@ -160,6 +161,18 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	filed, err := e.commit(ctx)
 	l.filed = placed(which, filed)
 	return id, err
+}
+
+// boxes says what becomes of a message at each mailbox.
+func (l *Letter) boxes(s *spooled, junk []bool) []box {
+	all := make([]box, len(l.rcpts))
+	for n, to := range l.rcpts {
+		all[n] = box{Recipient: to.Recipient, as: to.as, o: to.o, junk: to.junk || n < len(junk) && junk[n], spam: to.spam}
+		if n < len(s.opinions) {
+			all[n].o = &s.opinions[n]
+		}
+	}
+	return all
 }
 
 // wrote reports whether the service wrote what comes from a sender, by way of another

@@ -133,28 +133,20 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 	e.tls, e.utf8 = c.Mail.RequireTLS, c.Mail.UTF8
 	e.asked = outbound.Asked{Notify: cmp.Or(c.Mail.Notify, d.Notify), Original: d.Original, Ret: c.Mail.Ret, EnvID: c.Mail.EnvID}
 	defer e.drop()
-	var full error // of those that only forward, as Letter has it
-	gets := 0
-	for _, to := range route.Mailboxes {
-		_, err := e.deliver(ctx, box{Recipient: to, as: []string{d.Recipient}, source: d.Message})
-		switch {
-		case err == nil:
-			gets++
-		case !noRoom(err):
-			return err
-		case full == nil:
-			full = err
-		}
+	boxes := make([]box, len(route.Mailboxes))
+	for n, to := range route.Mailboxes {
+		boxes[n] = box{Recipient: to, as: []string{d.Recipient}, source: d.Message}
+	}
+	if _, err := e.deliverAll(ctx, boxes, len(route.Elsewhere) > 0); err != nil {
+		return err
 	}
 	if len(route.Elsewhere) > 0 {
 		o := onward{Route: route, as: d.Recipient, sender: c.From, own: true}
-		if why := s.stops(o); why != nil && gets > 0 { // as Letter.keep has it
+		if why := s.stops(o); why != nil && len(boxes) > 0 { // as Letter.keep has it
 			i.Log.Info("a message is not forwarded but kept", "alias", o.Alias, "message", d.Message, "n", d.N, "reason", why)
 		} else if err := e.passOn(ctx, o); err != nil {
 			return err
 		}
-	} else if gets == 0 {
-		return full
 	}
 	e.also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
 	_, err := e.commit(ctx)

@@ -4,7 +4,6 @@ package inbound
 
 import (
 	"context"
-	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
@@ -76,6 +75,8 @@ type box struct {
 	junk   bool            // it is not wanted in the inbox
 	spam   bool            // nor anywhere else
 	source db.ID           // the outbound_message that it is; 0 for none
+
+	overrun bool // it is filed whether there is room or not
 }
 
 // deliver does for a mailbox what its owner wants: the message is filed, goes on
@@ -98,7 +99,7 @@ func (e *errand) deliver(ctx context.Context, to box) (filed bool, err error) {
 		}
 	}
 	filed = !forwarded || to.KeepCopy
-	if filed && !keeps(to.Recipient) { // it was not asked for room
+	if filed && !to.overrun && !keeps(to.Recipient) { // it was not asked for room
 		if err := e.in.Mailboxes.Room(ctx, to.Mailbox, e.s.blob.Size); err != nil {
 			return false, err
 		}
@@ -138,41 +139,30 @@ func (e *errand) forward(ctx context.Context, to mailbox.Recipient) (bool, error
 	return false, err
 }
 
-// deliverAll delivers the message to the mailboxes of a letter. Those whose
-// place in filed is false have no copy. One without room, which nobody knew at RCPT,
-// has the letter refused, unless others get it for the same addresses.
-func (e *errand) deliverAll(ctx context.Context, l *Letter, junk []bool) (filed []bool, err error) {
-	filed = make([]bool, len(l.rcpts))
-	full := make([]error, len(l.rcpts))
-	for n, to := range l.rcpts {
-		b := box{Recipient: to.Recipient, as: to.as, o: to.o, junk: to.junk || n < len(junk) && junk[n], spam: to.spam}
-		if n < len(e.s.opinions) {
-			b.o = &e.s.opinions[n]
-		}
-		if filed[n], err = e.deliver(ctx, b); noRoom(err) {
-			full[n] = err
+// deliverAll delivers the message to mailboxes. Those whose place in filed is false
+// have no copy. If it is for nobody else, and there is no room for it in any of them,
+// which nobody knew at RCPT, that is the error; else what is accepted is filed.
+func (e *errand) deliverAll(ctx context.Context, boxes []box, others bool) (filed []bool, err error) {
+	filed = make([]bool, len(boxes))
+	var full []int
+	var why error
+	for n, to := range boxes {
+		if filed[n], err = e.deliver(ctx, to); noRoom(err) {
+			full, why = append(full, n), err
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	for n, why := range full {
-		if why != nil && slices.ContainsFunc(l.rcpts[n].as, func(as string) bool { return !l.gets(as, full) }) {
-			e.s.blob.Discard(ctx)
-			return nil, why
+	if !others && len(full) == len(boxes) {
+		return filed, why
+	}
+	for _, n := range full {
+		boxes[n].overrun = true
+		if filed[n], err = e.deliver(ctx, boxes[n]); err != nil {
+			return nil, err
 		}
 	}
 	return filed, nil
-}
-
-// gets reports whether anybody gets what is for an address, but for recipients that
-// are full.
-func (l *Letter) gets(as string, full []error) bool {
-	for n, to := range l.rcpts {
-		if full[n] == nil && slices.Contains(to.as, as) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(l.onward, func(o onward) bool { return o.as == as })
 }
 
 // keeps reports whether mail to a mailbox is filed there.
