@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -50,6 +51,10 @@ func (versionCommand) Run() error {
 	_, err := fmt.Println("mailstead", version)
 	return err
 }
+
+// init keeps the first thread, whose priority is shown as that of the process, from
+// being one that works behind (signal.Behind).
+func init() { runtime.LockOSThread() }
 
 func main() {
 	server.Version = version

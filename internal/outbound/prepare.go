@@ -153,20 +153,23 @@ func (o *Outbox) sign(ctx context.Context, sign func(io.Reader) ([]byte, error),
 		now := o.Now()
 		_ = signal.Sleep(ctx, o.pace.Rest(now, now.Sub(begin), signRest))
 	}()
-	if whole, inRow := b.Bytes(); inRow {
-		head, err = sign(bytes.NewReader(whole))
-	} else {
-		var r *blob.Reader
-		if r, err = b.Open(ctx); err != nil {
-			return nil, err
-		}
-		defer r.Close() //nolint:errcheck // only read
-		head, err = sign(r.All())
-	}
+	signal.Behind(func() { head, err = signed(ctx, sign, b) })
 	if errors.Is(err, mailauth.ErrNoFrom) || errors.Is(err, mailauth.ErrHeaderTooBig) {
 		return nil, fault.Wrap(err, fault.Denied, "cannot_sign", "The message can't be signed.")
 	}
 	return head, err
+}
+
+func signed(ctx context.Context, sign func(io.Reader) ([]byte, error), b *blob.Blob) (head []byte, err error) {
+	if whole, inRow := b.Bytes(); inRow {
+		return sign(bytes.NewReader(whole))
+	}
+	r, err := b.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() //nolint:errcheck // only read
+	return sign(r.All())
 }
 
 // turn waits until a message may be signed.

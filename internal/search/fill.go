@@ -91,7 +91,8 @@ func (x *Index) fillAll(ctx context.Context, pass int) error {
 	for more := true; more && ctx.Err() == nil; {
 		begin := time.Now()
 		var err error
-		if more, err = x.fill(ctx, pass, x.Now().Add(-passes[pass].lag)); err != nil {
+		signal.Behind(func() { more, err = x.fill(ctx, pass, x.Now().Add(-passes[pass].lag)) })
+		if err != nil {
 			return err
 		}
 		if now := x.Now(); more && now.Sub(x.covered) >= coverEvery {
