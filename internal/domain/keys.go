@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // sealing is the purpose under which private keys are sealed.
@@ -70,14 +71,20 @@ func (d *Domains) privateKey(ctx context.Context, a mailauth.Algorithm) (crypto.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return mailauth.GenerateKey(a)
+	return makeKey(a)
+}
+
+// makeKey gives way to what others wait for.
+func makeKey(a mailauth.Algorithm) (k crypto.Signer, err error) {
+	signal.Behind(func() { k, err = mailauth.GenerateKey(a) })
+	return k, err
 }
 
 // makeAhead keeps one RSA key ready: making one takes a tenth of a second and
 // more, which nobody should wait for.
 func (d *Domains) makeAhead(ctx context.Context) error {
 	for {
-		k, err := mailauth.GenerateKey(mailauth.RSA)
+		k, err := makeKey(mailauth.RSA)
 		if err != nil {
 			return err
 		}
