@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // version is set by the build.
@@ -52,11 +53,9 @@ func (versionCommand) Run() error {
 	return err
 }
 
-// init keeps the first thread, whose priority is shown as that of the process, from
-// being one that works behind (signal.Behind).
-func init() { runtime.LockOSThread() }
-
 func main() {
+	signal.MakeRoom()
+	runtime.LockOSThread() // the priority of the first thread is shown as that of the process: it must not work behind
 	server.Version = version
 	parser := kong.Must(&commands{},
 		kong.Name("mailstead"),

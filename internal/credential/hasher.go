@@ -7,9 +7,10 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"fmt"
-	"runtime"
 
 	"golang.org/x/crypto/argon2"
+
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // Cost of new hashes: 19 MiB, two passes, one thread, about 50 ms.
@@ -30,7 +31,7 @@ type Hasher struct {
 
 // NewHasher returns a Hasher.
 func NewHasher() *Hasher {
-	return &Hasher{slots: make(chan struct{}, runtime.NumCPU())}
+	return &Hasher{slots: make(chan struct{}, signal.Processors)}
 }
 
 // Hash returns the PHC string to store for a password that has passed Check.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // What accepts mail need not wait for a signature to be done.
@@ -21,6 +22,7 @@ func TestSigningGivesWay(t *testing.T) {
 		}
 		return 20 - raw
 	}
+	signal.MakeRoom()
 	runtime.LockOSThread()
 	own := nice()
 	runtime.UnlockOSThread()

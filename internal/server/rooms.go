@@ -5,7 +5,6 @@ package server
 import (
 	"context"
 	"net/netip"
-	"runtime"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -21,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/search"
+	"github.com/mailstead/mailstead/internal/signal"
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
@@ -89,7 +89,7 @@ func (s *Server) openSending() {
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
 		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,
-		Signing: make(chan struct{}, max(1, runtime.NumCPU()/2)), Spare: make(chan struct{}, runtime.NumCPU()/2),
+		Signing: make(chan struct{}, max(1, signal.Processors/2)), Spare: make(chan struct{}, signal.Processors/2),
 	}
 	s.Queue = queue.New(queue.Options{
 		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,

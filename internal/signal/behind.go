@@ -4,8 +4,25 @@ package signal
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 )
+
+// Processors is how many processors the process may use: what GOMAXPROCS said when it
+// began, which heeds the quota of a container.
+var Processors = runtime.GOMAXPROCS(0)
+
+// room is whether there is room behind.
+var room atomic.Bool
+
+// MakeRoom has Behind use threads that give way. It lets half as many threads again
+// run as there are processors, at least one: the kernel keeps one that gives way from
+// running while the runtime counts it among those that run, so on a single processor
+// nobody else would. Programs call it once, at their start.
+func MakeRoom() {
+	runtime.GOMAXPROCS(Processors + max(1, Processors/2))
+	room.Store(true)
+}
 
 // behindIdle is how long a thread waits for more to do; to make one takes a tenth of
 // a millisecond.
@@ -15,11 +32,15 @@ const behindIdle = 100 * time.Millisecond
 var behind = make(chan func())
 
 // Behind does work that takes the processor for long and can wait, such as a
-// signature, on a thread which the kernel lets run behind the others (Linux;
-// elsewhere among them), and returns when it is done. So what somebody waits for
+// signature, on a thread which the kernel lets run behind the others (on Linux, after
+// MakeRoom; else among them), and returns when it is done. So what somebody waits for
 // need not wait until a millisecond of it has passed. The work should hold no lock
 // that others want. How much is done at once is for the caller to bound.
 func Behind(work func()) {
+	if !room.Load() {
+		work()
+		return
+	}
 	var panicked any
 	done := make(chan struct{})
 	job := func() {

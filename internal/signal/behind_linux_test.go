@@ -40,6 +40,7 @@ func niceOf(t *testing.T) map[int]int {
 // Work behind gives way to all other threads, and none else does, nor those that are
 // made while it works.
 func TestBehindGivesWay(t *testing.T) {
+	MakeRoom()
 	runtime.LockOSThread()
 	own := niceOf(t)[syscall.Gettid()]
 	runtime.UnlockOSThread()

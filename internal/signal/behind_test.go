@@ -3,11 +3,21 @@
 package signal
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 )
 
 func TestBehind(t *testing.T) {
+	inside := false
+	Behind(func() { inside = true })
+	if !inside {
+		t.Error("nothing was done without room")
+	}
+	MakeRoom()
+	if n := runtime.GOMAXPROCS(0); n <= Processors {
+		t.Errorf("%d threads run on %d processors", n, Processors)
+	}
 	// Several at once, and one after the other.
 	var all sync.WaitGroup
 	var n [8]int
@@ -25,7 +35,7 @@ func TestBehind(t *testing.T) {
 		}
 	}
 	// One inside another.
-	inside := false
+	inside = false
 	Behind(func() { Behind(func() { inside = true }) })
 	if !inside {
 		t.Error("nothing was done inside")
@@ -42,6 +52,7 @@ func TestBehind(t *testing.T) {
 }
 
 func BenchmarkBehind(b *testing.B) {
+	MakeRoom()
 	for b.Loop() {
 		Behind(func() {})
 	}

@@ -5,19 +5,19 @@ package template
 import (
 	"context"
 	"encoding/json"
-	"runtime"
 	"strings"
 	"sync"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // turnsOfOne is how many templates an account fills in at a time. What makes the
 // text of a hostile html of 1 MB takes seconds of a processor and much memory: a
 // hundred of one account at once would be felt by all others. So it gets half of
 // the processors at most.
-func turnsOfOne() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+func turnsOfOne() int { return max(1, signal.Processors/2) }
 
 // Used is a template filled in for a send.
 type Used struct {
