@@ -123,6 +123,12 @@ func TestClassify(t *testing.T) {
 		{bounce.Answer{Code: 554, Enhanced: "5.7.1"}, bounce.Policy, false},
 		{bounce.Answer{Code: 552}, bounce.MailboxFull, false},
 		{bounce.Answer{}, bounce.General, false},
+		// What an address or a host is called says nothing.
+		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "<sales@relay-parts.example>... User unknown"}, bounce.NoMailbox, true},
+		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "<spam@example.org>: no such user"}, bounce.NoMailbox, true},
+		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "host relay.example.org [2001:db8::7] said: User unknown"}, bounce.NoMailbox, true},
+		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "<suspend@example.org>: no"}, bounce.General, false},
+		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "Client host rejected: [192.0.2.1]"}, bounce.Blocked, false},
 	} {
 		if v := bounce.Classify(c.answer); v.Subtype != c.subtype || v.Suppress != c.suppress {
 			t.Errorf("%+v: %+v", c.answer, v)

@@ -3,6 +3,7 @@
 package bounce
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -193,11 +194,17 @@ func overrules(found string) bool {
 	return false
 }
 
+// names are mail addresses, and hosts with their address behind them as Postfix
+// and Exim tell who answered: "relay@" and "spam.example.org[192.0.2.7]" are no
+// words of the host's.
+var names = regexp.MustCompile(`[^\s<>()\[\]"',;:@]+@[^\s<>()\[\]"',;:@]+|[a-z0-9_-]+(?:\.[a-z0-9_-]+)+\.? ?\[[0-9a-f:.]+\]`)
+
 // found is what the words mean; the zero meaning if nothing that is known.
 func (a *Answer) found() meaning {
+	text := names.ReplaceAllLiteralString(a.Text, "@")
 	for i := range phrases {
 		for _, phrase := range phrases[i].says {
-			if says(a.Text, phrase) {
+			if says(text, phrase) {
 				return phrases[i]
 			}
 		}
