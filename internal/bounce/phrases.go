@@ -25,7 +25,6 @@ var phrases = []meaning{
 	{subtype: NoMailbox, weight: always, says: []string{
 		"doesn't have a * account", "does not have a * account", // Yahoo, after DATA too
 		"account that you tried to reach does not exist", // Gmail
-		"recipient address rejected: access denied",      // Exchange Online: edge blocking of addresses that are not in the directory, with 5.4.1
 		"lpn007_416", "ofr_416", "ouk_416", "_416 ", // Orange, Wanadoo
 		"resolver.adr.recipnotfound", "resolver.adr.recipientnotfound", "resolver.adr.exrecipnotfound", // Exchange
 		"recipient address rejected: user unknown in", // Postfix, at RCPT only

@@ -125,7 +125,7 @@ func (a *Answer) judge() Verdict {
 		v.Type = Undetermined
 	}
 	_, code, _ := strings.Cut(a.Enhanced, ".")
-	if hard(subtype) && (suppressing[code] || general(a.Enhanced) && subtype != NoMail) || subtype == MailboxDisabled && (code == "2.1" || general(a.Enhanced)) {
+	if hard(subtype) && (suppressing[code] || general(a.Enhanced) && subtype != NoMail || a.notInDirectory()) || subtype == MailboxDisabled && (code == "2.1" || general(a.Enhanced)) {
 		v.Category = ByRecipient
 		v.Suppress = !temporary
 	}
@@ -146,6 +146,8 @@ func (a *Answer) subtype() (subtype string, sure bool) {
 	case found == "" || said.weight == weak && meant != "":
 	case said.weight == always:
 		return found, true
+	case a.notInDirectory():
+		return NoMailbox, true
 	case found == NoMailbox && !hard(meant) && a.Stage != "" && a.Stage != StageRcpt && a.Stage != "dsn" && a.Stage != "dns":
 		// Who knows the recipient says so at RCPT. After the message this is
 		// what some hosts say of mail that they filter.
@@ -180,6 +182,13 @@ func (a *Answer) subtype() (subtype string, sure bool) {
 		return MailboxMoved, false
 	}
 	return General, false
+}
+
+// notInDirectory reports whether Exchange Online says at its edge that nobody has
+// the address. Postfix says the same words, with 5.7.1, of whatever it is told to
+// reject.
+func (a *Answer) notInDirectory() bool {
+	return strings.HasSuffix(a.Enhanced, ".4.1") && says(a.Text, "recipient address rejected: access denied")
 }
 
 func vague(code string) bool { return code == "" || slices.Contains(vagueCodes, code) }
