@@ -119,6 +119,8 @@ func (p *parts) readWords(r *Report, words string) {
 		return
 	case !daemon && !failed:
 		return
+	case !daemon && !titled && enhanced == "" && answers(subject): // somebody asks why the parcel was not delivered
+		return
 	}
 	switch {
 	case saysDelay(text, subject):
