@@ -13,6 +13,7 @@ package bounce
 import (
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/message"
 )
@@ -45,9 +46,10 @@ const (
 // Report is what a message says of one that was sent.
 type Report struct {
 	Kind Kind
-	// Recipients are those that the kind is about, at least one for a Failure;
-	// other kinds of a report that tells several things are left out.
+	// Recipients are those that the kind is about, at least one for a Failure.
 	Recipients []Recipient
+	// Others are the addresses of those of whom it tells anything else.
+	Others []string
 	// Original is the header of the message that it is about, as far as it was
 	// returned, else empty.
 	Original message.Header
@@ -64,6 +66,21 @@ type Recipient struct {
 	Enhanced   string // RFC 3463, "" if not told
 	Diagnostic string // in one line, at most maxDiagnostic bytes
 	Remote     string // the host that said so; "" if not told
+}
+
+// Of returns what a report to an address's own return path says of it. Where none
+// has the address (which may have led to another since) that is the first; it is
+// nil if its kind is about others only, to whom the address leads as well.
+func (r *Report) Of(address string) *Recipient {
+	its := func(a string) bool { return strings.EqualFold(a, address) }
+	n := slices.IndexFunc(r.Recipients, func(to Recipient) bool { return its(to.Address) })
+	if n < 0 && slices.ContainsFunc(r.Others, its) {
+		return nil
+	}
+	if n < 0 {
+		n = slices.IndexFunc(r.Recipients, func(to Recipient) bool { return its(to.Original) })
+	}
+	return &r.Recipients[max(n, 0)]
 }
 
 // Read reads a message, in any line ends. The error is r's.
@@ -103,6 +120,8 @@ func Parse(raw []byte) *Report {
 	for i := range told {
 		if told[i].kind() == r.Kind {
 			r.Recipients = append(r.Recipients, told[i].recipient(words, plain))
+		} else {
+			r.Others = append(r.Others, told[i].final, told[i].original)
 		}
 	}
 	p.askSubject(r)

@@ -125,6 +125,30 @@ func TestReportOfMany(t *testing.T) {
 	})
 }
 
+// A list that was reached, or is waited for, is not to blame for a member that
+// was not.
+func TestReportOfMember(t *testing.T) {
+	each(t, func(h *house) {
+		for _, action := range []string{"expanded", "delayed"} {
+			for _, member := range []string{"", "Original-Recipient: rfc822; x@remote.example\r\n"} {
+				id := h.db.NewID()
+				dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
+				text := strings.Replace(report("failed"), "Final-Recipient: rfc822; x@remote.example", member+"Final-Recipient: rfc822; gone@remote.example", 1)
+				text = strings.Replace(text, "\r\n--b--", "\r\n\r\nFinal-Recipient: rfc822; X@remote.example\r\nAction: "+action+"\r\nStatus: 2.0.0\r\n--b--", 1)
+				if _, err := h.send(text, h.Key.ReturnPath(int64(id), 0)+"@demo.test"); err != nil {
+					h.t.Fatal(err)
+				}
+				if got := h.states(id); !slices.Equal(got, []queue.State{queue.Delivered}) {
+					h.t.Errorf("%s, %q: %v", action, member, got)
+				}
+			}
+		}
+		if all := h.events(event.Bounce); len(all) > 0 {
+			h.t.Errorf("bounces %s", all)
+		}
+	})
+}
+
 // A report of delay, and an automatic reply, to a signed return path stand in
 // the timeline, each once, and change nothing else.
 func TestRemarks(t *testing.T) {

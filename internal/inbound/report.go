@@ -5,7 +5,6 @@ package inbound
 import (
 	"context"
 	"io"
-	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/bounce"
@@ -28,9 +27,12 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 	default:
 		return i.noted(ctx, r, told, s)
 	}
-	to, err := i.reportedRecipient(ctx, r, told.Recipients)
+	to, err := i.reportedRecipient(ctx, r, told)
 	if err != nil {
 		return err
+	}
+	if to == nil {
+		return i.noted(ctx, r, told, s)
 	}
 	here, err := i.wasFiled(ctx, r.message, r.n)
 	if err != nil {
@@ -41,7 +43,7 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 	report.Verdict.Suppress = to.Suppress && !r.onward && !here
 	changed, err := i.Queue.Bounced(ctx, r.message, r.n, report)
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
-		changed, err = i.reportedPast(ctx, r, report, told.Recipients)
+		changed, err = i.reportedPast(ctx, r, report, told)
 	}
 	if err == nil {
 		i.Log.Info("a report of failure", "message", r.message, "n", r.n, "type", to.Type, "subtype", to.Subtype, "status", to.Enhanced, "changed", changed)
@@ -59,7 +61,7 @@ func (i *Inbound) noted(ctx context.Context, r report, told *bounce.Report, s *s
 		news, err = i.Queue.Remark(ctx, r.message, r.n, queue.StageAutoReply, s.header.MessageID(), queue.Report{Text: subject})
 	case told.Kind == bounce.Delay && len(told.Recipients) > 0:
 		var to *bounce.Recipient
-		if to, err = i.reportedRecipient(ctx, r, told.Recipients); err != nil {
+		if to, err = i.reportedRecipient(ctx, r, told); err != nil || to == nil {
 			return err
 		}
 		said := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote}
@@ -81,37 +83,31 @@ func (i *Inbound) readReport(ctx context.Context, s *spooled) (*bounce.Report, e
 	return bounce.Read(io.NewSectionReader(r, 0, bounce.MaxRead))
 }
 
-// reportedRecipient is the recipient of a report that the delivery was for.
-// Our return paths are for one recipient each, so where none has its address
-// (which may have led to another since) it is the first.
-func (i *Inbound) reportedRecipient(ctx context.Context, r report, told []bounce.Recipient) (*bounce.Recipient, error) {
-	if len(told) > 1 {
+// reportedRecipient is what a report says of the delivery that it came for, as
+// bounce.Report.Of has it: our return paths are for one recipient each.
+func (i *Inbound) reportedRecipient(ctx context.Context, r report, told *bounce.Report) (*bounce.Recipient, error) {
+	if len(told.Recipients)+len(told.Others) > 1 {
 		all, err := i.Queue.Deliveries(ctx, r.message)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
 		for _, d := range all {
-			if d.N != r.n {
-				continue
-			}
-			for n := range told {
-				if strings.EqualFold(told[n].Address, d.Recipient) || strings.EqualFold(told[n].Original, d.Recipient) {
-					return &told[n], nil
-				}
+			if d.N == r.n {
+				return told.Of(d.Recipient), nil
 			}
 		}
 	}
-	return &told[0], nil
+	return &told.Recipients[0], nil
 }
 
 // reportedPast takes a report about a message that was deleted meanwhile (retention).
 // Whoever got the message knows its return path, but could name anybody's
 // address in a report: only that of the delivery itself is believed.
-func (i *Inbound) reportedPast(ctx context.Context, r report, said queue.Report, told []bounce.Recipient) (suppressed bool, err error) {
+func (i *Inbound) reportedPast(ctx context.Context, r report, said queue.Report, told *bounce.Report) (suppressed bool, err error) {
 	var named []address.Address
-	for n := range told {
-		for _, text := range []string{told[n].Original, told[n].Address} {
-			if a, err := address.Parse(text); err == nil {
+	for _, to := range told.Recipients {
+		for _, text := range []string{to.Original, to.Address} {
+			if a, err := address.Parse(text); err == nil && told.Of(text) != nil {
 				named = append(named, a)
 			}
 		}

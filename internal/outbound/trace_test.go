@@ -169,6 +169,7 @@ func TestReportAfterPrune(t *testing.T) {
 		report(0, "carol@example.org")
 		report(0, "bob@example.org")
 		report(7, "ann@example.org")
+		report(0, "ann@example.org\r\nAction: expanded\r\n\r\nOriginal-Recipient: rfc822; ann@example.org\r\nFinal-Recipient: rfc822; member@example.org")
 		blocked()
 		report(0, "Ann@example.org")
 		report(0, "ann@example.org")
