@@ -137,7 +137,7 @@ func (f *dmarcFinder) judge(ctx context.Context, author string, ids []proven) DM
 		d.Retry = !slices.ContainsFunc(ids, func(id proven) bool { return id.result == Pass && likely(author, id.domain) })
 		return d
 	}
-	if record == nil {
+	if record == nil || record.useless {
 		d.Result = None
 		return d
 	}

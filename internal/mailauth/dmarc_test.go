@@ -42,6 +42,8 @@ func TestDMARC(t *testing.T) {
 		"bank": "v=DMARC1; psd=y; p=reject; np=quarantine", "one.bank": "v=DMARC1; p=quarantine; sp=none",
 		// An organisation that says so, and one that is part of it only.
 		"uni.test": "v=DMARC1; p=reject", "dept.uni.test": "v=DMARC1; p=quarantine; psd=n",
+		// A policy that can't be read is neither its organisation's nor none.
+		"bad.uni.test": "v=DMARC1; p=discard", "bad.test": "v=DMARC1; p=discard", "good.bad.test": "v=DMARC1; p=reject",
 		"a.b.c.d.e.f.g.h.deep.test": "v=DMARC1; p=quarantine", "deep.test": "v=DMARC1; p=reject",
 	} {
 		c.txt("_dmarc."+domain, text)
@@ -112,6 +114,10 @@ func TestDMARC(t *testing.T) {
 		{"x.dept.uni.test", "dkim:y.uni.test", "fail quarantine"},
 		{"x.uni.test", "dkim:dept.uni.test", "fail reject"},
 		{"x.uni.test", "dkim:y.uni.test", "pass none"},
+		{"bad.uni.test", "", "none none"},
+		{"x.bad.uni.test", "", "fail reject"},
+		{"good.bad.test", "dkim:bad.test", "pass none"},
+		{"x.bad.test", "", "none none"},
 		{"1.2.3.4.5.6.7.8.9.deep.test", "", "fail reject"},
 		{"x.a.b.c.d.e.f.g.h.deep.test", "", "fail reject"}, // its parent is not asked: more than 8 labels
 		// Trouble.

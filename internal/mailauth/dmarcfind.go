@@ -25,6 +25,7 @@ type dmarcRecord struct {
 	strictSPF  bool
 	psd        byte // y, n or u
 	testing    bool
+	useless    bool // it stands for its domain, but no mail is judged by it
 }
 
 // dmarcFinder asks for the policies that one message needs, each once.
@@ -187,10 +188,10 @@ func (f *dmarcFinder) exists(ctx context.Context, domain string) (bool, error) {
 	return err == nil, nil
 }
 
-// readDMARC reads the records at a domain; nil unless there is just one that
-// can be used. What is unknown or wrong in it is passed over (RFC 9989 §4.7),
-// but for its policies: with a wrong one only its wish for reports counts,
-// as p=none does.
+// readDMARC reads the records at a domain; nil unless there is just one. What is
+// unknown or wrong in it is passed over (RFC 9989 §4.7), but for its policies:
+// with a wrong one only its wish for reports counts, as p=none does, and without
+// that it is useless (§4.10.1).
 func readDMARC(domain string, txts []string) *dmarcRecord {
 	var text string
 	n := 0
@@ -230,10 +231,7 @@ func readDMARC(domain string, txts []string) *dmarcRecord {
 	pct, err := strconv.Atoi(seen["pct"])
 	r.testing = strings.EqualFold(t, "y") || !told && err == nil && pct >= 0 && pct < 100
 	if bad {
-		if !wantsReports(seen["rua"]) {
-			return nil
-		}
-		r.p, r.sp, r.np = PolicyNone, "", ""
+		r.p, r.sp, r.np, r.useless = PolicyNone, "", "", !wantsReports(seen["rua"])
 	}
 	return r
 }
