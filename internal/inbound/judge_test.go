@@ -261,9 +261,13 @@ func TestResultsAreOurs(t *testing.T) {
 			"Authentication-Results: mail.host.test=; " + lie,
 			"Authentication-Results: mail.host.test); " + lie,
 			"Authentication-Results: mail.host.test\x01; " + lie,
+			"Authentication-Results: Bücher.TEST; " + lie,
 			"\t; " + lie,
 			" \r\n\t; " + lie,
 		} {
+			if h.Host = "mail.host.test"; strings.Contains(header, "cher.TEST") {
+				h.Host = "xn--bcher-kva.test"
+			}
 			box := h.box(fmt.Sprintf("box%d", n), 10)
 			if err := h.from("a@good.test", header+"From: a@plain.test\r\n", box.Address); err != nil {
 				if r, ours := inbound.Refusal(err); ours || r.Code != 554 {

@@ -5,6 +5,7 @@ package inbound
 import (
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -23,12 +24,16 @@ const spamFields = "X-Spam-"
 
 // claims reports whether the authserv-id that the value of an
 // Authentication-Results field begins with is a host's, in whatever way it can be
-// read: behind comments or within quotes, and whether or not a comment or a
-// closing quote ends it (RFC 8601 §2.2).
+// read: behind comments or within quotes, whether or not a comment or a closing
+// quote ends it (RFC 8601 §2.2), and in Unicode where ours is in A-labels (§2.5).
 func claims(value, host string) bool {
 	var id strings.Builder
 	comments, quoted := 0, false
-	its := func() bool { return strings.EqualFold(strings.TrimSuffix(id.String(), "."), host) }
+	shown := address.DisplayDomain(host)
+	its := func() bool {
+		name := strings.TrimSuffix(id.String(), ".")
+		return strings.EqualFold(name, host) || strings.EqualFold(name, shown)
+	}
 	for k := 0; k < len(value); k++ {
 		c := value[k]
 		switch {
