@@ -123,6 +123,8 @@ func TestClassify(t *testing.T) {
 		{bounce.Answer{Code: 554, Enhanced: "5.7.1"}, bounce.Policy, false},
 		{bounce.Answer{Code: 552}, bounce.MailboxFull, false},
 		{bounce.Answer{}, bounce.General, false},
+		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.5.0", Text: "Requested action not taken: mailbox unavailable (S2017062302)."}, bounce.NoMailbox, true},
+		{bounce.Answer{Stage: "final", Code: 550, Enhanced: "5.5.0", Text: "Requested action not taken: mailbox unavailable"}, bounce.Refused, false},
 		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "Recipient address rejected: Access denied. AS(201806281)"}, bounce.NoMailbox, true},
 		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "no answer from host"}, bounce.Unreachable, false},
 		{bounce.Answer{Stage: "rcpt", Code: 554, Enhanced: "5.7.1", Text: "<team@example.org>: Recipient address rejected: Access denied"}, bounce.Policy, false},

@@ -125,7 +125,8 @@ func (a *Answer) judge() Verdict {
 		v.Type = Undetermined
 	}
 	_, code, _ := strings.Cut(a.Enhanced, ".")
-	if hard(subtype) && (suppressing[code] || general(a.Enhanced) && subtype != NoMail || a.notInDirectory()) || subtype == MailboxDisabled && (code == "2.1" || general(a.Enhanced)) {
+	unsaid := general(a.Enhanced) || code == "5.0" // Outlook.com: of mailboxes that do not exist
+	if hard(subtype) && (suppressing[code] || unsaid && subtype != NoMail || a.notInDirectory()) || subtype == MailboxDisabled && (code == "2.1" || general(a.Enhanced)) {
 		v.Category = ByRecipient
 		v.Suppress = !temporary
 	}
