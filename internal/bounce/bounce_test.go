@@ -128,6 +128,12 @@ func TestClassify(t *testing.T) {
 		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "Recipient address rejected: Access denied. AS(201806281)"}, bounce.NoMailbox, true},
 		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.4.1", Text: "no answer from host"}, bounce.Unreachable, false},
 		{bounce.Answer{Stage: "rcpt", Code: 554, Enhanced: "5.7.1", Text: "<team@example.org>: Recipient address rejected: Access denied"}, bounce.Policy, false},
+		// Before RCPT it is the sender who is spoken of.
+		{bounce.Answer{Stage: "mail", Code: 550, Text: "domain not found"}, bounce.SenderRejected, false},
+		{bounce.Answer{Stage: "mail", Code: 553, Enhanced: "5.1.2", Text: "no such domain"}, bounce.SenderRejected, false},
+		{bounce.Answer{Stage: "mail", Code: 550, Text: "account has been suspended"}, bounce.SenderRejected, false},
+		{bounce.Answer{Stage: "connect", Code: 550, Text: "unknown host"}, bounce.SenderRejected, false},
+		{bounce.Answer{Stage: "connect", Code: 521}, bounce.NoMail, false},
 		// What an address or a host is called says nothing.
 		{bounce.Answer{Stage: "rcpt", Code: 550, Enhanced: "5.1.1", Text: "<sales@relay-parts.example>... User unknown"}, bounce.NoMailbox, true},
 		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "<spam@example.org>: no such user"}, bounce.NoMailbox, true},

@@ -115,6 +115,9 @@ func hard(subtype string) bool {
 // judge judges an answer whose text is normal.
 func (a *Answer) judge() Verdict {
 	subtype, sure := a.subtype()
+	if (a.Stage == StageConnect || a.Stage == StageMail) && (hard(subtype) && subtype != NoMail || subtype == MailboxDisabled) {
+		subtype = SenderRejected // no recipient was named yet
+	}
 	v := Verdict{Subtype: subtype, Type: Transient, Category: ByInfrastructure, vague: !sure}
 	temporary := strings.HasPrefix(a.Enhanced, "4.") || a.Enhanced == "" && a.Code/100 == 4
 	switch {
