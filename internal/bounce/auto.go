@@ -86,6 +86,11 @@ func saysDelay(text, subject string) bool {
 }
 
 func saysSuccess(text, subject string) bool {
-	return anyOf(subject, []string{"successfully delivered", "successful mail delivery", "delivered:", "relayed:", "notification (success)", "notification (relay)", "expanded:"}) ||
+	for _, begin := range []string{"delivered:", "relayed:", "expanded:"} { // within, they may stand behind "could not be"
+		if strings.HasPrefix(subject, begin) {
+			return true
+		}
+	}
+	return anyOf(subject, []string{"successfully delivered", "successful mail delivery", "notification (success)", "notification (relay)"}) ||
 		anyOf(text, []string{"was successfully delivered", "has been successfully delivered", "successfully relayed", "message has been delivered to the following", `"notificationtype":"delivery"`}) // the last: Amazon SES, by SNS
 }
