@@ -50,6 +50,8 @@ var (
 	anyUser    = db.SQL(`SELECT id FROM dashboard_user WHERE id > 0 ORDER BY id LIMIT 1`)
 	rename     = db.SQL(`UPDATE dashboard_user SET name = $2 WHERE id = $1`)
 	repassword = db.SQL(`UPDATE dashboard_user SET password = $2 WHERE id = $1 AND password = $3`)
+	lockEmail  = db.SQL(`SELECT id FROM dashboard_user WHERE email = $1 {for_update}`)
+	deleteUser = db.SQL(`DELETE FROM dashboard_user WHERE id = $1`)
 )
 
 // stored is a user with what proves who it is.
@@ -144,8 +146,8 @@ func parseEmail(s string) (key string, err error) {
 	return a.Key(), nil
 }
 
-// create makes a user and what follows from that in one commit. An address
-// that is taken is a fault.Conflict.
+// create makes a user and what follows from that in one commit. An address of
+// somebody who belongs to an account is a fault.Conflict.
 func (u *Users) create(ctx context.Context, n New, also func(tx *db.Tx, made User) error) (User, error) {
 	key, err := n.check()
 	if err != nil {
@@ -157,6 +159,9 @@ func (u *Users) create(ctx context.Context, n New, also func(tx *db.Tx, made Use
 	}
 	made := User{ID: u.DB.NewID(), Email: key, Name: n.Name, CreatedAt: u.Now().UTC()}
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
+		if err := forget(ctx, tx, made.Email); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, insertUser.With(made.ID, made.Email, made.Name, phc, db.Micros(made.CreatedAt))); err != nil {
 			return err
 		}
@@ -166,6 +171,31 @@ func (u *Users) create(ctx context.Context, n New, also func(tx *db.Tx, made Use
 		return User{}, fault.New(fault.Conflict, "email_taken", "Somebody with this e-mail address is here already: sign in instead.")
 	}
 	return made, err
+}
+
+// forget deletes the user of an address who belongs to no account any more: who
+// can't sign in could accept no other invitation.
+func forget(ctx context.Context, tx *db.Tx, email string) error {
+	var id db.ID
+	err := tx.One(ctx, lockEmail.With(email), &id)
+	if errors.Is(err, db.ErrNoRow) {
+		return nil
+	}
+	if err == nil {
+		err = tx.One(ctx, memberships.With(id, 1), new(db.ID), new(string))
+	}
+	if !errors.Is(err, db.ErrNoRow) {
+		return err
+	}
+	if err := shutOut(ctx, tx, id, 0); err != nil {
+		return err
+	}
+	for _, q := range []*db.Query{clearRecovery, deleteUser} {
+		if _, err := tx.Exec(ctx, q.With(id)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Create makes a user who belongs to accounts as their owner. It asks nobody

@@ -462,6 +462,54 @@ func TestRemovedStaysOut(t *testing.T) {
 	})
 }
 
+// Who was removed from the last account, and is invited again, begins anew: with
+// a password of now, and nothing that the former one let in.
+func TestRemovedComesBack(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.create("ann@example.com", first)
+		bob := h.create("bob@example.com", first)
+		e, err := h.NewEnrolment(bob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, err := totp.GenerateCode(e.Secret, h.clock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Enrol(ctx, bob, e.Secret, code); err != nil {
+			t.Fatal(err)
+		}
+		_, before := h.in("bob@example.com")
+		if err := h.Remove(ctx, first, bob.ID); err != nil {
+			t.Fatal(err)
+		}
+		link, err := h.NewInvite(ctx, first, "bob@example.com", user.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const fresh = "Another-Horse-8"
+		back, err := h.Redeem(ctx, link, user.New{Name: "Bob", Password: fresh})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := h.signIn("bob@example.com", fresh)
+		if err != nil || s.User.ID != back.ID || s.Role != user.Reader || s.Halfway {
+			t.Fatalf("%+v %v", s, err)
+		}
+		_, _, err = h.signIn("bob@example.com", good)
+		is(t, err, fault.Unknown)
+		_, err = h.Session(ctx, before)
+		is(t, err, fault.Unknown)
+		again, err := h.NewInvite(ctx, other, "bob@example.com", user.Owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Redeem(ctx, again, user.New{Name: "Mallory", Password: good})
+		is(t, err, fault.Conflict)
+	})
+}
+
 // Two owners who leave at the same time don't leave an account without one.
 func TestLastOwner(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
