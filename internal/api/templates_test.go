@@ -129,6 +129,8 @@ func TestTemplates(t *testing.T) {
 			"name invalid_name", "html invalid_template")
 		refused(t, "a change, shape and values", s.API("PATCH", "/templates/"+made["id"].(string), object{"name": "", "html": "", "text": "", "css": true}), 422, "validation_failed",
 			"css unknown_field", "name invalid_name", "html text_or_html_required")
+		refused(t, "names that no database takes", s.API("PATCH", "/templates/"+made["id"].(string), object{"name": "a\x00", "alias": "\x00", "html": "{{/if}}"}), 422, "validation_failed",
+			"name invalid_name", "alias invalid_alias", "html invalid_template")
 		if got := into(t, s.API("GET", "/templates/"+made["id"].(string), nil)); got["version"] != 1.0 || got["name"] != "Order" {
 			t.Errorf("after a broken change: %v", got)
 		}

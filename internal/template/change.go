@@ -67,6 +67,9 @@ func (c Change) Check() error {
 // of Create, and nothing was changed then.
 func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Template, error) {
 	bad := c.names()
+	if len(bad) > 0 { // the rest is judged, too; PostgreSQL does not even take each of these
+		c.Name, c.Alias = nil, nil
+	}
 	var out Template
 	err := t.DB.Tx(ctx, func(tx *db.Tx) (err error) {
 		out, err = t.update(ctx, tx, account, id, c, bad)

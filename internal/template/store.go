@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -120,7 +121,7 @@ func notFound() error { return fault.New(fault.NotFound, "not_found", "There is 
 
 // checkNames looks at what stands beside the content.
 func checkNames(name, alias string, bad *fault.Fields) {
-	if strings.TrimSpace(name) == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
+	if strings.TrimSpace(name) == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		bad.Add("name", "invalid_name", "A name has 1 to %d bytes and no control characters.", maxName)
 	}
 	if alias != "" && !isAlias(alias) {
