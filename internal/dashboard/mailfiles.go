@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"os"
 
 	"github.com/mailstead/mailstead/internal/fault"
@@ -89,6 +90,7 @@ func (d *Dashboard) importMail(v *visit) (done, error) {
 				return done{}, unreadMail(err)
 			}
 			in.Folder = string(text)
+			v.form = url.Values{"folder": {in.Folder}}
 		case "file":
 			if part.FileName() == "" {
 				return done{}, noMailFile()

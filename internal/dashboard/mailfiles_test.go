@@ -48,6 +48,9 @@ func TestMailFiles(t *testing.T) {
 	}
 	send("a//b")
 	b.reads("Each level of a folder's name needs a name.")
+	if got := script[string](b, `document.querySelector("[name=folder]").value`); got != "a//b" {
+		t.Errorf("what was entered for the folder is %q now", got)
+	}
 	send("Old <b>")
 	b.reads("Imported\n1")
 	b.reads("message 2")

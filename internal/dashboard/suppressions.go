@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -156,6 +157,7 @@ func (d *Dashboard) importSuppressions(v *visit) (done, error) {
 			if err != nil {
 				return done{}, unread(err)
 			}
+			v.form = url.Values{"fallback": {string(text)}}
 			if known := reason(string(text)); known != "" {
 				why = known
 			}

@@ -35,8 +35,12 @@ func TestSuppressionPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	script[bool](b, `document.querySelector("[name=file]").required = false; true`)
+	b.fill("fallback", "complaint")
 	b.press("/suppressions/import")
 	b.reads("Choose a CSV file.")
+	if got := script[string](b, `document.querySelector("[name=fallback]").value`); got != "complaint" {
+		t.Errorf("the reason that was chosen is %s now", got)
+	}
 	b.do(chromedp.SetUploadFiles(`input[name="file"]`, []string{file}))
 	b.press("/suppressions/import")
 	b.reads("New on the list\n1")
