@@ -79,9 +79,10 @@ type Dashboard struct {
 }
 
 const (
-	// maxForm bounds a form, in bytes; strangersForm that of a page that is
-	// anybody's, which has strangersTime to arrive.
-	maxForm       = 1 << 20
+	// maxForm bounds a form, in bytes: the largest is a template's html and text,
+	// where each byte may take six, as a line end is %0D%0A. strangersForm bounds
+	// that of a page that is anybody's, which has strangersTime to arrive.
+	maxForm       = 12*template.MaxSource + 1<<20
 	strangersForm = 64 << 10
 	strangersTime = 30 * time.Second
 	// maxStrangers is how many requests for such pages are in hand at once, and

@@ -203,7 +203,7 @@ func TestOtherSites(t *testing.T) {
 			t.Error("what was told before is kept")
 		}
 	}
-	if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {strings.Repeat("x", 2<<20)}}); status != 413 {
-		t.Errorf("a form of 2 MB: %d", status)
+	if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {strings.Repeat("x", 8<<20)}}); status != 413 {
+		t.Errorf("a form of 8 MB: %d", status)
 	}
 }

@@ -3,8 +3,6 @@
 package dashboard
 
 import (
-	"cmp"
-
 	"github.com/mailstead/mailstead/internal/template"
 )
 
@@ -113,7 +111,7 @@ func (d *Dashboard) duplicateTemplate(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	made, err := d.Templates.Duplicate(v.ctx, v.in.Account, id, cmp.Or(v.text("copy"), "Copy of "+old.Name))
+	made, err := d.Templates.Duplicate(v.ctx, v.in.Account, id, v.text("copy"))
 	return done{To: "/templates/" + made.ID.String(), Told: "Copied the template “" + old.Name + "” to “" + made.Name + "”."}, renamed(err, "name", "copy")
 }
 

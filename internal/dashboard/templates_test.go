@@ -3,12 +3,14 @@
 package dashboard_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/template"
 )
 
 // pane is what the frame beside a form gets for an answer: the frame is of no
@@ -16,6 +18,27 @@ import (
 func (b *browser) pane() string {
 	b.t.Helper()
 	return script[string](b, `fetch("/templates/preview", { method: "POST", body: new FormData(document.querySelector("form[data-preview]")) }).then((a) => a.text())`)
+}
+
+// A template as large as the API takes can be saved by its page, and one with the
+// longest name be copied under none.
+func TestLargeTemplate(t *testing.T) {
+	s := servertest.Start(t)
+	v := visit(t, s)
+	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	form := url.Values{
+		"name": {strings.Repeat("n", 200)}, "subject": {"S"}, "html": {strings.Repeat("я", template.MaxSource/2)}, "text": {"x" + strings.Repeat("\r\n", template.MaxSource-1)},
+	}
+	status, path, text := v.ask("POST", "/templates", form)
+	if status != 303 {
+		t.Fatalf("%d\n%.2000s", status, text)
+	}
+	if status, _, text := v.ask("POST", path, form); status != 303 {
+		t.Errorf("changing it: %d\n%.2000s", status, text)
+	}
+	if status, _, text := v.ask("POST", path+"/duplicate", url.Values{"copy": {""}}); status != 303 {
+		t.Errorf("copying it: %d\n%.2000s", status, text)
+	}
 }
 
 // A template is made, tried, changed, compared, published, sent, copied and
