@@ -3,6 +3,7 @@
 package dashboard
 
 import (
+	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/fault"
@@ -21,8 +22,10 @@ const ownerCookie = "mailbox"
 func (d *Dashboard) owner(v *visit) (mailbox.Mailbox, error) {
 	m, ok, err := d.signedIn(v)
 	if err == nil && !ok {
-		v.redirect("/mailbox/sign-in")
-		err = errAnswered
+		if err = v.signedOut(); errors.Is(err, errSignIn) {
+			v.redirect("/mailbox/sign-in")
+			err = errAnswered
+		}
 	}
 	v.known = false
 	return m, err

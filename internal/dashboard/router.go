@@ -198,7 +198,7 @@ func (v *visit) arrive(need right) error {
 			return err
 		}
 	} else if need != anybody {
-		return errSignIn
+		return v.signedOut()
 	}
 	switch {
 	case need == anybody:
@@ -213,6 +213,15 @@ func (v *visit) arrive(need right) error {
 		return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
 	}
 	return nil
+}
+
+// signedOut is what is told to who is not signed in, or no longer. A form is not led
+// away from: what was entered would be lost, and a browser can send it again.
+func (v *visit) signedOut() error {
+	if v.r.Method != http.MethodPost || v.scripted() {
+		return errSignIn
+	}
+	return fault.New(fault.Unknown, "signed_out", "You are not signed in any more, so nothing was done. Sign in in another tab, then reload this page: what you entered is sent again.")
 }
 
 // toSignIn sends a visitor to sign in, and back after that.
