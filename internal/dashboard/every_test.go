@@ -78,6 +78,9 @@ func TestEveryPage(t *testing.T) {
 			[...document.querySelectorAll("main *")].filter(e => e.children.length === 0 && /^\s*[{\[]"/.test(e.textContent) && !e.closest("pre, code, textarea")).map(e => e.outerHTML).join("\n")`); found != "" {
 			t.Errorf("%s has an order of its own, or JSON as it is:\n%s", path, found)
 		}
+		if found := script[string](b, `[...document.querySelectorAll(".badge")].filter(e => getComputedStyle(e).whiteSpace !== "nowrap").map(e => e.outerHTML).join("\n")`); found != "" {
+			t.Errorf("%s may break states within a word:\n%s", path, found)
+		}
 		for _, width := range []int64{360, 768, 1440} {
 			for _, scheme := range []string{"light", "dark"} {
 				b.do(colours(scheme), chromedp.EmulateViewport(width, 900))
