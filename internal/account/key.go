@@ -118,6 +118,8 @@ func (n NewKey) check(account db.ID, now time.Time) (Key, error) {
 	}
 	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
 		bad.Add("expires_at", "in_the_past", "This time has passed already.")
+	} else if k.ExpiresAt.UTC().Year() > 9999 { // no JSON could say it
+		bad.Add("expires_at", "invalid_time", "Give a time before the year 10000.")
 	}
 	k.Limits = n.Limits
 	n.Limits.check(&bad)

@@ -153,6 +153,9 @@ func (r *reader) time(v reflect.Value, at string) {
 		return
 	}
 	t, err := time.Parse(time.RFC3339, r.token().String())
+	if err == nil {
+		_, err = t.UTC().MarshalText() // an answer must be able to say it
+	}
 	if err != nil || t.IsZero() { // which would count as left out
 		r.fault(at, "invalid_time", "Give a time such as 2026-01-31T12:00:00Z (RFC 3339).")
 	}

@@ -103,6 +103,7 @@ func TestBodies(t *testing.T) {
 		"no domain":          {domains, `{"name":"` + secret + `"}`, "validation_failed", 422, []string{"name invalid_domain"}},
 		"unknown fields":     {domains, `{"name":"a.test","password":"` + secret + `","Name":1}`, "validation_failed", 422, []string{"password unknown_field", "Name unknown_field"}},
 		"all at once":        {keys, `{"scopes":"*","domain":1,"allowed_ips":[1],"expires_at":"` + secret + `","x":{"y":1}}`, "validation_failed", 422, []string{"scopes wrong_type", "domain wrong_type", "allowed_ips[0] wrong_type", "expires_at invalid_time", "x unknown_field", "name required"}},
+		"a year of 5 digits": {keys, `{"name":"x","expires_at":"9999-12-31T23:59:59-12:00"}`, "validation_failed", 422, []string{"expires_at invalid_time"}},
 		"send: nothing":      {send, "", "invalid_json", 400, nil},
 		"send: cut off":      {send, `{"to":[`, "invalid_json", 400, nil},
 		"send: two values":   {send, `{} {}`, "invalid_json", 400, nil},

@@ -35,6 +35,10 @@ func TestKeyPages(t *testing.T) {
 	if !script[bool](b, `document.querySelector('[value="domains.read"]').checked`) {
 		t.Error("what was ticked is forgotten")
 	}
+	b.fill("expires_at", "9999-12-31") // it ends with that day: no answer of the API could say when
+	b.press("/keys")
+	b.reads("Give a time before the year 10000.")
+	b.fill("expires_at", "9998-12-31")
 	b.fill("allowed_ips", "127.0.0.1\n192.0.2.0/24")
 	b.fill("domain", "demo.test")
 	b.fill("sends_per_day", "99999999999")
@@ -50,6 +54,9 @@ func TestKeyPages(t *testing.T) {
 	}
 	if a := s.As(key, "GET", "/mailboxes", nil); a.Status != 403 {
 		t.Errorf("it may do what was not ticked: %d %s", a.Status, a.Body)
+	}
+	if a := s.API("GET", "/api-keys", nil); a.Status != 200 || !strings.Contains(string(a.Body), "9999-01-01T00:00:00Z") {
+		t.Errorf("the keys: %d %s", a.Status, a.Body)
 	}
 	b.open("/keys")
 	b.reads("192.0.2.0/24")
