@@ -70,6 +70,30 @@ func TestKeyPages(t *testing.T) {
 	}
 }
 
+// Who presses a button twice makes one key, whose token is shown; a preview is
+// made each time.
+func TestPressedTwice(t *testing.T) {
+	s := servertest.Start(t)
+	b := browse(t, s)
+	b.signIn(s)
+	for _, form := range []struct {
+		path, button string
+		want         int
+	}{{"/keys/new", `form[action="/keys"] button`, 1}, {"/templates/new", `button[formtarget]`, 2}} {
+		b.open(form.path)
+		if got := script[int](b, `(() => {
+			let sent = 0;
+			addEventListener("submit", (e) => { if (!e.defaultPrevented) sent++; e.preventDefault(); });
+			const button = document.querySelector('`+form.button+`');
+			button.form.noValidate = true;
+			button.click(); button.click();
+			return sent;
+		})()`); got != form.want {
+			t.Errorf("the form of %s is sent %d times, want %d", form.path, got, form.want)
+		}
+	}
+}
+
 // Members see keys and make none; each scope can be ticked.
 func TestKeysAreOwners(t *testing.T) {
 	s := servertest.Start(t)

@@ -13,6 +13,15 @@ document.addEventListener("click", async (e) => {
   }
 });
 
+// A button that is pressed twice sends its form once: what the first answer shows
+// this once would never be seen.
+addEventListener("submit", (e) => {
+  const form = e.target;
+  if (e.defaultPrevented || form.method !== "post" || e.submitter?.formTarget) return;
+  if (e.timeStamp - form.sent < 2000) e.preventDefault();
+  else form.sent = e.timeStamp;
+});
+
 // Times are told in UTC, and in one's own zone to who points at them.
 const local = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
 document.addEventListener("mouseover", (e) => {
