@@ -105,6 +105,21 @@ func TestSuspendedAccount(t *testing.T) {
 	if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {"more.example"}}); status != 403 {
 		t.Errorf("it adds a domain: %d", status)
 	}
+	// Whoever is invited to another account gets there.
+	other, err := s.Accounts.Create(t.Context(), "other@else.example", "Else")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.Users.NewInvite(t.Context(), other.ID, s.Dev.Dashboard.Email, user.Worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, to, text := v.ask("POST", "/join/"+token+"/accept", nil); status != 303 || to != "/" {
+		t.Errorf("joining another: %d %s\n%s", status, to, text)
+	}
+	if status, _, text := v.ask("GET", "/domains", nil); status != 200 {
+		t.Errorf("the other: %d\n%s", status, text)
+	}
 }
 
 // Nobody but operators sees these pages, whoever they are in their account.

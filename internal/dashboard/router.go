@@ -202,7 +202,7 @@ func (v *visit) arrive(need right) error {
 	}
 	switch {
 	case need == anybody:
-	case v.account.Status == account.Suspended && !strings.HasPrefix(v.r.URL.Path, "/profile"): // from there one gets to others
+	case v.account.Status == account.Suspended && !strings.HasPrefix(v.r.URL.Path, "/profile") && !strings.HasPrefix(v.r.URL.Path, "/join/"): // from there one gets to others
 		return fault.New(fault.Denied, "account_suspended", "This account is suspended. Ask the operator of the service.")
 	case need == working && v.in.Role == user.Reader,
 		need == owning && v.in.Role != user.Owner:
