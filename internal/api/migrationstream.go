@@ -40,6 +40,9 @@ func (a *API) followMigration(w http.ResponseWriter, r *http.Request, p account.
 		return err
 	}
 	defer a.streams.close(p.Account)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	pause := time.NewTimer(0)

@@ -119,6 +119,9 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 		return err
 	}
 	defer a.streams.close(p.Account)
+	if r.Method == http.MethodHead { // nothing goes on in an answer without a body
+		return nil
+	}
 	err = out.here(f.After)
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()

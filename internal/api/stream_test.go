@@ -186,6 +186,36 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
+// HEAD of a stream ends with its header: it keeps neither the connection nor one of
+// the streams that there can be.
+func TestStreamHead(t *testing.T) {
+	s := servertest.Start(t)
+	box := s.Dev.Mailboxes[0]
+	m, err := clientOf(t, s, s.Dev.APIKey).CreateMigration(t.Context(), client.NewMigration{MailboxID: box.ID.String(),
+		Source: client.NewMigrationSource{Host: "localhost", Port: 1, TLS: "none", Username: "ann", Password: "Secret-1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/events/stream", "/migrations/" + m.ID + "/events"} {
+		for range 51 {
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.Dev.BaseURL, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close() //nolint:errcheck // it stays open until the end
+			fmt.Fprintf(c, "HEAD /api/v1%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, s.Dev.APIKey)
+			resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodHead})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+				t.Fatalf("%s: %d %v", path, resp.StatusCode, resp.Header)
+			}
+		}
+	}
+}
+
 // What the readers of streams have not read yet counts as other answers do: those
 // for whom there is no room are told later, and miss nothing.
 func TestSlowStreams(t *testing.T) {
