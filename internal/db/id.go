@@ -4,6 +4,7 @@ package db
 
 import (
 	"encoding/hex"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,8 +81,8 @@ func (id ID) encode(dst *[36]byte) {
 	dst[8], dst[13], dst[18], dst[23] = '-', '-', '-', '-'
 }
 
-// ParseID reads the UUIDv7 form. Anything else, also a UUID that no ID gives,
-// is a fault.NotFound: nothing can have that id.
+// ParseID reads the UUIDv7 form, in any case (RFC 9562 §4). Anything else, also a
+// UUID that no ID gives, is a fault.NotFound: nothing can have that id.
 func ParseID(s string) (ID, error) {
 	none := fault.New(fault.NotFound, "not_found", "There is nothing with this id.")
 	if len(s) != 36 {
@@ -104,7 +105,7 @@ func ParseID(s string) (ID, error) {
 		return 0, none
 	}
 	id := ID((ms-idEpoch)<<(nodeBits+seqBits) | node<<seqBits | seq)
-	if id.String() != s {
+	if id.String() != strings.ToLower(s) {
 		return 0, none
 	}
 	return id, nil

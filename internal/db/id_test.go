@@ -3,6 +3,7 @@
 package db
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,9 @@ func TestIDForms(t *testing.T) {
 		back, err := ParseID(id.String())
 		if err != nil || back != id {
 			t.Fatalf("%d → %s → %d, %v", id, id, back, err)
+		}
+		if back, err = ParseID(strings.ToUpper(id.String())); err != nil || back != id { // as Swift and .NET write them
+			t.Fatalf("%d in capitals → %d, %v", id, back, err)
 		}
 		u, err := uuid.Parse(id.String())
 		if err != nil || u.Version() != 7 || u.Variant() != uuid.RFC4122 {
