@@ -15,7 +15,7 @@ import (
 func TestNoSuchEndpoint(t *testing.T) {
 	s := servertest.Start(t)
 	for _, path := range []string{"/api", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/domains", "/api/v1//domains",
-		"/api/v1/domains/../domains", "/api/v1/./domains", "/api/v1/openapi.yaml", "/api/v1/openapi-3.0.json"} {
+		"/api/v1/domains/../domains", "/api/v1/./domains", "/api/v1/threads", "/api/v1/openapi.yaml", "/api/v1/openapi-3.0.json"} {
 		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS", "BREW"} {
 			refused(t, method+" "+path, call(t, s, method, path, nil, nil), 404, "no_such_endpoint")
 		}

@@ -5,6 +5,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"time"
 	"unicode"
@@ -48,6 +49,8 @@ type threadInput struct {
 }
 
 func (a *API) threadRoutes(r *router) {
+	// Else the mux would redirect to the path with a slash behind it.
+	r.mux.HandleFunc("/api/v1/threads", func(w http.ResponseWriter, req *http.Request) { a.fail(w, req, errNoEndpoint) })
 	handle(r, operation{method: "GET", path: "/threads/{id...}", id: "getThread", scope: "messages.read",
 		summary: "Show a thread", description: "The messages that answer each other, sent and received, oldest first. Messages belong together by In-Reply-To, then References, " +
 			"or because they were sent with the same `thread_id`; never by their subject. A message to a mailbox of your own is there twice: as it was sent, and as it arrived."}, a.getThread)
