@@ -19,6 +19,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
+	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/server"
@@ -424,6 +425,58 @@ func TestRestoreBesideBlobs(t *testing.T) {
 	if err := restored("--moved").Blobs.Files.Ours(); err != nil {
 		t.Errorf("the service that was moved: %v", err)
 	}
+}
+
+// An application that has been told of events since the backup goes on from there
+// with the restored service, and is told of all that happens on it.
+func TestEventsAfterRestore(t *testing.T) {
+	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	s := servertest.Start(t)
+	happens := func(s *servertest.Server) (message string) {
+		t.Helper()
+		var sent struct{ ID string }
+		s.API("POST", "/outbound/send", map[string]any{
+			"from_email": s.Dev.Mailboxes[0].Address, "to": []string{"delivered@simulator.test"}, "subject": "news", "text": "news",
+		}).Into(t, &sent)
+		return sent.ID
+	}
+	if status, _, errs := run(t, nil, "backup", "--data", s.Config.Data, to); status != 0 {
+		t.Fatal(errs)
+	}
+	happens(s)
+	c, err := client.New(s.Dev.BaseURL, s.Dev.APIKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cursor string
+	for e, err := range c.StreamEvents(t.Context(), client.EventFilter{MessageID: happens(s)}, "0") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		cursor = e.Cursor
+		break
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := run(t, nil, "restore", "--data", data, to); status != 0 {
+		t.Fatal(errs)
+	}
+	known, err := os.ReadFile(filepath.Join(s.Config.Data, "dev.json"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(data, "dev.json"), known, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := servertest.Start(t, servertest.Data(data))
+	message := happens(again)
+	servertest.Eventually(t, func() string {
+		if a := again.API("GET", "/events?before="+cursor, nil); !strings.Contains(string(a.Body), message) {
+			return fmt.Sprintf("after %s comes %s", cursor, a.Body)
+		}
+		return ""
+	})
 }
 
 // A first backup that failed does not stand in the way of the next one.

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/backup"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -45,8 +46,9 @@ func Backup(ctx context.Context, c Config, to string) (backup.About, error) {
 // Restoring says what was between a backup and now.
 type Restoring struct {
 	// Moved: nothing. Otherwise every folder gets another UIDVALIDITY, so that mail
-	// clients read it anew: UIDs given since will be given again. And the database
-	// is another one, which deletes no file of the former one's folder.
+	// clients read it anew: UIDs given since will be given again. Events go on at
+	// positions that were not given since. And the database is another one, which
+	// deletes no file of the former one's folder.
 	Moved bool
 	// Hold keeps what was waiting to be sent, and may have been sent since, until an
 	// operator releases it.
@@ -69,7 +71,7 @@ func Restore(ctx context.Context, c Config, from string, how Restoring) (blob.Co
 	defer data.close() //nolint:errcheck // it only unlocks
 	return backup.Restore(ctx, from, s, func(ctx context.Context, d *db.DB) error {
 		if !how.Moved {
-			if err := errors.Join(folder.RenewAll(ctx, d, time.Now()), d.ForgetName(ctx)); err != nil {
+			if err := errors.Join(folder.RenewAll(ctx, d, time.Now()), event.LeaveGap(ctx, d, time.Now()), d.ForgetName(ctx)); err != nil {
 				return err
 			}
 		}
