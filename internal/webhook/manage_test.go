@@ -281,6 +281,23 @@ func TestRotate(t *testing.T) {
 	})
 }
 
+// A test goes on when who asked for it has left, and what is listed of it is what
+// the receiver said.
+func TestTestLeft(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx, leave := context.WithCancel(t.Context())
+		r := listen(t, func(w http.ResponseWriter, r request) {
+			leave()
+			w.WriteHeader(http.StatusTeapot)
+		})
+		w, _ := h.create(r.URL)
+		d, a, err := h.hooks.Test(ctx, h.account, w.ID, "")
+		if err != nil || d.Code != http.StatusTeapot || a.Trouble != webhook.TroubleStatus {
+			t.Errorf("%+v, %+v, %v", d, a, err)
+		}
+	})
+}
+
 // A test is a real delivery, listed as one, and no event of the log.
 func TestTest(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {

@@ -69,11 +69,12 @@ func (h *Hooks) Test(ctx context.Context, account, hook db.ID, kind string) (Del
 	s.target.refused = code != ""
 	c := h.newClient(s.target)
 	defer c.close()
+	ctx = context.WithoutCancel(ctx) // that nobody waits for it any more is no failure of the receiver's
 	a := c.post(ctx, s.secrets, kind, id, body)
-	if err := h.keepTest(context.WithoutCancel(ctx), hook, id, kind, body, &a); err != nil {
+	if err := h.keepTest(ctx, hook, id, kind, body, &a); err != nil {
 		return Delivery{}, Attempt{}, err
 	}
-	d, attempts, err := h.Delivery(context.WithoutCancel(ctx), account, hook, id)
+	d, attempts, err := h.Delivery(ctx, account, hook, id)
 	if err != nil {
 		return Delivery{}, Attempt{}, err
 	}
