@@ -39,6 +39,12 @@ func (w *way) terms() terms {
 	return terms{w.addr, w.host.Name + " " + w.host.Demand + " " + w.host.Policy}
 }
 
+// insists reports whether a host takes nothing without TLS (RFC 3207 §4), which
+// had just failed there, and may yet succeed.
+func (w *way) insists(r *smtpclient.Result) bool {
+	return w.clear && r.Outcomes[0].Stage == smtpclient.StageMail && r.Outcomes[0].Reply.Code == 530
+}
+
 // shift is one run's work.
 type shift struct {
 	c   *Courier
@@ -337,7 +343,7 @@ func (s *shift) report(j *job, r *smtpclient.Result) {
 		s.again(j, r)
 		return
 	}
-	if s.needs.unwilling(r) {
+	if s.needs.unwilling(r) || s.ways[s.at].insists(r) {
 		j.trail.WriteString(r.Transcript)
 		j.last = outcome(r.Outcomes[0], r, s.via)
 		s.needs.refused(j.last)

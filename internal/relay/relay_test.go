@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +144,7 @@ func TestNextHost(t *testing.T) {
 		"STARTTLS refused":  {tls: broken, answer: refuse("STARTTLS", "454 4.7.0 no")},
 		"broken in clear":   {tls: broken, answer: refuse("MAIL", drop)},
 		"refused in clear":  {tls: broken, answer: func(n int, line string) string { return map[bool]string{n > 1: "554 no"}[line == "greeting" && n > 1] }},
+		"TLS demanded":      {tls: broken, answer: refuse("MAIL", mustTLS)},
 		"not SMTP at all":   {answer: refuse("greeting", "HTTP/1.1 400 Bad Request")},
 		"greeting too long": {answer: refuse("greeting", strings.Repeat("220-x\r\n", 20_000)+"220 x")},
 	}
@@ -223,6 +225,38 @@ func TestBrokenTLS(t *testing.T) {
 	}
 	if a := h.attempt(id); a.TLS != "" || !strings.Contains(a.Transcript, "TLS handshake") {
 		t.Errorf("attempt %+v", a)
+	}
+}
+
+// mustTLS is what a host says in clear that takes nothing without TLS.
+const mustTLS = "530 5.7.0 Must issue a STARTTLS command first"
+
+// Should a handshake fail once with such a host, the next may not.
+func TestBrokenTLSWhereItIsDemanded(t *testing.T) {
+	good, mended := certificate(t, "mx.d.test"), atomic.Bool{}
+	s := &sink{tls: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if mended.Load() {
+			return good, nil
+		}
+		return nil, io.ErrUnexpectedEOF
+	}}, answer: func(_ int, line string) string {
+		if strings.HasPrefix(line, "MAIL") && !mended.Load() {
+			return mustTLS
+		}
+		return ""
+	}}
+	h := oneHost(t, s)
+	id := h.send("bob@d.test", "eve@d.test")
+	if got := h.states(id); got != "deferred 5.7.0, deferred 5.7.0" || s.connections() != 2 {
+		t.Fatalf("states %s after %d connections", got, s.connections())
+	}
+	mended.Store(true)
+	h.later(5 * time.Minute)
+	for h.states(id) != "delivered 2.0.0, delivered 2.0.0" {
+		<-h.events.C
+	}
+	if got := s.mail(); len(got) != 1 || !got[0].tls {
+		t.Errorf("received %+v", got)
 	}
 }
 
