@@ -25,6 +25,10 @@ const (
 	maxRuns = 32
 )
 
+// Ours reports whether a domain is one of the service's own names: its postmaster is
+// there, and return paths, and nobody else.
+func (i *Inbound) Ours(domain string) bool { return domain == i.Host || domain == "bounces."+i.Host }
+
 // Runs is that of queue.Courier.
 func (i *Inbound) Runs(waiting int) int { return min(1+waiting/perRun, maxRuns) }
 
@@ -184,7 +188,7 @@ func (i *Inbound) outcome(ctx context.Context, d *queue.Delivery, err error) que
 	var f *fault.Error
 	errors.As(err, &f)
 	switch kind := fault.KindOf(err); {
-	case kind == fault.NotFound && f.Code == mailbox.CodeNotHosted:
+	case kind == fault.NotFound && f.Code == mailbox.CodeNotHosted && !i.Ours(d.Destination):
 		// It moved out a moment ago: the next attempt goes by its MX.
 		return set(queue.Deferred, 451, "4.3.0", f.Message)
 	case kind == fault.NotFound:

@@ -147,6 +147,15 @@ func (r *Router) HostsAnyhow(ctx context.Context, domain string) (Plan, error) {
 	return lax.Hosts(ctx, domain)
 }
 
+// Loops reports whether DNS leads the mail of a domain back to this server.
+func (r *Router) Loops(ctx context.Context, domain string) bool {
+	direct := *r
+	direct.Smart, direct.STS = nil, nil
+	_, err := direct.Hosts(ctx, domain)
+	var why *Error
+	return errors.As(err, &why) && why.Enhanced == errLoop.Enhanced
+}
+
 func (r *Router) plan(ctx context.Context, domain string) (Plan, error) {
 	if r.Smart != nil {
 		return r.smart(ctx)

@@ -122,6 +122,10 @@ func TestNoWay(t *testing.T) {
 			if why.Enhanced != c.want || why.Permanent != c.permanent || why.Code != c.code {
 				t.Errorf("got %+v", why)
 			}
+			r.Smart = &route.SmartHost{Host: "relay.test"}
+			if loops := r.Loops(t.Context(), "d.test"); loops != (c.want == "5.4.6") {
+				t.Errorf("it loops: %v", loops)
+			}
 		})
 	}
 }

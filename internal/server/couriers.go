@@ -35,20 +35,20 @@ func (s *Server) openCouriers() error {
 	s.sts = route.NewSTS(route.STSOptions{
 		DB: s.DB, DNS: s.resolver, Roots: roots, Allow: allow, Port: uint16(s.Config.PolicyPort), Now: time.Now, Log: s.Log,
 	})
-	router := &route.Router{
+	s.router = &route.Router{
 		DNS: s.resolver, Name: s.Config.Host, Own: s.addresses(), Allow: allow, Port: uint16(s.Config.SMTPPort), Held: s.held,
 		STS: s.sts, Roots: roots,
 	}
 	if smart, err := s.Config.relay(); err != nil {
 		return err
 	} else if smart != nil {
-		if router.Smart, err = route.ParseSmartHost(smart); err != nil {
+		if s.router.Smart, err = route.ParseSmartHost(smart); err != nil {
 			return err
 		}
 	}
 	s.pool = smtpclient.NewPool(smtpclient.PoolLimits{MaxPerHost: s.Config.MaxConnections, MaxMessages: s.Config.MaxMessages})
 	s.outside = relay.New(relay.Options{
-		Router: router, Pool: s.pool, LocalName: s.Config.Host, Now: time.Now, Log: s.Log,
+		Router: s.router, Pool: s.pool, LocalName: s.Config.Host, Now: time.Now, Log: s.Log,
 		Limit: s.Config.MaxConnections, PerHost: s.Config.MaxConnections, Rate: s.Config.MaxRate,
 	})
 	return nil
@@ -56,7 +56,8 @@ func (s *Server) openCouriers() error {
 
 // choose says who carries mail for a destination: into the mailboxes here
 // while its MX is seen to be ours, else out by SMTP; a domain that is moving in
-// loses nothing that way. Addresses of the simulator are for that.
+// loses nothing that way. Addresses of the simulator are for that. What is for the
+// service's own names, such as its postmaster, stays here unless their MX lead on.
 func (s *Server) choose(ctx context.Context, destination string) (queue.Courier, error) {
 	if destination == suppression.SimulatorDomain {
 		return s.simulator, nil
@@ -65,7 +66,7 @@ func (s *Server) choose(ctx context.Context, destination string) (queue.Courier,
 	if err != nil {
 		return nil, err
 	}
-	if ok && h.Receives {
+	if ok && h.Receives || !ok && s.router != nil && s.Inbound.Ours(destination) && s.router.Loops(ctx, destination) {
 		return s.Inbound, nil
 	}
 	return s.outside, nil

@@ -95,6 +95,7 @@ type Server struct {
 	captured  *relay.Capture // nil for serve
 	simulator *relay.Simulator
 	pool      *smtpclient.Pool // of outside; nil if that captures
+	router    *route.Router    // the same
 	sts       *route.STS       // the same
 	doors     *doors
 	http      []*http.Server
