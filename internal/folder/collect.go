@@ -41,10 +41,13 @@ var (
 	// If it was expunged once more meanwhile, its time begins anew.
 	deleteExpunged = db.SQL(`DELETE FROM expunged WHERE message = $1 AND at = $2`)
 
-	nextDropped   = db.SQL(`SELECT folder, mailbox, uidvalidity FROM dropped WHERE folder > $1 ORDER BY folder LIMIT 1`)
+	nextDropped   = db.SQL(`SELECT folder, mailbox FROM dropped WHERE folder > $1 ORDER BY folder LIMIT 1`)
 	deleteChanges = db.SQL(`DELETE FROM folder_change WHERE folder = $1`)
-	deleteDropped = db.SQL(`DELETE FROM dropped WHERE folder = $1`)
-	modSeqOf      = db.SQL(`SELECT modseq FROM folder WHERE id = $1`)
+	// As long as the clock has not passed the highest UIDVALIDITY that a mailbox has
+	// had, a new folder could get it again. It may be years ahead (RenewAll).
+	deleteDropped = db.SQL(`DELETE FROM dropped WHERE folder = $1 AND (uidvalidity < $2
+		OR EXISTS (SELECT 1 FROM dropped later WHERE later.mailbox = $3 AND later.uidvalidity > dropped.uidvalidity))`)
+	modSeqOf = db.SQL(`SELECT modseq FROM folder WHERE id = $1`)
 
 	deleteSubscriptions = db.SQL(`DELETE FROM subscription WHERE mailbox = $1`)
 )
@@ -190,13 +193,10 @@ func (s *Store) collectSome(ctx context.Context) (due, deleted int, err error) {
 // emptyDropped takes the messages out of deleted folders, which nobody can
 // change or copy from any more.
 func (s *Store) emptyDropped(ctx context.Context) error {
-	type dropped struct {
-		folder, mailbox db.ID
-		validity        int64
-	}
+	type dropped struct{ folder, mailbox db.ID }
 	for last := db.ID(0); ; {
 		found, err := db.All(ctx, s.DB, nextDropped.With(last), func(r db.Row) (d dropped, err error) {
-			err = r.Scan(&d.folder, &d.mailbox, &d.validity)
+			err = r.Scan(&d.folder, &d.mailbox)
 			return d, err
 		})
 		if err != nil || len(found) == 0 {
@@ -207,16 +207,11 @@ func (s *Store) emptyDropped(ctx context.Context) error {
 		if err := s.emptyFolder(ctx, d.folder, d.mailbox); err != nil {
 			return err
 		}
-		// As long as the clock has not passed it, a new folder could get the
-		// same UIDVALIDITY.
-		forget := d.validity < s.Now().Unix()
 		err = s.DB.Write(ctx, d.mailbox, &db.Job{Apply: func(b *db.Batch) {
 			b.Queue(deleteChanges.With(d.folder))
 			b.Queue(deleteView.With(d.folder))
 			b.Queue(deleteParts.With(d.folder))
-			if forget {
-				b.Queue(deleteDropped.With(d.folder))
-			}
+			b.Queue(deleteDropped.With(d.folder, s.Now().Unix(), d.mailbox))
 		}})
 		if err != nil {
 			return err
