@@ -4,6 +4,7 @@ package imapd_test
 
 import (
 	"bufio"
+	"bytes"
 	"compress/flate"
 	"fmt"
 	"io"
@@ -120,5 +121,26 @@ func TestCompressRefused(t *testing.T) {
 		_, err := io.WriteString(c.nc.(*squeezed).Conn, "\xff\xff\xff\xff")
 		h.must(err)
 		c.closed()
+	})
+}
+
+// What was done is answered, though the stream ends, or breaks, right behind it.
+func TestCompressedStreamEnds(t *testing.T) {
+	each(t, func(h *house) {
+		for _, rest := range []string{"\x03\x00", "\xff\xff"} { // the last block, and damage
+			c := h.login()
+			c.compress()
+			var b bytes.Buffer
+			w, err := flate.NewWriter(&b, flate.BestCompression)
+			h.must(err)
+			m := note("last")
+			_, err = fmt.Fprintf(w, "a APPEND INBOX {%d+}\r\n%s\r\n", len(m), m)
+			h.must(err)
+			h.must(w.Flush())
+			_, err = io.WriteString(c.nc.(*squeezed).Conn, b.String()+rest)
+			h.must(err)
+			c.finish("a")
+			c.closed()
+		}
 	})
 }

@@ -79,11 +79,8 @@ func (s *session) serve(implicit bool) {
 		}
 	}
 	s.w.Untagged(wire.OK, wire.Capabilities(s.capabilities()...), s.Host+" is ready.")
-	err := s.loop()
-	if err == nil {
-		err = s.w.Flush()
-	}
-	if err != nil {
+	// What was answered goes out though the client's stream has broken behind it.
+	if err := cmp.Or(s.loop(), s.w.Flush()); err != nil {
 		s.logger().Debug("imap: connection ended", "err", err)
 	}
 }
