@@ -17,6 +17,9 @@ var (
 	insertDropped = db.SQL(`INSERT INTO dropped (folder, mailbox, uidvalidity) VALUES ($1, $2, $3)`)
 )
 
+// CodeHasChildren is that of a name which can't be deleted as there are folders below.
+const CodeHasChildren = "has_children"
+
 // Delete deletes a folder and its messages, but not the folders below it: while
 // there are any, its name stays as one that can't be selected (RFC 3501
 // §6.3.4). Such a name, and INBOX, can't be deleted: fault.Invalid. No such
@@ -32,7 +35,7 @@ func (s *Store) Delete(ctx context.Context, box db.ID, name string) (id db.ID, e
 	err = s.changeTree(ctx, box, func(t *tree) error {
 		f := t.find(name)
 		if f == nil && t.hasBelow(name) {
-			return fault.New(fault.Invalid, "has_children", "There are folders below this one.")
+			return fault.New(fault.Invalid, CodeHasChildren, "There are folders below this one.")
 		}
 		if f == nil {
 			return noFolder()

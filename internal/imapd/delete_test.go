@@ -12,7 +12,12 @@ func TestDelete(t *testing.T) {
 		c.ok("DELETE Work")
 		c.no("SELECT Work", "NONEXISTENT]")
 		c.no("DELETE Work", "NONEXISTENT]")
-		c.no("DELETE INBOX")
+		c.no("DELETE INBOX", "CANNOT]")
+
+		// What is left as a name can go once nothing is below it.
+		c.ok("CREATE Above/Below")
+		c.ok("DELETE Above")
+		c.no("DELETE Above", "HASCHILDREN]")
 
 		c.ok("CREATE Open")
 		c.ok("SELECT Open")
