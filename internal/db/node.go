@@ -64,7 +64,7 @@ var (
 	// nodeSeen also notes when the node's last id says that it was made: a clock
 	// that is ahead may be set right before the next process.
 	nodeSeen = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} AND seen_at > $2 THEN seen_at WHEN {now} > $2 THEN {now} ELSE $2 END
-		WHERE name = $1 RETURNING id, seen_at`)
+		WHERE name = $1 RETURNING id, seen_at, {now}`)
 	tenureEnd = SQL(`UPDATE tenure SET expires_at = 0 WHERE (node = $1 OR $3) AND holder = $2 AND expires_at > 0`)
 	tenureAdd = SQL(`INSERT INTO tenure (id, node, holder, expires_at)
 		SELECT $1, $2, $3, {now} + $4
@@ -117,8 +117,11 @@ func (n *Node) take(ctx context.Context) (t *tenure, number int64, err error) {
 			return err
 		}
 		// This update also makes two processes of one name take turns.
-		var seen int64
-		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), &number, &seen); err != nil {
+		var seen, theirs int64
+		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), &number, &seen, &theirs); err != nil {
+			return err
+		}
+		if err := n.early(theirs); err != nil {
 			return err
 		}
 		if number > maxNode {
@@ -142,6 +145,17 @@ func (n *Node) take(ctx context.Context) (t *tenure, number int64, err error) {
 		return err
 	})
 	return t, number, err
+}
+
+// early returns an error if this machine's clock is far ahead of the database's:
+// by it mail that waits would expire, and what is kept for a while be deleted, too
+// early. SQLite has no clock of its own.
+func (n *Node) early(theirs int64) error {
+	ahead := n.db.now().Sub(Time(theirs))
+	if n.db.kind == SQLite || ahead <= longGone {
+		return nil
+	}
+	return fmt.Errorf("this machine's clock is %d hours ahead of the database's, and mail that waits would expire too early; set both by NTP", int(ahead.Hours()))
 }
 
 // Tenure returns the id that marks what this node has in hand, and whether it
@@ -195,11 +209,16 @@ func (n *Node) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.db.lease/3)
 	defer cancel()
 	var asked time.Time
+	var early error
 	lost := false
 	err := txBy(ctx, n.db.vital, func(tx *Tx) error {
 		asked = n.db.now()
-		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), new(int64), new(int64)); err != nil {
+		var theirs int64
+		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), new(int64), new(int64), &theirs); err != nil {
 			return err
+		}
+		if early = n.early(theirs); early != nil { // what its ids say is noted all the same
+			return nil
 		}
 		renewed, err := tx.Exec(ctx, tenureRenew.With(t.id, n.db.lease.Microseconds()))
 		lost = renewed == 0
@@ -211,6 +230,9 @@ func (n *Node) renew(ctx context.Context) error {
 		return fault.New(fault.Conflict, "node_replaced", "Node %q was not seen for so long that another has its number. Start it again.", n.Name)
 	case err != nil:
 		return err
+	case early != nil:
+		n.current.Store(&tenure{id: t.id})
+		return early
 	case lost:
 		// Nothing is started in the name of what others may take over.
 		n.current.Store(&tenure{id: t.id})

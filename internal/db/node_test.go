@@ -264,6 +264,33 @@ func TestTenureClocks(t *testing.T) {
 	})
 }
 
+// By a clock that is weeks ahead all that waits would expire at once: who has it
+// does not begin, and starts nothing while it is so.
+func TestTenureClockWeeksAhead(t *testing.T) {
+	d, clock := openWithClock(t, dbtest.Postgres(t)) // SQLite has no clock of its own
+	const weeks = 31 * 24 * time.Hour
+	clock.forward(weeks)
+	if _, err := d.Join(t.Context(), "one", "folder"); err == nil || !strings.Contains(err.Error(), "hours ahead") {
+		t.Errorf("it joined: %v", err)
+	}
+	clock.forward(-weeks)
+	n := join(t, d, "one", "folder")
+	clock.forward(weeks)
+	if err := n.Renew(t.Context()); err == nil || !strings.Contains(err.Error(), "ahead") {
+		t.Errorf("it was renewed: %v", err)
+	}
+	if id, ok := n.Tenure(); ok || n.Holds(id) {
+		t.Error("it goes on")
+	}
+	clock.forward(-weeks)
+	if err := n.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, ok := n.Tenure(); !ok {
+		t.Error("it does not go on although its clock is right")
+	}
+}
+
 // What a process has made with a clock that was ahead, the next one does not
 // make again once the clock is right.
 func TestIDsAfterAClockAhead(t *testing.T) {

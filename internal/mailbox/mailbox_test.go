@@ -3,6 +3,7 @@
 package mailbox_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -133,6 +134,16 @@ func TestDelete(t *testing.T) {
 			t.Errorf("purged %d too early, %v", n, err)
 		}
 		h.now = h.now.Add(24 * time.Hour)
+		h.join("first")
+		ended, end := context.WithCancel(ctx)
+		end()
+		if err := h.Node.Keep(ended); err != nil { // leaves
+			t.Fatal(err)
+		}
+		if n, err := h.Purge(ctx); n != 0 || err != nil {
+			t.Errorf("purged %d by a node that may start nothing, %v", n, err)
+		}
+		h.join("first")
 		if n, err := h.Purge(ctx); n != 1 || err != nil || !slices.Equal(h.emptied, []db.ID{again.ID}) {
 			t.Errorf("purged %d, %v; emptied %v", n, err, h.emptied)
 		}
