@@ -364,6 +364,35 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 	})
 }
 
+// While it can't be noted whose the folder is, as on a full disk, nobody deletes
+// what another may have there.
+func TestSweepNotNoted(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dir := filepath.Join(t.TempDir(), "blobs")
+		f, err := blob.OpenFolder(t.Context(), d, dir, "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		s := &blob.Store{DB: d, Files: f, Now: func() time.Time { return now }}
+		b := fromBytes(t, s, text(70_000))                           // its row is in another database
+		if err := os.Remove(filepath.Join(dir, "new")); err != nil { // through which files get their names
+			t.Fatal(err)
+		}
+		for range 2 {
+			now = now.Add(2 * blob.SweepAge)
+			if _, err := s.Sweep(t.Context()); err == nil {
+				t.Error("it was swept")
+			}
+		}
+		dbtest.Exec(t, d, b.Insert())
+		if err := os.Mkdir(filepath.Join(dir, "new"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		same(t, s, b.ID, text(70_000))
+	})
+}
+
 var cutRow = db.SQL(`UPDATE blob SET bytes = SUBSTR(bytes, 1, 10) WHERE id = $1`)
 
 // What is gone, cut off or can't be read is said to be lost before anything of it

@@ -54,7 +54,8 @@ func OpenFolder(ctx context.Context, d *db.DB, dir, owner string) (*Folder, erro
 
 // Ours notes the database in the folder, unless another is noted there. That one
 // may be restored from a backup, or lost, so the folder may be read and written
-// all the same.
+// all the same. What could not be noted is an error, too: it may not have been
+// possible for another either.
 func (f *Folder) Ours() error {
 	if f.database == "" {
 		return nil
@@ -62,8 +63,7 @@ func (f *Folder) Ours() error {
 	name := filepath.Join(f.dir, databaseFile)
 	found, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		_ = f.note(name, f.database) // as in claim
-		return nil
+		return f.note(name, f.database)
 	}
 	if err == nil && string(found) != f.database+"\n" {
 		err = fault.New(fault.Conflict, "other_database",
