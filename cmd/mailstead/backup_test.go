@@ -350,6 +350,11 @@ func TestBackupOfAnother(t *testing.T) {
 	third := servertest.Start(t, func(c *server.Config) { c.SecretKey = strings.TrimSpace(string(key)) })
 	refused(t, "another service, with other accounts", nil, "backup", "--data", third.Config.Data, "--secret-key", strings.TrimSpace(string(key)), to)
 	refused(t, "the service's own folder", nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), "--blobs", filepath.Join(to, "blobs"), to)
+	theirs := filepath.Join(other.Config.Data, "blobs") // which they sweep
+	refused(t, "another service's folder", nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), "--blobs", theirs, to)
+	if copied, err := filepath.Glob(filepath.Join(theirs, "??", "*")); err != nil || len(copied) > 0 {
+		t.Errorf("they have %v, %v", copied, err)
+	}
 	for _, left := range []string{".mailstead.db.partXYZ", ".mailstead.db.partXYZ-journal", ".part-123"} { // by one that was killed
 		if err := os.WriteFile(filepath.Join(to, left), nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -43,6 +43,9 @@ func Restore(ctx context.Context, from string, s Service, ready func(ctx context
 	if err := savedKey(from, &s); err != nil {
 		return c, err
 	}
+	if err := others(s); err != nil {
+		return c, err
+	}
 	work := filepath.Join(s.Data, workFolder)
 	if err := os.RemoveAll(work); err != nil {
 		return c, err
@@ -124,6 +127,16 @@ func savedKey(from string, s *Service) (err error) {
 	now, err := secret.Load(here)
 	if err == nil && now.Fingerprint() != s.Key.Fingerprint() {
 		err = fmt.Errorf("%s is another key than the backup's; move it away", here)
+	}
+	return err
+}
+
+// others refuses a folder in which a service with another key keeps its files: that
+// one would delete all that are copied there.
+func others(s Service) error {
+	owner, _, _, err := blob.Owner(s.Blobs)
+	if err == nil && owner != "" && owner != s.Key.Fingerprint() {
+		err = fmt.Errorf("%s is another service's folder of large messages, with another secret key; name another folder with --blobs", s.Blobs)
 	}
 	return err
 }
