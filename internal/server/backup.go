@@ -64,6 +64,11 @@ func Restore(ctx context.Context, c Config, from string, how Restoring) (blob.Co
 	if err := backup.Is(from); err != nil { // before a data folder is made
 		return blob.Copied{}, err
 	}
+	// With a lock in it, it would pass for a data folder, and the next backup be refused.
+	there, _ := os.Stat(c.Data)
+	if saved, err := os.Stat(from); err == nil && os.SameFile(there, saved) {
+		return blob.Copied{}, fmt.Errorf("%s is the backup itself; name another folder with --data", c.Data)
+	}
 	data, err := openData(c.Data)
 	if err != nil {
 		return blob.Copied{}, err
