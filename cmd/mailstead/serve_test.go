@@ -56,6 +56,7 @@ func TestServe(t *testing.T) {
 			where = append(where, "--database", url)
 		}
 		with := func(args ...string) []string { return append(args, where...) }
+		refused(t, "no service has run", nil, with("account", "create", "--email", "you@example.com")...) // such as a name misspelt
 		s := serve(t, nil, with("--host", "mail.example.com", "--tls", "self-signed", "--postmaster", "root@example.com")...)
 		// Another process on the same folder, and one on the same ports.
 		refused(t, "another process uses the data folder", nil, append(s.Args[1:], "--port-base", "20000")...)

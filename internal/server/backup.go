@@ -24,7 +24,7 @@ import (
 // Backup brings the backup of a service in a folder up to date, while the service
 // runs or not. Of the settings it needs those of where things are.
 func Backup(ctx context.Context, c Config, to string) (backup.About, error) {
-	if err := c.hasRun(); err != nil {
+	if err := c.hasRun(ctx); err != nil {
 		return backup.About{}, err
 	}
 	s, err := c.kept()

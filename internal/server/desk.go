@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -36,7 +38,7 @@ type Desk struct {
 // conditional on what stands in the rows.
 func OpenDesk(ctx context.Context, data, database string) (*Desk, error) {
 	c := Config{Data: data, Database: database}
-	if err := c.hasRun(); err != nil {
+	if err := c.hasRun(ctx); err != nil {
 		return nil, err
 	}
 	d, err := db.Open(ctx, db.Options{URL: c.databaseURL()})
@@ -46,10 +48,18 @@ func OpenDesk(ctx context.Context, data, database string) (*Desk, error) {
 	return newDesk(ctx, d), nil
 }
 
-// hasRun refuses a data folder without a database where one must be.
-func (c *Config) hasRun() error {
+// hasRun refuses a data folder without a database, and a database without a
+// service: to open one makes tables in it, whosever it is.
+func (c *Config) hasRun(ctx context.Context) error {
 	if c.Database != "sqlite" {
-		return nil
+		err := db.Unused(ctx, c.Database)
+		switch {
+		case err == nil:
+			return errors.New("no service has run on this database")
+		case fault.Is(err, fault.Conflict):
+			return nil
+		}
+		return err
 	}
 	_, err := os.Stat(filepath.Join(c.Data, "mailstead.db"))
 	if pe, ok := err.(*fs.PathError); ok { //nolint:errorlint // what Stat returns
