@@ -68,7 +68,7 @@ func (c *keyCreate) Run() error {
 		n := account.NewKey{Name: c.Name, Scopes: c.Scope, Domain: c.Domain, Networks: c.Network, Limits: account.Rates{
 			RequestsPerSecond: c.RequestsPerSecond, Burst: c.Burst, SendsPerHour: c.SendsPerHour, SendsPerDay: c.SendsPerDay, RecipientsPerDay: c.RecipientsPerDay,
 		}}
-		if c.Expires > 0 {
+		if c.Expires != 0 { // what has passed is refused
 			n.ExpiresAt = time.Now().Add(c.Expires)
 		}
 		_, token, err := d.Accounts.CreateKey(ctx, whose, n)

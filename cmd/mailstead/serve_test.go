@@ -79,6 +79,7 @@ func TestServe(t *testing.T) {
 		}
 		s.ask(strings.TrimSpace(out), 403)
 		s.ask("ms_wrong", 401)
+		refused(t, "--expires-at: ", nil, with("key", "create", "--email", "you@example.com", "--expires=-1h")...)
 		refused(t, "no such account", nil, with("key", "create", "--email", "me@example.com")...)
 		s.stop()
 		// And again, on what is there.
