@@ -213,9 +213,8 @@ func (i *Inbound) outcome(ctx context.Context, d *queue.Delivery, err error) que
 }
 
 // FilingLife is how long it is to be remembered that a delivery was filed. An
-// outcome that was lost is asked for again within minutes; but of what went on from
-// here the next host may report failure once it has tried for as long as we did.
-const FilingLife = 14 * 24 * time.Hour
+// outcome that was lost is asked for again within minutes.
+const FilingLife = 7 * 24 * time.Hour
 
 // Prune forgets, in one commit, at most limit deliveries that were filed before a
 // time, and returns how many; 0: there are no more.

@@ -5,15 +5,12 @@ package server_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/emersion/go-smtp"
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
-	"github.com/mailstead/mailstead/internal/inbound"
-	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
 )
@@ -117,11 +114,6 @@ func TestForwardIsReturned(t *testing.T) {
 		}
 		arrived(t, s, 1, 1)
 		path, _ := wentOut(t, s, away, 1)
-		// So late the report may come: we and then that host have tried as long as can be.
-		late := time.Now().Add(2 * outbound.ExpirySubmission)
-		if _, err := s.Inbound.Prune(ctx, late.Add(-inbound.FilingLife), 100); err != nil {
-			t.Fatal(err)
-		}
 		if err := mx(t, s, "", report, path); err != nil {
 			t.Fatal(err)
 		}
