@@ -72,7 +72,7 @@ type Recipient struct {
 // has the address (which may have led to another since) that is the first; it is
 // nil if its kind is about others only, to whom the address leads as well.
 func (r *Report) Of(address string) *Recipient {
-	its := func(a string) bool { return strings.EqualFold(a, address) }
+	its := func(a string) bool { return a != "" && strings.EqualFold(a, address) }
 	n := slices.IndexFunc(r.Recipients, func(to Recipient) bool { return its(to.Address) })
 	if n < 0 && slices.ContainsFunc(r.Others, its) {
 		return nil

@@ -167,11 +167,14 @@ func (i *Inbound) wasFiled(ctx context.Context, message db.ID, n int) (bool, err
 	return err == nil, err
 }
 
+// local is the remote host of what was delivered here.
+const local = "local"
+
 // outcome translates what became of a delivery into what a host would say. What was
 // filed once is delivered, though the mailbox is full or deleted by now; while nobody
 // can say whether it was, it is put off.
 func (i *Inbound) outcome(ctx context.Context, d *queue.Delivery, err error) queue.Outcome {
-	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: "local"}
+	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: local}
 	if err == nil {
 		return o
 	}

@@ -27,10 +27,11 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 	default:
 		return i.noted(ctx, r, told, s)
 	}
-	to, err := i.reportedRecipient(ctx, r, told)
+	d, err := i.delivery(ctx, r)
 	if err != nil {
 		return err
 	}
+	to := told.Of(d.Recipient)
 	if to == nil {
 		return i.noted(ctx, r, told, s)
 	}
@@ -39,8 +40,9 @@ func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
 		return err
 	}
 	report := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote, Verdict: to.Verdict}
-	// What was filed here, and is reported all the same, went on from here.
-	report.Verdict.Suppress = to.Suppress && !r.onward && !here
+	// What was filed here, and is reported all the same, went on from here: days
+	// later its note is gone, but what became of it is not.
+	report.Verdict.Suppress = to.Suppress && !r.onward && !here && d.Remote != local
 	changed, err := i.Queue.Bounced(ctx, r.message, r.n, report)
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
 		changed, err = i.reportedPast(ctx, r, report, told)
@@ -60,9 +62,13 @@ func (i *Inbound) noted(ctx context.Context, r report, told *bounce.Report, s *s
 	case told.Kind == bounce.AutoReply:
 		news, err = i.Queue.Remark(ctx, r.message, r.n, queue.StageAutoReply, s.header.MessageID(), queue.Report{Text: subject})
 	case told.Kind == bounce.Delay && len(told.Recipients) > 0:
-		var to *bounce.Recipient
-		if to, err = i.reportedRecipient(ctx, r, told); err != nil || to == nil {
+		var d queue.Record
+		if d, err = i.delivery(ctx, r); err != nil {
 			return err
+		}
+		to := told.Of(d.Recipient)
+		if to == nil {
+			break
 		}
 		said := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote}
 		news, err = i.Queue.Remark(ctx, r.message, r.n, queue.StageDelay, s.header.MessageID(), said)
@@ -83,21 +89,16 @@ func (i *Inbound) readReport(ctx context.Context, s *spooled) (*bounce.Report, e
 	return bounce.Read(io.NewSectionReader(r, 0, bounce.MaxRead))
 }
 
-// reportedRecipient is what a report says of the delivery that it came for, as
-// bounce.Report.Of has it: our return paths are for one recipient each.
-func (i *Inbound) reportedRecipient(ctx context.Context, r report, told *bounce.Report) (*bounce.Recipient, error) {
-	if len(told.Recipients)+len(told.Others) > 1 {
-		all, err := i.Queue.Deliveries(ctx, r.message)
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			return nil, err
-		}
-		for _, d := range all {
-			if d.N == r.n {
-				return told.Of(d.Recipient), nil
-			}
+// delivery is the one that a report came for: our return paths are for one
+// recipient each. It is empty if it is gone.
+func (i *Inbound) delivery(ctx context.Context, r report) (queue.Record, error) {
+	all, err := i.Queue.Deliveries(ctx, r.message)
+	for _, d := range all {
+		if d.N == r.n {
+			return d, nil
 		}
 	}
-	return &told.Recipients[0], nil
+	return queue.Record{}, err
 }
 
 // reportedPast takes a report about a message that was deleted meanwhile (retention).
