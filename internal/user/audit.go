@@ -29,10 +29,7 @@ const maxDeed = 500 // bytes
 
 // Note records what the user of a session did, in the session's account.
 func (u *Users) Note(ctx context.Context, s Session, from netip.Addr, what string) error {
-	if len(what) > maxDeed {
-		what = what[:maxDeed]
-	}
-	return u.exec(ctx, insertDeed.With(u.DB.NewID(), s.Account, s.User.ID, s.User.Email, clip(what), from.String(), db.Micros(u.Now())))
+	return u.exec(ctx, insertDeed.With(u.DB.NewID(), s.Account, s.User.ID, s.User.Email, clip(what, maxDeed), from.String(), db.Micros(u.Now())))
 }
 
 // Deeds lists what was done in an account, the latest first.

@@ -150,7 +150,7 @@ func (u *Users) begin(ctx context.Context, known stored, from netip.Addr, agent 
 		return Session{}, "", fault.New(fault.Denied, "no_account", "You belong to no account any more. Ask who invited you.")
 	}
 	now := u.Now().UTC()
-	s := Session{ID: u.DB.NewID(), User: who, Account: of[len(of)-1].Account, Role: of[len(of)-1].Role, Halfway: who.TOTP, From: from, Agent: clip(agent), CreatedAt: now, SeenAt: now}
+	s := Session{ID: u.DB.NewID(), User: who, Account: of[len(of)-1].Account, Role: of[len(of)-1].Role, Halfway: who.TOTP, From: from, Agent: clip(agent, maxAgent), CreatedAt: now, SeenAt: now}
 	s.ExpiresAt = now.Add(sessionIdle)
 	if s.Halfway {
 		s.ExpiresAt = now.Add(halfwayLife)
@@ -274,10 +274,11 @@ func flag(b bool) int {
 	return 0
 }
 
-func clip(s string) string {
+// clip takes out what no database keeps, and shortens a text to so many bytes.
+func clip(s string, most int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "")
-	if len(s) > maxAgent {
-		s = strings.ToValidUTF8(s[:maxAgent], "")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -562,7 +563,17 @@ func TestDeeds(t *testing.T) {
 		if list, _, err := h.Deeds(ctx, other, db.Page{}); err != nil || len(list) != 0 {
 			t.Fatal(list, err)
 		}
-		if n, err := h.PruneDeeds(ctx, h.clock().Add(time.Second), 10); err != nil || n != 2 {
+		long := "Copied the template “" + strings.Repeat("a", 200) + "” to “" + strings.Repeat("b", 200) + "”."
+		for _, what := range []string{long, long + strings.Repeat("é", 200)} {
+			if err := h.Note(ctx, s, home, what); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, _, err = h.Deeds(ctx, first, db.Page{})
+		if err != nil || list[1].What != long || len(list[0].What) < 499 || !strings.HasSuffix(list[0].What, "é") {
+			t.Fatal(list, err)
+		}
+		if n, err := h.PruneDeeds(ctx, h.clock().Add(time.Second), 10); err != nil || n != 4 {
 			t.Fatal(n, err)
 		}
 	})
