@@ -12,6 +12,7 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -288,5 +289,12 @@ func TestSuppressedInvitation(t *testing.T) {
 		if status, _, text := owner.ask("POST", "/people", url.Values{"email": {email}, "role": {"reader"}}); status != 200 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d\n%s", email, status, text)
 		}
+	}
+	// Nor is anything sent over the account's limits.
+	if err := s.Limits.Change(t.Context(), demo.ID, limit.Set{Rates: limit.Rates{SendsPerDay: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, text := owner.ask("POST", "/people", url.Values{"email": {"late@outside.test"}, "role": {"reader"}}); status != 200 || !strings.Contains(text, "/join/") || !strings.Contains(text, "It was not sent by mail.") {
+		t.Errorf("over the limit: %d\n%s", status, text)
 	}
 }

@@ -40,8 +40,8 @@ func (d *Dashboard) invite(v *visit) (done, error) {
 	}
 	sent, err := d.Send(v.ctx, ids(v.in.Account), email, "You are invited to "+name, v.in.User.Name+" invites you to the account "+name+" at "+d.Host+
 		". Follow this link within seven days:\n\n"+link+"\n")
-	if err != nil {
-		return done{}, err
+	if err != nil { // such as a limit of the account: the link works all the same
+		d.Log.WarnContext(v.ctx, "an invitation could not be sent", "request", v.requestID(), "error", err)
 	}
 	return done{Told: "Invited " + email + ".", Show: &page{Template: "invited", Title: "Invited " + email, Section: "people", Data: invited{email, link, "/people", sent}}}, nil
 }
