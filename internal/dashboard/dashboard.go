@@ -111,6 +111,7 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 	d.strangers.Total, d.strangers.PerNetwork, d.strangers.Friend = maxStrangers, maxOfNetwork, d.Users.Guesses.Friend
 	r := &router{d: d, mux: http.NewServeMux()}
 	d.routes(r)
+	r.back()
 	d.list = r.list
 	r.mux.Handle("GET /static/", looks.files())
 	r.mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, req *http.Request) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -109,7 +110,7 @@ func (r *router) actFor(need right, path string, f act, form view) {
 // upload enters what a form with a file does. f reads the form itself, as a
 // stream of at most so many bytes.
 func (r *router) upload(path string, most int64, f act, form view) {
-	r.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, req *http.Request) {
+	r.enter("POST", working, path, func(w http.ResponseWriter, req *http.Request) {
 		r.serveUpTo(most, w, req, working, func(v *visit) error {
 			did, err := f(v)
 			if err != nil {
@@ -118,6 +119,31 @@ func (r *router) upload(path string, most int64, f act, form view) {
 			return v.done(did)
 		})
 	})
+}
+
+// back leads who asks for the address of an act, as the browser shows it above a
+// form with an error, to the page that it belongs to.
+func (r *router) back() {
+	pages := map[string]bool{"/": true}
+	for _, one := range r.list {
+		pages[one.Path] = pages[one.Path] || one.Method == "GET"
+	}
+	for _, one := range r.list {
+		up := 0
+		for at := one.Path; !pages[at]; at = path.Dir(at) {
+			up++
+		}
+		if up == 0 {
+			continue
+		}
+		r.mux.HandleFunc("GET "+one.Path, func(w http.ResponseWriter, req *http.Request) {
+			to := req.URL.EscapedPath()
+			for range up {
+				to = path.Dir(to)
+			}
+			http.Redirect(w, req, to, http.StatusSeeOther)
+		})
+	}
 }
 
 // file enters a download.

@@ -142,6 +142,27 @@ func TestFormOfEndedSession(t *testing.T) {
 	b.reads("Added the domain typed.example.")
 }
 
+// Where the browser is after a form with an error is no dead end: its colours can be
+// changed, and its address be asked for.
+func TestAddressOfForm(t *testing.T) {
+	s := servertest.Start(t)
+	v := visit(t, s)
+	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	box, id := "/mailboxes/"+s.Dev.Mailboxes[0].ID.String(), s.Dev.Domain.ID.String()
+	status, _, text := v.ask("POST", box+"/vacation", url.Values{"enabled": {"yes"}})
+	if status != 422 || !strings.Contains(text, `name="to" value="`+box+`/vacation"`) {
+		t.Fatalf("%d\n%s", status, text)
+	}
+	for path, page := range map[string]string{
+		box + "/vacation": box, box + "/import": box, box + "/setup/check": box + "/setup", "/people/" + id + "/role": "/people", "/people/invitations/" + id + "/withdraw": "/people",
+		"/suppressions/import": "/suppressions", "/sandbox/receive": "/sandbox", "/templates/preview": "/templates", "/mailbox/vacation": "/mailbox", "/sign-out": "/",
+	} {
+		if status, to, _ := v.ask("GET", path, nil); status != 303 || to != page {
+			t.Errorf("%s: %d %s, want %s", path, status, to, page)
+		}
+	}
+}
+
 // Roles hold: readers change nothing, members nothing about people.
 func TestRoles(t *testing.T) {
 	s := servertest.Start(t)
