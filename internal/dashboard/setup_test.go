@@ -163,6 +163,28 @@ func TestOwner(t *testing.T) {
 	shows(one, 303)
 }
 
+// An address may have any letters before its @, also in a browser's eyes.
+func TestOwnerWithAnyLetters(t *testing.T) {
+	s := servertest.Start(t)
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, password, err := s.Mailboxes.Create(t.Context(), demo.ID, mailbox.New{Domain: s.Dev.Domain.ID, LocalPart: "zoë"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := browse(t, s)
+	b.open("/mailbox/sign-in")
+	b.fill("address", box.Address)
+	b.fill("password", password)
+	if !script[bool](b, `document.querySelector("main form").checkValidity()`) {
+		t.Fatal("the browser does not send the form")
+	}
+	b.press("/mailbox/sign-in")
+	b.reads("Change your password")
+}
+
 var picture = regexp.MustCompile(`src="data:image/png;base64,([^"]+)"`)
 
 // The link of the picture needs no session, ends, and is good for its mailbox
