@@ -30,7 +30,10 @@ type node struct {
 }
 
 // program is a parsed template.
-type program struct{ body []node }
+type program struct {
+	body  []node
+	nodes int // in all, also those within others
+}
 
 // path names a value: up levels outwards, then by names. special is one of the
 // names that begin with @.
@@ -58,6 +61,7 @@ type parser struct {
 	source string
 	at     int
 	open   []frame
+	nodes  int
 }
 
 // frame is a block that has begun.
@@ -81,7 +85,7 @@ func parse(source string) (*program, error) {
 	if last := p.open[len(p.open)-1]; len(p.open) > 1 {
 		return nil, p.fault(last.begin, "{{#%s}} is never closed; add {{/%s}}", last.name, last.name)
 	}
-	return &program{p.open[0].node.body}, nil
+	return &program{p.open[0].node.body, p.nodes}, nil
 }
 
 func (p *parser) fault(at int, format string, args ...any) error {
@@ -93,6 +97,7 @@ func (p *parser) fault(at int, format string, args ...any) error {
 
 // add puts a node into the block that is open.
 func (p *parser) add(n node) {
+	p.nodes++
 	f := &p.open[len(p.open)-1]
 	if f.orElse {
 		f.node.rest = append(f.node.rest, n)

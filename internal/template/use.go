@@ -111,7 +111,7 @@ func Values(text json.RawMessage) (map[string]any, error) {
 }
 
 // cache keeps compiled versions, which never change. It is bounded by the bytes
-// of their sources, and forgets at random.
+// that they take, and forgets at random.
 type cache struct {
 	mu    sync.Mutex
 	ready map[cached]*Compiled
@@ -150,11 +150,12 @@ func (c *cache) keep(key cached, compiled *Compiled) {
 	if c.ready == nil {
 		c.ready = map[cached]*Compiled{}
 	}
-	if c.ready[key] != nil {
+	size := compiled.size()
+	if c.ready[key] != nil || size > maxCached {
 		return
 	}
 	c.ready[key] = compiled
-	c.bytes += compiled.size()
+	c.bytes += size
 	for other, one := range c.ready {
 		if c.bytes <= maxCached {
 			return
@@ -166,6 +167,10 @@ func (c *cache) keep(key cached, compiled *Compiled) {
 	}
 }
 
+// nodeBytes is about what a node takes; a source of five bytes may be one.
+const nodeBytes = 200
+
 func (c *Compiled) size() int {
-	return 4<<10 + 4*(len(c.content.Subject)+len(c.content.HTML)+len(c.content.Text))
+	return 4<<10 + 4*(len(c.content.Subject)+len(c.content.HTML)+len(c.content.Text)) +
+		nodeBytes*(c.subject.nodes+c.html.nodes+c.text.nodes)
 }
