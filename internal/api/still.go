@@ -36,15 +36,23 @@ func (b arrivingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leavingAnswer is an answer of any length: it breaks off when the key ends.
+// leavingAnswer is an answer of any length: it breaks off when the key ends. Of HEAD,
+// for which nothing is sent and so nobody waits, it ends once the header is there,
+// with http.ErrBodyNotAllowed.
 type leavingAnswer struct {
 	io.Writer
-	still func() error
+	api   *API
+	r     *http.Request
+	begun bool
 }
 
 // Write is that of io.Writer.
-func (l leavingAnswer) Write(p []byte) (int, error) {
-	if err := l.still(); err != nil {
+func (l *leavingAnswer) Write(p []byte) (int, error) {
+	if l.begun && l.r.Method == http.MethodHead {
+		return 0, http.ErrBodyNotAllowed
+	}
+	l.begun = true
+	if err := l.api.still(l.r); err != nil {
 		return 0, err
 	}
 	return l.Writer.Write(p)

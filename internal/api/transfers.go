@@ -211,13 +211,13 @@ func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Princ
 		w.Header().Set("Content-Type", order.Media())
 		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": m.Address + order.Ending()}))
 	})
-	err = a.Transfers.Export(ctx, order, leavingAnswer{out, func() error { return a.still(r) }})
+	err = a.Transfers.Export(ctx, order, &leavingAnswer{Writer: out, api: a, r: r})
 	var missing *transfer.MissingError
 	if errors.As(err, &missing) && trailer {
 		w.Header().Set(missingTrailer, missing.Error())
 		err = nil
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, http.ErrBodyNotAllowed) {
 		out.End()
 		return nil
 	}

@@ -3,8 +3,10 @@
 package api_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -76,6 +78,25 @@ func TestExportBreaksOff(t *testing.T) {
 			t.Errorf("%s: %d, and %d bytes look whole", format, resp.StatusCode, len(text))
 		}
 		_ = resp.Body.Close()
+	}
+
+	// HEAD reads no more of the mail than it takes to begin.
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.Dev.BaseURL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // at the latest
+	answers := bufio.NewReader(c)
+	for _, format := range []string{"mbox", "maildir", "mbox"} {
+		fmt.Fprintf(c, "HEAD /api/v1%s/export?folder=Large&format=%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", box, format, s.Dev.APIKey)
+		resp, err := http.ReadResponse(answers, &http.Request{Method: http.MethodHead})
+		if err != nil {
+			t.Fatalf("HEAD: %v", err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Disposition"), "attachment; filename=") {
+			t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
+		}
 	}
 }
 
