@@ -38,18 +38,25 @@ func (v *View) claimStored(ctx context.Context) error {
 	sh.recentFrom = to // before other sessions of this node look
 	sh.mu.Unlock()
 	for from < to {
-		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{Guard: func(b *db.Batch) {
-			b.Queue(claimRecent.With(sh.id, stored, to)).Else(errClaimed)
-		}})
-		if err == nil {
+		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
+			Guard: func(b *db.Batch) { b.Queue(claimRecent.With(sh.id, stored, to)).Else(errClaimed) },
+			AfterCommit: func() {
+				sh.mu.Lock()
+				sh.row.recentFrom = max(sh.row.recentFrom, to)
+				sh.mu.Unlock()
+			},
+		})
+		if !errors.Is(err, errClaimed) {
+			if err != nil && ctx.Err() != nil {
+				return err
+			}
+			if err != nil { // as on a full disk, where people can read their mail all the same
+				v.store.Log.Warn("noting which messages are no longer recent", "folder", sh.id, "error", err)
+			}
 			sh.mu.Lock()
-			sh.row.recentFrom = max(sh.row.recentFrom, to)
 			v.tellRecent(from, to)
 			sh.mu.Unlock()
 			return nil
-		}
-		if !errors.Is(err, errClaimed) {
-			return err
 		}
 		if err := sh.refresh(ctx, true); err != nil {
 			return err

@@ -5,6 +5,9 @@ package folder
 import (
 	"sync"
 	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
 // Sessions that begin while messages arrive and others are told of them: each
@@ -59,6 +62,26 @@ func TestRecentToOne(t *testing.T) {
 			if recent[uid] != 1 {
 				t.Errorf("message %d was recent to %d sessions", uid, recent[uid])
 			}
+		}
+	})
+}
+
+// Where nothing can be written a folder with new mail opens all the same.
+func TestRecentNotNoted(t *testing.T) {
+	each(t, func(h *house) {
+		h.fill(Inbox, 3)
+		if h.db.Engine() == db.SQLite {
+			dbtest.Exec(h, h.db, db.SQL("CREATE TRIGGER no_room BEFORE UPDATE ON folder BEGIN SELECT RAISE(ABORT, 'full'); END").With())
+		} else {
+			dbtest.Exec(h, h.db, db.SQL("CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''53100''; END'").With(),
+				db.SQL("CREATE TRIGGER no_room BEFORE UPDATE ON folder EXECUTE FUNCTION no_room()").With())
+		}
+		v := h.view(Inbox)
+		if n := v.Recent(); v.Len() != 3 || n != 3 {
+			t.Errorf("of %d messages %d are recent", v.Len(), n)
+		}
+		if n := h.view(Inbox).Recent(); n != 0 {
+			t.Errorf("to a second session %d are", n)
 		}
 	})
 }
