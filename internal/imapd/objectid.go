@@ -4,7 +4,9 @@ package imapd
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
@@ -74,11 +76,12 @@ func (p *program) ofObject(k *wire.SearchKey) ([]uint32, error) {
 		return p.view.OfMessage(p.ctx(), message)
 	case k.Op == wire.SearchThreadID && kind == oddThreadPrefix:
 		name, err := base64.RawURLEncoding.DecodeString(id)
-		if err != nil || !strings.ContainsFunc(string(name), notInID) {
+		// What is no text PostgreSQL would not even look for.
+		if err != nil || !strings.ContainsFunc(string(name), notInID) || !utf8.Valid(name) || slices.Contains(name, 0) {
 			return nil, nil //nolint:nilerr // nothing has that id
 		}
 		return p.view.OfThread(p.ctx(), p.login.Account, string(name))
-	case k.Op == wire.SearchThreadID && kind == threadPrefix:
+	case k.Op == wire.SearchThreadID && kind == threadPrefix && !strings.ContainsFunc(id, notInID):
 		return p.view.OfThread(p.ctx(), p.login.Account, id)
 	}
 	return nil, nil

@@ -107,7 +107,7 @@ func TestEmailID(t *testing.T) {
 		c.ok("uid search or threadid " + id[7] + " or threadid " + id[9] + " threadid " + id[11])
 		c.got("* SEARCH 4 5 6")
 		for _, none := range []string{"threadid " + id[0], "emailid " + id[1], "emailid Mnone", "threadid Q", `emailid ""`, "threadid B",
-			"emailid " + id[0][1:], "threadid S" + id[0][1:]} {
+			"emailid " + id[0][1:], "threadid S" + id[0][1:], "threadid BAA", "threadid B_w", "threadid {2+}\r\nT\xff"} {
 			c.ok("search " + none)
 			c.got("* SEARCH")
 		}
