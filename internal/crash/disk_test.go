@@ -55,6 +55,11 @@ func TestDiskFull(t *testing.T) {
 	if what := l.misplaced(s.read(), false); what != "" {
 		t.Errorf("with the disk full:\n%s", what)
 	}
+	c := s.imap(0, nil)
+	if _, err := c.Select("INBOX", nil).Wait(); err != nil {
+		t.Errorf("with the disk full: %v", err)
+	}
+	_ = c.Close() // only read
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
