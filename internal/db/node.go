@@ -16,6 +16,9 @@ import (
 // Options say otherwise; it renews every third of that, at least every 5 s.
 const Lease = 15 * time.Second
 
+// MostAhead is how far a node's clock may be ahead of PostgreSQL's.
+const MostAhead = 24 * time.Hour
+
 // longGone is for how long a node was not seen whose number another may get: no
 // clock is wrong by so much that both would make the same ids.
 const longGone = 24 * time.Hour
@@ -152,7 +155,7 @@ func (n *Node) take(ctx context.Context) (t *tenure, number int64, err error) {
 // early. SQLite has no clock of its own.
 func (n *Node) early(theirs int64) error {
 	ahead := n.db.now().Sub(Time(theirs))
-	if n.db.kind == SQLite || ahead <= longGone {
+	if n.db.kind == SQLite || ahead <= MostAhead {
 		return nil
 	}
 	return fmt.Errorf("this machine's clock is %d hours ahead of the database's, and mail that waits would expire too early; set both by NTP", int(ahead.Hours()))

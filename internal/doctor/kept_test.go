@@ -175,6 +175,8 @@ func TestClock(t *testing.T) {
 		if k.Engine() == db.Postgres {
 			k.later(10 * time.Second)
 			expect(t, k.CheckClock, doctor.Warning, " s apart: nodes that are alive")
+			k.later(48 * time.Hour)
+			expect(t, k.CheckClock, doctor.Error, "ahead of the database's")
 		}
 		k.later(-time.Hour)
 		found := look(t, k.CheckClock)
