@@ -41,6 +41,7 @@ func (c *exportCommand) Run() error {
 }
 
 func (c *exportCommand) export(ctx context.Context) error {
+	c.Path = filepath.Clean(c.Path) // of a/b/, b is to be made in a
 	if err := c.free(); err != nil {
 		return err
 	}

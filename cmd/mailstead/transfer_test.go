@@ -97,7 +97,7 @@ func TestImportAndExport(t *testing.T) {
 
 	mbox, tree := filepath.Join(dir, "out.mbox"), filepath.Join(dir, "out")
 	do(0, "export", "--mailbox", bob, mbox)
-	do(0, "export", "--mailbox", bob, "--format", "maildir", tree)
+	do(0, "export", "--mailbox", bob, "--format", "maildir", tree+"/")
 	do(0, "export", "--mailbox", bob, "--format", "maildir", "--folder", "Dir", filepath.Join(dir, "dir.tar.gz"))
 	if out := do(1, "export", "--mailbox", bob, mbox); !strings.Contains(out, "is there already") {
 		t.Error(out)
