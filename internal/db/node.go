@@ -16,8 +16,8 @@ import (
 // Options say otherwise; it renews every third of that, at least every 5 s.
 const Lease = 15 * time.Second
 
-// MostAhead is how far a node's clock may be ahead of PostgreSQL's.
-const MostAhead = 24 * time.Hour
+// MostApart is how far a node's clock may be from PostgreSQL's.
+const MostApart = 24 * time.Hour
 
 // longGone is for how long a node was not seen whose number another may get: no
 // clock is wrong by so much that both would make the same ids.
@@ -124,7 +124,7 @@ func (n *Node) take(ctx context.Context) (t *tenure, number int64, err error) {
 		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), &number, &seen, &theirs); err != nil {
 			return err
 		}
-		if err := n.early(theirs); err != nil {
+		if err := n.astray(theirs); err != nil {
 			return err
 		}
 		if number > maxNode {
@@ -150,15 +150,19 @@ func (n *Node) take(ctx context.Context) (t *tenure, number int64, err error) {
 	return t, number, err
 }
 
-// early returns an error if this machine's clock is far ahead of the database's:
-// by it mail that waits would expire, and what is kept for a while be deleted, too
-// early. SQLite has no clock of its own.
-func (n *Node) early(theirs int64) error {
-	ahead := n.db.now().Sub(Time(theirs))
-	if n.db.kind == SQLite || ahead <= MostAhead {
+// astray returns an error if this machine's clock is far from the database's: by
+// one that is ahead mail that waits would expire, and what is kept for a while be
+// deleted, too early; what is written by one that is behind, by all others. SQLite
+// has no clock of its own.
+func (n *Node) astray(theirs int64) error {
+	off, side := n.db.now().Sub(Time(theirs)), "ahead of"
+	if off < 0 {
+		off, side = -off, "behind"
+	}
+	if n.db.kind == SQLite || off <= MostApart {
 		return nil
 	}
-	return fmt.Errorf("this machine's clock is %d hours ahead of the database's, and mail that waits would expire too early; set both by NTP", int(ahead.Hours()))
+	return fmt.Errorf("this machine's clock is %d hours %s the database's, by which mail would expire, and what is kept be deleted, too early; set both by NTP", int(off.Hours()), side)
 }
 
 // Tenure returns the id that marks what this node has in hand, and whether it
@@ -212,7 +216,7 @@ func (n *Node) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.db.lease/3)
 	defer cancel()
 	var asked time.Time
-	var early error
+	var astray error
 	lost := false
 	err := txBy(ctx, n.db.vital, func(tx *Tx) error {
 		asked = n.db.now()
@@ -220,7 +224,7 @@ func (n *Node) renew(ctx context.Context) error {
 		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), new(int64), new(int64), &theirs); err != nil {
 			return err
 		}
-		if early = n.early(theirs); early != nil { // what its ids say is noted all the same
+		if astray = n.astray(theirs); astray != nil { // what its ids say is noted all the same
 			return nil
 		}
 		renewed, err := tx.Exec(ctx, tenureRenew.With(t.id, n.db.lease.Microseconds()))
@@ -233,9 +237,9 @@ func (n *Node) renew(ctx context.Context) error {
 		return fault.New(fault.Conflict, "node_replaced", "Node %q was not seen for so long that another has its number. Start it again.", n.Name)
 	case err != nil:
 		return err
-	case early != nil:
+	case astray != nil:
 		n.current.Store(&tenure{id: t.id})
-		return early
+		return astray
 	case lost:
 		// Nothing is started in the name of what others may take over.
 		n.current.Store(&tenure{id: t.id})

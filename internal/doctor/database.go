@@ -139,9 +139,9 @@ func (d *Database) CheckClock(ctx context.Context, r *Report) {
 			"this machine's clock is %s before the newest mark in the database: ids of new rows would be made in the future", length(before))
 	}
 	if d.Engine() == db.Postgres {
-		if before := ours.Sub(theirs); before > db.MostAhead {
-			r.Fail(do, "the clock of this machine is %s ahead of the database's: mailstead serve does not start", length(before))
-		} else if off := before.Abs(); off > apart+answered.Sub(asked)/2 {
+		if off := theirs.Sub(ours).Abs(); off > db.MostApart {
+			r.Fail(do, "the clocks of this machine and of the database are %s apart: mailstead serve does not start", length(off))
+		} else if off > apart+answered.Sub(asked)/2 {
 			r.Warn(do, "the clocks of this machine and of the database are %s apart: nodes that are alive may count as silent", length(off))
 		}
 	}

@@ -239,7 +239,7 @@ const purgeMargin = 24 * time.Hour
 // returns how many mailboxes that were.
 func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 	if m.Node != nil {
-		if _, ok := m.Node.Tenure(); !ok { // its clock may be ahead
+		if _, ok := m.Node.Tenure(); !ok { // its clock may be wrong
 			return 0, nil
 		}
 	}
