@@ -355,6 +355,7 @@ func TestBackupOfAnother(t *testing.T) {
 	if copied, err := filepath.Glob(filepath.Join(theirs, "??", "*")); err != nil || len(copied) > 0 {
 		t.Errorf("they have %v, %v", copied, err)
 	}
+	refused(t, "not available", nil, "restore", "--data", filepath.Join(t.TempDir(), "restored"), "--blobs", "s3://bucket", to)
 	refused(t, "the backup itself", nil, "restore", "--data", to, to)
 	for _, left := range []string{".mailstead.db.partXYZ", ".mailstead.db.partXYZ-journal", ".part-123"} { // by one that was killed
 		if err := os.WriteFile(filepath.Join(to, left), nil, 0o600); err != nil {

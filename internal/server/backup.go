@@ -3,7 +3,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +89,10 @@ func Restore(ctx context.Context, c Config, from string, how Restoring) (blob.Co
 
 // kept says where the service keeps what it has.
 func (c *Config) kept() (s backup.Service, err error) {
-	s = backup.Service{Data: c.Data, Database: c.databaseURL(), Blobs: cmp.Or(c.Blobs, filepath.Join(c.Data, "blobs")), KeyGiven: c.SecretKey != ""}
+	if err := c.checkBlobs(); err != nil {
+		return s, err
+	}
+	s = backup.Service{Data: c.Data, Database: c.databaseURL(), Blobs: c.Blobs, KeyGiven: c.SecretKey != ""}
 	if s.KeyGiven {
 		s.Key, err = secret.Parse(c.SecretKey)
 	}

@@ -146,6 +146,10 @@ func (c *Config) checkPlace() (err error) {
 	if c.Database != "sqlite" && !strings.HasPrefix(c.Database, "postgres://") && !strings.HasPrefix(c.Database, "postgresql://") {
 		return errors.New(`--database must be "sqlite" or a postgres:// URL`)
 	}
+	return c.checkBlobs()
+}
+
+func (c *Config) checkBlobs() error {
 	if strings.HasPrefix(c.Blobs, "s3://") {
 		return errors.New("--blobs on S3 is not available in this release; name a folder")
 	}
