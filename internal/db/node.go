@@ -224,8 +224,8 @@ func (n *Node) renew(ctx context.Context) error {
 		if err := tx.One(ctx, nodeSeen.With(n.Name, n.db.ids.latest()), new(int64), new(int64), &theirs); err != nil {
 			return err
 		}
-		if astray = n.astray(theirs); astray != nil { // what its ids say is noted all the same
-			return nil
+		if astray = n.astray(theirs); astray != nil {
+			return nil //nolint:nilerr // what its ids say is noted all the same
 		}
 		renewed, err := tx.Exec(ctx, tenureRenew.With(t.id, n.db.lease.Microseconds()))
 		lost = renewed == 0
