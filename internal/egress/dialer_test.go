@@ -60,6 +60,8 @@ func TestAddresses(t *testing.T) {
 		{d, "mail.test", "refused"},
 		{d, "8.8.4.4", "refused"},
 		{d, "::ffff:8.8.4.4", "refused"},
+		{d, "64:ff9b::808:404", "refused"},
+		{d, "2002:808:404::1", "refused"},
 		{d, "127.0.0.1", "refused"},
 		{d, "localhost", "refused"},
 		{d, "x.LOCALHOST.", "refused"},

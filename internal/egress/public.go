@@ -56,19 +56,24 @@ func Public(a netip.Addr) bool {
 	if a.Zone() != "" {
 		return false
 	}
-	a = a.Unmap()
-	if a.Is6() {
+	if a = inner(a); a.Is6() && !global.Contains(a) {
+		return false
+	}
+	return a.IsValid() && !Within(a, special)
+}
+
+// inner returns the IPv4 address that an IPv6 one leads to, else the address itself.
+func inner(a netip.Addr) netip.Addr {
+	if a = a.Unmap(); a.Is6() {
 		b := a.As16()
 		switch {
 		case nat64.Contains(a):
-			return Public(netip.AddrFrom4([4]byte(b[12:16])))
+			return netip.AddrFrom4([4]byte(b[12:16]))
 		case sixto4.Contains(a):
-			return Public(netip.AddrFrom4([4]byte(b[2:6])))
-		case !global.Contains(a):
-			return false
+			return netip.AddrFrom4([4]byte(b[2:6]))
 		}
 	}
-	return a.IsValid() && !Within(a, special)
+	return a
 }
 
 // Within reports whether an address is in one of the networks; one that is IPv4
