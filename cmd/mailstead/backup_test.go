@@ -396,6 +396,24 @@ func TestBackupBesideBlobs(t *testing.T) {
 	}
 }
 
+// restored makes a service of a backup, and returns its data folder, in which dev
+// finds what it knows of s.
+func restored(t *testing.T, s *servertest.Server, backup string, args ...string) (data string) {
+	t.Helper()
+	data = t.TempDir()
+	if status, _, errs := run(t, nil, append([]string{"restore", "--data", data, backup}, args...)...); status != 0 {
+		t.Fatal(errs)
+	}
+	known, err := os.ReadFile(filepath.Join(s.Config.Data, "dev.json"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(data, "dev.json"), known, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // What is made of a backup beside the service deletes none of its files, though it
 // was given their folder by mistake; what takes the service's place does.
 func TestRestoreBesideBlobs(t *testing.T) {
@@ -407,18 +425,7 @@ func TestRestoreBesideBlobs(t *testing.T) {
 	}
 	restored := func(args ...string) *servertest.Server {
 		t.Helper()
-		data := t.TempDir()
-		if status, _, errs := run(t, nil, append([]string{"restore", "--data", data, "--blobs", own, to}, args...)...); status != 0 {
-			t.Fatal(errs)
-		}
-		known, err := os.ReadFile(filepath.Join(s.Config.Data, "dev.json"))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(data, "dev.json"), known, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return servertest.Start(t, servertest.Data(data), blobs)
+		return servertest.Start(t, servertest.Data(restored(t, s, to, append(args, "--blobs", own)...)), blobs)
 	}
 	if err := restored().Blobs.Files.Ours(); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a copy has the folder: %v", err)
@@ -437,7 +444,7 @@ func TestRestoreBesideBlobs(t *testing.T) {
 // An application that has been told of events since the backup goes on from there
 // with the restored service, and is told of all that happens on it.
 func TestEventsAfterRestore(t *testing.T) {
-	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	to := filepath.Join(t.TempDir(), "backup")
 	s := servertest.Start(t)
 	happens := func(s *servertest.Server) (message string) {
 		t.Helper()
@@ -466,17 +473,7 @@ func TestEventsAfterRestore(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, errs := run(t, nil, "restore", "--data", data, to); status != 0 {
-		t.Fatal(errs)
-	}
-	known, err := os.ReadFile(filepath.Join(s.Config.Data, "dev.json"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(data, "dev.json"), known, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := servertest.Start(t, servertest.Data(data))
+	again := servertest.Start(t, servertest.Data(restored(t, s, to)))
 	message := happens(again)
 	servertest.Eventually(t, func() string {
 		if a := again.API("GET", "/events?before="+cursor, nil); !strings.Contains(string(a.Body), message) {
