@@ -156,8 +156,11 @@ func (b *bench) try(ctx context.Context, w work, s *system, round int) {
 	if ctx.Err() != nil {
 		return
 	}
+	err := quiet(ctx)
 	begin := time.Now()
-	err := w.do(b, ctx, s, round)
+	if err == nil {
+		err = w.do(b, ctx, s, round)
+	}
 	if err != nil && ctx.Err() == nil {
 		b.failed = errors.Join(b.failed, fmt.Errorf("%s on %s: %w", w.name, s.name, err))
 	}
