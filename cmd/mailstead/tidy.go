@@ -35,9 +35,8 @@ const headroom = 64 << 20
 func tidyMemory(ctx context.Context, s *server.Server) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
-	tidy()
 	last, collector := allocated(), collecting{percent: usualPercent, fixed: os.Getenv("GOGC") != ""}
-	roomy := false // more may have gathered than usual since it was last tidied
+	roomy := true // more may have gathered than usual since it was last tidied, as by starting
 	for tidied, calm, rest := last, 0, 0; ; {
 		select {
 		case <-ctx.Done():
