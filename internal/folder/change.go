@@ -20,7 +20,7 @@ import (
 var (
 	takeFolder = db.SQL(`UPDATE folder SET modseq = modseq + $6, changed = modseq + $6,
 			messages = messages - $3, unseen = unseen - $4, bytes = bytes - $5
-		WHERE id = $1 AND changed = $2 RETURNING modseq`)
+		WHERE id = $1 AND changed = $2 RETURNING modseq - $6, modseq`)
 	insertChange = db.SQL(`INSERT INTO folder_change (folder, modseq, vanished, uids) VALUES ($1, $2, $3, $4)`)
 	pruneChanges = db.SQL(`DELETE FROM folder_change WHERE folder = $1 AND modseq <= $2`)
 	raiseFloor   = db.SQL(`UPDATE folder SET log_floor = $2 WHERE id = $1 AND log_floor < $2`)

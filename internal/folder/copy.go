@@ -178,7 +178,7 @@ func (t *transfer) guard(b *db.Batch) {
 	}
 	takeSource := func() {
 		if t.move {
-			b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes, step(t.log))).One(&t.srcSeq).Else(errStale)
+			b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes, step(t.log))).One(new(uint64), &t.srcSeq).Else(errStale)
 		} else {
 			b.Queue(holdFolder.With(t.from.ID, int64(t.since))).One(new(int64)).Else(errStale)
 		}

@@ -95,9 +95,10 @@ func (v *View) expunge(ctx context.Context, uids []uint32) ([]uint32, error) {
 		if len(out.uids) == 0 {
 			return nil
 		}
-		modseq, err := v.commitExpunge(ctx, &out, since)
+		was, modseq, err := v.commitExpunge(ctx, &out, since)
 		if err == nil {
 			sh.publish(since, modseq, nil, out.uids)
+			sh.tell(was, modseq, out.totals)
 		}
 		return err
 	})
@@ -107,12 +108,12 @@ func (v *View) expunge(ctx context.Context, uids []uint32) ([]uint32, error) {
 	return out.uids, nil
 }
 
-func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (modseq uint64, err error) {
+func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (was, modseq uint64, err error) {
 	sh := v.shared
 	now, log := db.Micros(v.store.Now()), out.spans.text()
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
-			b.Queue(takeFolder.With(sh.id, int64(since), out.messages, out.unseen, out.bytes, step(log))).One(&modseq).Else(errStale)
+			b.Queue(takeFolder.With(sh.id, int64(since), out.messages, out.unseen, out.bytes, step(log))).One(&was, &modseq).Else(errStale)
 		},
 		Apply: func(b *db.Batch) {
 			b.Queue(mailbox.Deposit(v.row.Mailbox, -out.bytes, -out.messages))
@@ -122,7 +123,6 @@ func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (mo
 			}
 			sh.logChange(b, since, modseq, true, log)
 		},
-		AfterCommit: func() { v.store.wakeFolder(sh.id) },
 	})
-	return modseq, err
+	return was, modseq, err
 }

@@ -81,12 +81,12 @@ func (r *replacement) guard(b *db.Batch) {
 	} else {
 		take := takeFolder.With(from, int64(r.since), r.old.messages, r.old.unseen, r.old.bytes, 1)
 		if from < r.to.ID {
-			b.Queue(take).One(&r.srcSeq).Else(errStale)
+			b.Queue(take).One(new(uint64), &r.srcSeq).Else(errStale)
 		}
 		b.Queue(addMessages.With(r.to.ID, r.to.Mailbox, r.to.Name, 1, f.unseen(), f.size())).
 			One(&f.UID, &f.ModSeq, &f.UIDValidity).Else(errStale)
 		if from > r.to.ID {
-			b.Queue(take).One(&r.srcSeq).Else(errStale)
+			b.Queue(take).One(new(uint64), &r.srcSeq).Else(errStale)
 		}
 	}
 	// A full mailbox may become less full.

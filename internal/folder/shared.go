@@ -200,3 +200,18 @@ func (sh *shared) publish(changed, modseq uint64, put []entry, drop []uint32) (b
 	// Otherwise a refresh has read it from the log already.
 	return before, sh.snap
 }
+
+// tell tells the others that wait of a change that was published, which took the
+// folder from one mod-sequence to another and so much from what it adds up to. If
+// nothing else had happened the row is known, and nobody here needs to read it.
+func (sh *shared) tell(was, modseq uint64, less totals) {
+	sh.mu.Lock()
+	if r := &sh.row; r.ModSeq == was {
+		r.ModSeq, r.changed = modseq, modseq
+		r.Messages -= uint32(less.messages)
+		r.Unseen -= uint32(less.unseen) // two's complement: it may be more
+		r.Bytes -= less.bytes
+	}
+	sh.mu.Unlock()
+	sh.sub.WakeOthers()
+}

@@ -134,12 +134,13 @@ func (v *View) storeSome(ctx context.Context, uids []uint32, change *StoreFlags,
 			before, now = base, base
 			return sh.unchanged(ctx, since)
 		}
-		modseq, err := v.commitStore(ctx, plan, since, change.touchesWords(), log)
+		was, modseq, err := v.commitStore(ctx, plan, since, change.touchesWords(), log)
 		if err != nil {
 			return err
 		}
 		plan.commit(modseq)
 		before, now = sh.publish(since, modseq, plan.put, nil)
+		sh.tell(was, modseq, totals{unseen: plan.unseen})
 		return nil
 	})
 	if err != nil {
@@ -184,14 +185,15 @@ func planStore(base *snapshot, uids []uint32, change *StoreFlags, words *wordCha
 	return p, nil
 }
 
-// commitStore has the database do it.
-func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, withWords bool, most int) (modseq uint64, err error) {
+// commitStore has the database do it, and returns the folder's mod-sequence
+// before and after it.
+func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, withWords bool, most int) (was, modseq uint64, err error) {
 	sh := v.shared
 	// Who reads the log reads the messages too: one more is no mistake.
 	log := rangesText(coarse(p.touched.ranges(), most))
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
-			b.Queue(takeFolder.With(sh.id, int64(since), 0, p.unseen, 0, step(log))).One(&modseq).Else(errStale)
+			b.Queue(takeFolder.With(sh.id, int64(since), 0, p.unseen, 0, step(log))).One(&was, &modseq).Else(errStale)
 		},
 		Apply: func(b *db.Batch) {
 			for _, g := range p.groups {
@@ -207,9 +209,8 @@ func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, with
 			}
 			sh.logChange(b, since, modseq, false, log)
 		},
-		AfterCommit: func() { v.store.wakeFolder(sh.id) },
 	})
-	return modseq, err
+	return was, modseq, err
 }
 
 // with binds the piece and what follows it to the query for spans or lists.

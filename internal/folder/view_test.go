@@ -211,6 +211,55 @@ func TestExpungeUnheard(t *testing.T) {
 	})
 }
 
+// After its own change a node knows the folder's row without reading it, and wakes
+// all others. What it has not heard of yet it does not count as known.
+func TestOwnChange(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		h := newHouse(t, d, node)
+		uids := h.fill(Inbox, 3)
+		other := h.Store
+		h.Store = h.newStore(d, node, Options{Poll: time.Hour})
+		v, second := h.view(Inbox), h.view(Inbox)
+		known := func(what string) {
+			h.sync(v, true)
+			if got, want := v.shared.row, h.status(Inbox); got != want {
+				t.Errorf("after %s the node takes the row for\n%+v; it is\n%+v", what, got, want)
+			}
+			select {
+			case <-v.shared.sub.C:
+				t.Errorf("after %s the node is to read what it knows", what)
+			default:
+			}
+			<-second.Wait()
+		}
+		h.sync(v, true)
+		h.sync(second, true)
+		for _, change := range []StoreFlags{{Op: Add, Flags: Seen | Deleted}, {Op: Remove, Flags: Seen}} {
+			_, _, err := v.Store(h.ctx(), uids[:2], change)
+			h.must(err)
+			known("STORE")
+		}
+		_, err := v.Expunge(h.ctx(), uids[:1])
+		h.must(err)
+		known("EXPUNGE")
+
+		u := h.upload(mail("unheard", ""), 0)
+		filed, err := other.Deliver(h.ctx(), Incoming{Mailbox: h.box, Blob: u.Blob, Description: u.Description})
+		h.must(err)
+		_, _, err = v.Store(h.ctx(), uids[2:], StoreFlags{Op: Add, Flags: Flagged})
+		h.must(err)
+		if c := h.sync(v, true); c.Arrived || v.Folder().ModSeq >= filed.ModSeq {
+			t.Errorf("told %+v and mod-sequence %d; %d has arrived unheard", c, v.Folder().ModSeq, filed.ModSeq)
+		}
+		h.wakeFolder(v.shared.id)
+		if c := h.sync(v, true); !c.Arrived {
+			t.Errorf("told %+v of what has arrived", c)
+		}
+		known("what was unheard")
+	})
+}
+
 // What Fetch could not find is held, also as long as the node has not heard that
 // it is gone.
 func TestMissedByFetch(t *testing.T) {

@@ -128,6 +128,19 @@ func (h *Hub) Wake(key Key) {
 	}
 }
 
+// WakeOthers is Wake for who has changed the thing himself and knows of it: it
+// signals all that wait for the key but sub.
+func (sub *Sub) WakeOthers() {
+	h := sub.hub
+	s := h.shard(sub.key)
+	s.mu.RLock()
+	s.subs[sub.key].wakeList(sub)
+	s.mu.RUnlock()
+	if h.Forward != nil {
+		h.forward(sub.key)
+	}
+}
+
 // Receive signals those who wait here for keys that other nodes woke.
 func (h *Hub) Receive(keys []Key) {
 	for _, key := range keys {
@@ -142,7 +155,7 @@ func (h *Hub) WakeAll() {
 		s := &h.shards[i]
 		s.mu.RLock()
 		for _, sub := range s.subs {
-			sub.wakeList()
+			sub.wakeList(nil)
 		}
 		s.mu.RUnlock()
 	}
@@ -151,18 +164,20 @@ func (h *Hub) WakeAll() {
 func (h *Hub) wakeHere(key Key) {
 	s := h.shard(key)
 	s.mu.RLock()
-	s.subs[key].wakeList()
+	s.subs[key].wakeList(nil)
 	s.mu.RUnlock()
 }
 
-// wakeList signals all subscriptions of a key, of which sub is the first, in
-// the order in which they began: who stands on what another finds out, and
-// subscribed after it, is not woken before it.
-func (sub *Sub) wakeList() {
+// wakeList signals all subscriptions of a key, of which sub is the first, save
+// one, in the order in which they began: who stands on what another finds out,
+// and subscribed after it, is not woken before it.
+func (sub *Sub) wakeList(save *Sub) {
 	for first := sub; sub != nil; {
-		select {
-		case sub.c <- struct{}{}:
-		default: // a signal is waiting already
+		if sub != save {
+			select {
+			case sub.c <- struct{}{}:
+			default: // a signal is waiting already
+			}
 		}
 		if sub = sub.next; sub == first {
 			return

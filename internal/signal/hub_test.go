@@ -41,6 +41,12 @@ func TestWake(t *testing.T) {
 	if !woken(a) || !woken(b) || !woken(other) {
 		t.Fatal("WakeAll missed one")
 	}
+	for _, sub := range []*Sub{a, b} {
+		sub.WakeOthers()
+		if woken(a) != (sub == b) || woken(b) != (sub == a) || woken(other) {
+			t.Fatal("WakeOthers is for all others")
+		}
+	}
 }
 
 func TestCloseInAnyOrder(t *testing.T) {
