@@ -171,7 +171,7 @@ func (s *Store) Prepend(b *Blob, head []byte) *Blob {
 
 var (
 	insert    = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, $2, $3, $4)`)
-	find      = db.SQL(`SELECT size, file, bytes FROM blob WHERE id = $1`)
+	find      = db.SQL(`SELECT id, size, file, bytes FROM blob WHERE id = $1`)
 	findGroup = db.SQL(`SELECT id, size, file, bytes FROM blob
 		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 	findID = db.SQL(`SELECT id FROM blob WHERE id = $1`)
@@ -200,10 +200,17 @@ func Lost(err error) bool {
 	return errors.Is(err, ErrNotExist) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errShort) || errors.Is(err, syscall.EIO)
 }
 
+// Found returns a blob that a query finds, and what to scan the id, size, file and
+// bytes of its row into.
+func (s *Store) Found() (*Blob, []any) {
+	b := &Blob{files: s.Files}
+	return b, []any{&b.ID, &b.Size, &b.file, &b.bytes}
+}
+
 // Load returns a stored blob.
 func (s *Store) Load(ctx context.Context, id db.ID) (*Blob, error) {
-	b := &Blob{ID: id, files: s.Files}
-	read := func() error { return s.DB.One(ctx, find.With(id), &b.Size, &b.file, &b.bytes) }
+	b, row := s.Found()
+	read := func() error { return s.DB.One(ctx, find.With(id), row...) }
 	err := read()
 	if err != nil && !errors.Is(err, db.ErrNoRow) && s.DB.One(ctx, findID.With(id), new(db.ID)) == nil {
 		// The database is there: it may have been away, or the row is bad.
@@ -240,8 +247,8 @@ func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 			args[i] = group[min(i, len(group)-1)]
 		}
 		err := s.DB.Each(ctx, findGroup.With(args[:]...), func(r db.Row) error {
-			b := &Blob{files: s.Files}
-			if err := r.Scan(&b.ID, &b.Size, &b.file, &b.bytes); err != nil {
+			b, row := s.Found()
+			if err := r.Scan(row...); err != nil {
 				return err
 			}
 			for i, id := range group {

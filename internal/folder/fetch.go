@@ -82,6 +82,10 @@ var (
 	readAnswersList = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
+	// readWhole reads one message with its bytes.
+	readWhole = db.SQL(`SELECT f.message, f.internal_date, f.saved_at, m.private, m.structure, b.id, b.size, b.file, b.bytes
+		FROM folder_message f JOIN message m ON m.id = f.message JOIN blob b ON b.id = m.blob
+		WHERE f.folder = $1 AND f.uid = $2`)
 	findBlob = db.SQL(`SELECT blob, private FROM message WHERE id = $1`)
 )
 
@@ -201,6 +205,12 @@ func (r *rowReader) more() bool { return len(r.uids) > 0 || len(r.page) > 0 }
 
 // next reads some rows, perhaps none.
 func (r *rowReader) next(ctx context.Context) (rows []Row, err error) {
+	if r.want|wholeRow == wholeRow && r.want&WantBytes != 0 && len(r.page) == 0 && len(r.uids) == 1 {
+		if rows := r.v.readOne(ctx, r.uids[0]); rows != nil {
+			r.uids = nil
+			return rows, nil
+		}
+	}
 	if len(r.page) == 0 && len(r.uids) > 0 {
 		page := r.uids[:min(len(r.uids), r.limit)]
 		rows, left, err := r.v.readPage(ctx, page, r.want)
@@ -249,6 +259,28 @@ func (v *View) loadBytes(ctx context.Context, rows []Row) (n int, err error) {
 		rows[i].Bytes = b
 	}
 	return n, nil
+}
+
+// wholeRow is what readOne reads.
+const wholeRow = WantDates | WantBlob | WantBytes | WantStructure
+
+// readOne reads a message and its bytes at once, as mail programs ask for most of
+// them. If it returns none, what is wrong shows when they are read one by one.
+func (v *View) readOne(ctx context.Context, uid uint32) []Row {
+	index, known := v.snap.index(uid)
+	if !known || v.shared.words.isFull() {
+		return nil
+	}
+	e := v.snap.at(index)
+	row := Row{FlagChange: v.flagChange(index, e), Size: e.size}
+	var date, saved int64
+	bytes, dst := v.store.Blobs.Found()
+	err := v.store.DB.One(ctx, readWhole.With(v.shared.id, uid), append([]any{&row.Message, &date, &saved, &row.Private, &row.Structure}, dst...)...)
+	if err != nil {
+		return nil
+	}
+	row.Date, row.SavedAt, row.Blob, row.Bytes = db.Time(date), db.Time(saved), bytes.ID, bytes
+	return []Row{row}
 }
 
 // errFull ends the reading of a page.
