@@ -5,6 +5,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"slices"
 )
 
 // Rendered shows tests a query's text as an engine gets it.
@@ -21,6 +22,21 @@ const FirstReplan = firstReplan
 
 // LaneOf tells tests which lane a key's jobs go through.
 func (d *DB) LaneOf(key ID) int { return int(mix(uint64(key)) % uint64(len(d.lane))) }
+
+// Batch has jobs carried out together, as a lane does with those that wait, and
+// returns what each was told.
+func (d *DB) Batch(keys []ID, jobs []*Job) []error {
+	all := make([]*pending, len(jobs))
+	for i, job := range jobs {
+		all[i] = &pending{key: keys[i], job: job, done: make(chan error, 1)}
+	}
+	d.batch(slices.Clone(all))
+	told := make([]error, len(jobs))
+	for i, p := range all {
+		told[i] = <-p.done
+	}
+	return told
+}
 
 // CommitTogether runs n jobs through commitTogether and returns what each was
 // told. together gets the numbers of the jobs in one transaction.

@@ -54,13 +54,14 @@ func Join(jobs ...*Job) *Job {
 	}
 }
 
-// Batch collects the statements of one step of a job. Statements that touch
-// rows which many jobs want (a folder, a mailbox) go first.
+// Batch collects the statements of one step of a job. Those that take rows which
+// many jobs want go in one order everywhere: see Of.
 type Batch struct{ queued []*Queued }
 
 // Queued is a statement in a batch.
 type Queued struct {
 	Statement
+	key  ID
 	read func(Row) error
 	none error
 }
@@ -69,6 +70,14 @@ type Queued struct {
 func (b *Batch) Queue(s Statement) *Queued {
 	q := &Queued{Statement: s}
 	b.queued = append(b.queued, q)
+	return q
+}
+
+// Of says that the statement, and those after it, take rows of a key that comes
+// after the job's own. PostgreSQL runs the statements of a step of all jobs in the
+// order of their keys, so that lanes and nodes take the same rows in the same order.
+func (q *Queued) Of(key ID) *Queued {
+	q.key = key
 	return q
 }
 

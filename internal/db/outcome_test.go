@@ -399,3 +399,41 @@ func TestDeadlock(t *testing.T) {
 		t.Error("there was no deadlock")
 	}
 }
+
+var freeUsage = db.SQL(`SELECT mailbox FROM mailbox_usage WHERE mailbox = $1 {skip_locked}`)
+
+// Jobs that share a commit take the rows of several keys in the order of these, so
+// that lanes and nodes do not wait for each other in a circle.
+func TestRowsAreTakenInOrder(t *testing.T) {
+	d, _ := dbtest.Open(t, dbtest.Postgres(t))
+	var ids []db.ID
+	for range 3 {
+		ids = append(ids, d.NewID())
+		dbtest.Exec(t, d, addUsage.With(ids[len(ids)-1]))
+	}
+	take := func(ids ...db.ID) *db.Job {
+		return &db.Job{Guard: func(b *db.Batch) {
+			for _, id := range ids {
+				b.Queue(more.With(id)).Of(id)
+			}
+		}}
+	}
+	told := make(chan []error, 1)
+	if err := d.Tx(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), more.With(ids[1])); err != nil {
+			return err
+		}
+		go func() { told <- d.Batch(ids[:2], []*db.Job{take(ids[0], ids[2]), take(ids[1])}) }()
+		if err := dbtest.AwaitBlocked(t.Context(), d, tx, "%mailbox_usage%"); err != nil {
+			return err
+		}
+		return d.One(t.Context(), freeUsage.With(ids[2]), new(db.ID))
+	}); err != nil {
+		t.Errorf("the third row was taken before the second: %v", err)
+	}
+	for _, err := range <-told {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

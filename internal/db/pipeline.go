@@ -13,11 +13,8 @@ import (
 )
 
 // batch carries a lane's jobs out in two round trips: BEGIN and all guards,
-// then all applies and, where none of them can still decline, COMMIT. Jobs go in
-// the order of their keys, so that nodes which lock rows of the same accounts
-// or mailboxes do so in the same order.
+// then all applies and, where none of them can still decline, COMMIT.
 func (e *postgresEngine) batch(jobs []*pending) {
-	slices.SortStableFunc(jobs, func(a, b *pending) int { return cmp.Compare(a.key, b.key) })
 	commitTogether(jobs, func(jobs []*pending) error {
 		return e.transaction(context.Background(), e.lanePool, func(s *pgSession) error {
 			for _, p := range jobs {
@@ -65,10 +62,16 @@ func (p *pipe) send(b *pgx.Batch) error {
 	return p.tainted
 }
 
-// queue adds one step of all jobs to b. It reports whether none of it can
-// decline.
+// queue adds one step of all jobs to b, its statements in the order of their
+// keys. It reports whether none of it can decline.
 func (p *pipe) queue(b *pgx.Batch, jobs []*pending, of func(*Job) func(*Batch)) (final bool) {
 	final = true
+	type statement struct {
+		*Queued
+		job *pending
+		at  ID
+	}
+	var all []statement
 	var step Batch
 	for _, job := range jobs {
 		queue := of(job.job)
@@ -78,10 +81,16 @@ func (p *pipe) queue(b *pgx.Batch, jobs []*pending, of func(*Job) func(*Batch)) 
 		step.queued = nil // the callbacks keep what they point to
 		job.collect(queue, &step)
 		p.note(job.taint())
+		at := job.key
 		for _, q := range step.queued {
-			p.queueOne(b, job, q)
+			at = max(at, q.key)
+			all = append(all, statement{q, job, at})
 			final = final && q.none == nil && q.read == nil
 		}
+	}
+	slices.SortStableFunc(all, func(a, b statement) int { return cmp.Compare(a.at, b.at) })
+	for _, s := range all {
+		p.queueOne(b, s.job, s.Queued)
 	}
 	return final
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/thread"
 )
@@ -104,7 +105,8 @@ func (v *View) describeAnswers(ctx context.Context, uids []uint32) error {
 				}
 			}
 		}
-		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{Apply: func(b *db.Batch) {
+		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{Guard: func(b *db.Batch) {
+			b.Queue(mailbox.Hold(v.row.Mailbox))
 			for _, s := range found {
 				b.Queue(s)
 			}

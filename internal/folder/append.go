@@ -63,6 +63,7 @@ func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b
 			if guard != nil {
 				guard(b)
 			}
+			b.Queue(mailbox.Hold(box))
 			b.Queue(addNamed.With(box, name, sum.messages, sum.unseen, sum.bytes)).
 				One(&first.Folder, &first.UIDValidity, &first.UID, &first.ModSeq).Else(noFolder())
 			b.Queue(mailbox.Claim(box, sum.bytes, sum.messages)).Each(mailbox.ToTell(&tell)).Else(mailbox.Full())

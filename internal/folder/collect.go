@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
@@ -207,7 +208,8 @@ func (s *Store) emptyDropped(ctx context.Context) error {
 		if err := s.emptyFolder(ctx, d.folder, d.mailbox); err != nil {
 			return err
 		}
-		err = s.DB.Write(ctx, d.mailbox, &db.Job{Apply: func(b *db.Batch) {
+		err = s.DB.Write(ctx, d.mailbox, &db.Job{Guard: func(b *db.Batch) {
+			b.Queue(mailbox.Hold(d.mailbox))
 			b.Queue(deleteChanges.With(d.folder))
 			b.Queue(deleteView.With(d.folder))
 			b.Queue(deleteParts.With(d.folder))
@@ -219,7 +221,7 @@ func (s *Store) emptyDropped(ctx context.Context) error {
 	}
 }
 
-func (s *Store) emptyFolder(ctx context.Context, folder, mailbox db.ID) error {
+func (s *Store) emptyFolder(ctx context.Context, folder, box db.ID) error {
 	for from := int64(1); ; {
 		n, hi := 0, int64(0)
 		err := s.DB.Each(ctx, messagesFrom.With(folder, from, dropChunk), func(r db.Row) error {
@@ -229,7 +231,8 @@ func (s *Store) emptyFolder(ctx context.Context, folder, mailbox db.ID) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		err = s.DB.Write(ctx, mailbox, &db.Job{Apply: func(b *db.Batch) {
+		err = s.DB.Write(ctx, box, &db.Job{Guard: func(b *db.Batch) {
+			b.Queue(mailbox.Hold(box))
 			b.Queue(noteExpunged.With(from, hi, folder, db.Micros(s.Now())))
 			b.Queue(takeOut.With(from, hi, folder))
 		}})

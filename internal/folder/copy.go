@@ -169,28 +169,20 @@ func (v *View) transfer(ctx context.Context, c *Copied, uids, needed []uint32, t
 	return nil
 }
 
-// guard takes the rows of both folders, in the order of their ids so that two
-// transfers in opposite directions don't wait for each other.
+// guard takes the rows of both folders.
 func (t *transfer) guard(b *db.Batch) {
+	b.Queue(mailbox.Hold(t.from.Mailbox))
 	if t.move && t.from.ID == t.to.ID {
 		b.Queue(moveWithin.With(t.to.ID, t.to.Name, int64(t.since), t.messages, step(t.log))).One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
 		return
 	}
-	takeSource := func() {
-		if t.move {
-			b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes, step(t.log))).One(new(uint64), &t.srcSeq).Else(errStale)
-		} else {
-			b.Queue(holdFolder.With(t.from.ID, int64(t.since))).One(new(int64)).Else(errStale)
-		}
-	}
-	if t.from.ID <= t.to.ID {
-		takeSource()
+	if t.move {
+		b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes, step(t.log))).One(new(uint64), &t.srcSeq).Else(errStale)
+	} else {
+		b.Queue(holdFolder.With(t.from.ID, int64(t.since))).One(new(int64)).Else(errStale)
 	}
 	b.Queue(addMessages.With(t.to.ID, t.to.Mailbox, t.to.Name, t.messages, t.unseen, t.bytes)).
 		One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
-	if t.from.ID > t.to.ID {
-		takeSource()
-	}
 	if !t.move {
 		b.Queue(mailbox.Claim(t.from.Mailbox, t.bytes, t.messages)).Each(mailbox.ToTell(&t.tell)).Else(mailbox.Full())
 	}

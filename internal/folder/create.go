@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
@@ -29,19 +30,22 @@ type tree struct {
 
 // changeTree runs f in a transaction that no other change of the mailbox's
 // folders, as opposed to their messages, runs beside.
-func (s *Store) changeTree(ctx context.Context, mailbox db.ID, f func(t *tree) error) error {
+func (s *Store) changeTree(ctx context.Context, box db.ID, f func(t *tree) error) error {
 	return s.DB.Tx(ctx, func(tx *db.Tx) error {
-		if err := tx.One(ctx, lockTree.With(mailbox), new(db.ID)); errors.Is(err, db.ErrNoRow) {
+		if _, err := tx.Exec(ctx, mailbox.Hold(box)); err != nil {
+			return err
+		}
+		if err := tx.One(ctx, lockTree.With(box), new(db.ID)); errors.Is(err, db.ErrNoRow) {
 			return noFolder()
 		} else if err != nil {
 			return err
 		}
-		folders, err := db.All(ctx, tx, foldersOf.With(mailbox), scanFolder)
+		folders, err := db.All(ctx, tx, foldersOf.With(box), scanFolder)
 		if err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { s.Hub.Wake(signal.Key{Kind: signal.Mailbox, ID: int64(mailbox)}) })
-		return f(&tree{s, tx, mailbox, folders})
+		tx.AfterCommit(func() { s.Hub.Wake(signal.Key{Kind: signal.Mailbox, ID: int64(box)}) })
+		return f(&tree{s, tx, box, folders})
 	})
 }
 

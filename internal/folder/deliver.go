@@ -108,7 +108,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 		events = events || in.Event != nil
 		with = append(with, in.With...)
 	}
-	// Rows that others want too are taken in the order of their keys.
+	// Mailboxes are taken in the order of their ids.
 	ordered := slices.Clone(filings)
 	slices.SortStableFunc(ordered, func(a, b *filing) int { return cmp.Compare(a.mailbox, b.mailbox) })
 	tell := false
@@ -120,9 +120,9 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 				if f.in.Special != "" {
 					none = errStale
 				}
-				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size())).
-					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(none)
 				deposit(b, f.mailbox, f.size(), &tell)
+				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size())).Of(f.mailbox).
+					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(none)
 			}
 		},
 		// Nothing here has a row to read, so on PostgreSQL the commit goes with it.
@@ -166,7 +166,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 // the owner of the mailbox is to be told that there is little left.
 func deposit(b *db.Batch, box db.ID, bytes int64, tell *bool) {
 	var one bool
-	b.Queue(mailbox.Deposit(box, bytes, 1)).Each(func(r db.Row) error {
+	b.Queue(mailbox.Deposit(box, bytes, 1)).Of(box).Each(func(r db.Row) error {
 		err := mailbox.ToTell(&one)(r)
 		*tell = *tell || one
 		return err

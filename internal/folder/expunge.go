@@ -113,6 +113,7 @@ func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (wa
 	now, log := db.Micros(v.store.Now()), out.spans.text()
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
+			b.Queue(mailbox.Hold(v.row.Mailbox))
 			b.Queue(takeFolder.With(sh.id, int64(since), out.messages, out.unseen, out.bytes, step(log))).One(&was, &modseq).Else(errStale)
 		},
 		Apply: func(b *db.Batch) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
@@ -39,7 +40,10 @@ func (v *View) claimStored(ctx context.Context) error {
 	sh.mu.Unlock()
 	for from < to {
 		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
-			Guard: func(b *db.Batch) { b.Queue(claimRecent.With(sh.id, stored, to)).Else(errClaimed) },
+			Guard: func(b *db.Batch) {
+				b.Queue(mailbox.Hold(v.row.Mailbox))
+				b.Queue(claimRecent.With(sh.id, stored, to)).Else(errClaimed)
+			},
 			AfterCommit: func() {
 				sh.mu.Lock()
 				sh.row.recentFrom = max(sh.row.recentFrom, to)
@@ -105,13 +109,16 @@ func (v *View) Recent() uint32 {
 func (v *View) saveRecent() {
 	sh := v.shared
 	sh.mu.Lock()
-	from, stored, mailbox := sh.recentFrom, sh.row.recentFrom, sh.row.Mailbox
+	from, stored, box := sh.recentFrom, sh.row.recentFrom, sh.row.Mailbox
 	sh.mu.Unlock()
 	if v.readOnly || v.snap == nil || from <= stored {
 		return
 	}
-	err := v.store.DB.Write(context.Background(), mailbox, &db.Job{
-		Apply: func(b *db.Batch) { b.Queue(raiseRecent.With(sh.id, from)) },
+	err := v.store.DB.Write(context.Background(), box, &db.Job{
+		Guard: func(b *db.Batch) {
+			b.Queue(mailbox.Hold(box))
+			b.Queue(raiseRecent.With(sh.id, from))
+		},
 		AfterCommit: func() {
 			sh.mu.Lock()
 			sh.row.recentFrom = max(sh.row.recentFrom, from)

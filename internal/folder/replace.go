@@ -70,24 +70,18 @@ func (v *View) Replace(ctx context.Context, uid uint32, to string, u Upload) (Fi
 	return r.new.Filed, nil
 }
 
-// guard takes the rows of both folders in the order of their ids, as a transfer
-// does.
+// guard takes the rows of both folders.
 func (r *replacement) guard(b *db.Batch) {
 	from, f := r.view.shared.id, r.new
 	f.Folder = r.to.ID
+	b.Queue(mailbox.Hold(r.to.Mailbox))
 	if from == r.to.ID {
 		b.Queue(replaceWithin.With(from, r.to.Name, int64(r.since), f.unseen()-r.old.unseen, f.size()-r.old.bytes)).
 			One(&f.UID, &f.ModSeq, &f.UIDValidity).Else(errStale)
 	} else {
-		take := takeFolder.With(from, int64(r.since), r.old.messages, r.old.unseen, r.old.bytes, 1)
-		if from < r.to.ID {
-			b.Queue(take).One(new(uint64), &r.srcSeq).Else(errStale)
-		}
+		b.Queue(takeFolder.With(from, int64(r.since), r.old.messages, r.old.unseen, r.old.bytes, 1)).One(new(uint64), &r.srcSeq).Else(errStale)
 		b.Queue(addMessages.With(r.to.ID, r.to.Mailbox, r.to.Name, 1, f.unseen(), f.size())).
 			One(&f.UID, &f.ModSeq, &f.UIDValidity).Else(errStale)
-		if from > r.to.ID {
-			b.Queue(take).One(new(uint64), &r.srcSeq).Else(errStale)
-		}
 	}
 	// A full mailbox may become less full.
 	if more := f.size() - r.old.bytes; more > 0 {

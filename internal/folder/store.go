@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 var (
@@ -193,6 +194,7 @@ func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, with
 	log := rangesText(coarse(p.touched.ranges(), most))
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
+			b.Queue(mailbox.Hold(v.row.Mailbox))
 			b.Queue(takeFolder.With(sh.id, int64(since), 0, p.unseen, 0, step(log))).One(&was, &modseq).Else(errStale)
 		},
 		Apply: func(b *db.Batch) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // The view of a large folder is stored now and then, so that the first session
@@ -165,7 +166,7 @@ func (sh *shared) storeView(ctx context.Context, sooner int) (bool, error) {
 	defer sh.saving.Unlock()
 	sh.mu.Lock()
 	old, now := sh.kept, storedView{sh.kept.version + 1, sh.snap, sh.changed, sh.next}
-	mailbox, due := sh.row.Mailbox, sh.storable() && old.stale(sh.snap, sh.changed, sh.next, sooner)
+	box, due := sh.row.Mailbox, sh.storable() && old.stale(sh.snap, sh.changed, sh.next, sooner)
 	sh.mu.Unlock()
 	if !due {
 		return false, nil
@@ -175,8 +176,9 @@ func (sh *shared) storeView(ctx context.Context, sooner int) (bool, error) {
 	if old.snap != nil {
 		before = old.snap.parts()
 	}
-	err := sh.store.DB.Write(ctx, mailbox, &db.Job{
+	err := sh.store.DB.Write(ctx, box, &db.Job{
 		Guard: func(b *db.Batch) {
+			b.Queue(mailbox.Hold(box))
 			b.Queue(keepsFolder.With(sh.id)).One(new(int64)).Else(noFolder())
 			if old.version == 0 {
 				b.Queue(insertView.With(sh.id, viewFormat, int64(now.changed), now.next, words)).Else(errStale)

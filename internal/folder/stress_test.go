@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -26,11 +28,14 @@ func TestStress(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := dbtest.Open(t, url)
 		h := newHouse(t, d, node)
-		second := d
+		first, second := d, d
+		var log strings.Builder // one at a time writes to it
 		if d.Engine() == db.Postgres {
-			second = h.joinSecond(url)
+			logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			first, second = h.join(url, "first", logger), h.join(url, "second", logger)
 		}
-		stores := []*Store{h.newStore(d, node, Options{Poll: -1, Part: 3}), h.newStore(second, nil, Options{Poll: -1})}
+		stores := []*Store{h.newStore(first, node, Options{Poll: -1, Part: 3}), h.newStore(second, nil, Options{Poll: -1})}
+		other := h.newMailbox(1 << 40)
 		h.fill(Inbox, 50)
 		var crowd []*stresser
 		for i := range 8 {
@@ -38,7 +43,7 @@ func TestStress(t *testing.T) {
 			c, err := newClient(h.ctx(), s, h.box, modelNames[i/2%2], i == 7)
 			h.must(err)
 			defer c.v.Close()
-			crowd = append(crowd, &stresser{client: c, h: h, s: s, rnd: rand.New(rand.NewPCG(uint64(i), 1))})
+			crowd = append(crowd, &stresser{client: c, h: h, s: s, other: other, rnd: rand.New(rand.NewPCG(uint64(i), 1))})
 		}
 		for round := range rounds {
 			var all sync.WaitGroup
@@ -70,14 +75,17 @@ func TestStress(t *testing.T) {
 			h.must(err)
 			h.checkBytes()
 		}
+		if n := strings.Count(log.String(), "40P01"); n > 0 {
+			t.Errorf("%d times some waited for each other until PostgreSQL gave one of them up", n)
+		}
 	})
 }
 
-func (h *house) joinSecond(url string) *db.DB {
-	d, err := db.Open(h.ctx(), db.Options{URL: url, Fatal: func(err error) { panic(err) }})
+func (h *house) join(url, name string, log *slog.Logger) *db.DB {
+	d, err := db.Open(h.ctx(), db.Options{URL: url, Log: log, Fatal: func(err error) { panic(err) }})
 	h.must(err)
 	h.Cleanup(func() { h.must(d.Close()) })
-	_, err = d.Join(h.ctx(), "second", "second")
+	_, err = d.Join(h.ctx(), name, name)
 	h.must(err)
 	return d
 }
@@ -97,9 +105,10 @@ func (h *house) checkBytes() {
 
 type stresser struct {
 	*client
-	h   *house
-	s   *Store
-	rnd *rand.Rand
+	h     *house
+	s     *Store
+	other db.ID // a mailbox that gets mail, too
+	rnd   *rand.Rand
 }
 
 func (s *stresser) some() (uids []uint32) {
@@ -116,7 +125,7 @@ func (s *stresser) some() (uids []uint32) {
 func (s *stresser) step(ctx context.Context) (err error) {
 	expunge := true
 	to := modelNames[s.rnd.IntN(2)]
-	switch k := s.rnd.IntN(11); k {
+	switch k := s.rnd.IntN(13); k {
 	case 0, 1:
 		_, _, err = s.s.Append(ctx, s.h.box, to, s.h.upload("x", Flags(s.rnd.IntN(32))), s.h.upload("y", 0))
 	case 2:
@@ -141,8 +150,34 @@ func (s *stresser) step(ctx context.Context) (err error) {
 		if fault.Is(err, fault.NotFound) { // another session was quicker
 			err = nil
 		}
+	case 11:
+		var all []Incoming
+		for _, in := range []Incoming{{Mailbox: s.h.box, Special: Archive}, {Mailbox: s.other}, {Mailbox: s.h.box}} {
+			in.Blob = s.h.upload("all", 0).Blob
+			all = append(all, in)
+		}
+		s.rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		_, err = s.s.DeliverAll(ctx, all)
+	case 12:
+		err = s.tree(ctx)
 	}
 	return errors.Join(err, s.sync(ctx, expunge))
+}
+
+// tree has a folder come, get mail and go.
+func (s *stresser) tree(ctx context.Context) error {
+	name := fmt.Sprint("Archive/", s.rnd.Uint64())
+	_, err := s.s.Create(ctx, s.h.box, name)
+	if err == nil {
+		_, _, err = s.s.Append(ctx, s.h.box, name, s.h.upload("x", 0))
+	}
+	if err == nil {
+		err = s.s.Rename(ctx, s.h.box, name, "INBOX/"+name)
+	}
+	if err == nil {
+		_, err = s.s.Delete(ctx, s.h.box, "INBOX/"+name)
+	}
+	return err
 }
 
 // fetch reads rows and bytes; what it finds is what it was told of.

@@ -27,6 +27,7 @@ var (
 				ELSE nearly_full END
 		WHERE mailbox = $1 AND bytes + $2 <= (SELECT quota FROM mailbox WHERE id = $1)
 			AND ($3 = 0 OR messages + $3 <= $4) RETURNING nearly_full`)
+	hold      = db.SQL(`SELECT mailbox FROM mailbox_usage WHERE mailbox = $1 {for_update}`)
 	roomOf    = db.SQL(`SELECT m.quota, u.bytes, u.over_since FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1`)
 	overSince = db.SQL(`UPDATE mailbox_usage SET over_since = $2 WHERE mailbox = $1 AND over_since = 0`)
 	notOver   = db.SQL(`UPDATE mailbox_usage SET over_since = 0 WHERE mailbox = $1 AND over_since = $2`)
@@ -36,6 +37,12 @@ var (
 // not bound them: who copies tiny ones over and over doubles them each time, and
 // a COPY, all of which is one commit, would hold up everybody's.
 const MaxMessages = 5_000_000
+
+// Hold makes the statement that takes the row of a mailbox's use. Whoever changes
+// folders or messages of a mailbox takes that first, by this, Deposit or Claim, and
+// then whatever it needs: else, on PostgreSQL, two that take rows of folders in
+// different orders would wait for each other, until after a second it gives one up.
+func Hold(mailbox db.ID) db.Statement { return hold.With(mailbox) }
 
 // Deposit makes the statement that changes a mailbox's use by bytes and
 // messages, which may be negative. It may overrun the quota: what RCPT
@@ -115,5 +122,5 @@ func (m *Mailboxes) Room(ctx context.Context, mailbox db.ID, size int64) error {
 }
 
 func (m *Mailboxes) mark(ctx context.Context, mailbox db.ID, s db.Statement) error {
-	return m.db.Write(ctx, mailbox, &db.Job{Apply: func(b *db.Batch) { b.Queue(s) }})
+	return m.db.Write(ctx, mailbox, &db.Job{Guard: func(b *db.Batch) { b.Queue(s) }})
 }
