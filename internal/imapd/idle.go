@@ -3,9 +3,11 @@
 package imapd
 
 import (
+	"context"
 	"errors"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
@@ -22,6 +24,7 @@ func (s *session) idle() (wire.Code, error) {
 		stop := s.wakeOnChange()
 		defer stop()
 	}
+	var blind time.Time
 	for {
 		if s.isDraining() {
 			return "", &wire.Error{Status: wire.Bye, Text: "The server is going down."}
@@ -29,7 +32,7 @@ func (s *session) idle() (wire.Code, error) {
 		if err := s.current(); err != nil {
 			return "", err
 		}
-		if err := s.announce(true); err != nil {
+		if err := s.outlast(s.announce(true), &blind); err != nil {
 			return "", err
 		}
 		if err := s.await(); err == nil {
@@ -39,6 +42,32 @@ func (s *session) idle() (wire.Code, error) {
 		}
 	}
 	return "", lost(s.r.ReadDone())
+}
+
+// maxBlind is for how long an idling session may have a folder that can't be read,
+// as while PostgreSQL restarts or another takes its place: a client that was sent
+// away could not sign in again before.
+const maxBlind = 2 * time.Minute
+
+// outlast returns what ends an IDLE: that the folder is gone, or that it can't be
+// read, if it could not for too long. It keeps in blind since when that is so; what
+// is missed meanwhile is told later.
+func (s *session) outlast(err error, blind *time.Time) error {
+	var gone *lostError
+	switch {
+	case err == nil:
+		*blind = time.Time{}
+		return nil
+	case errors.As(err, &gone), fault.Is(err, fault.NotFound), errors.Is(err, context.Canceled):
+		return err
+	case blind.IsZero():
+		*blind = s.Now()
+		s.logger().Error("imap: a session that idles can't read its folder", "folder", s.view.Folder().ID, "err", err)
+	}
+	if s.Now().Sub(*blind) > maxBlind {
+		return err
+	}
+	return nil
 }
 
 // How long after a signal, and how often without one, an idling session looks

@@ -2,7 +2,17 @@
 
 package imapd_test
 
-import "testing"
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd"
+)
 
 func (c *client) idle() string {
 	c.Helper()
@@ -55,5 +65,47 @@ func TestIdleWithoutFolder(t *testing.T) {
 		c.send("done\r\n")
 		c.finish(tag)
 		c.ok("NOOP")
+	})
+}
+
+var (
+	hideFolders = db.SQL(`ALTER TABLE folder RENAME TO hidden`)
+	showFolders = db.SQL(`ALTER TABLE hidden RENAME TO folder`)
+)
+
+// A session that idles while the database can't tell of its folder hears of all
+// that came afterwards, unless that takes too long.
+func TestIdleWhileNothingCanBeRead(t *testing.T) {
+	var ahead atomic.Int64
+	eachWith(t, func(o *imapd.Options) {
+		folders := o.Folders.Options
+		folders.Poll = -1
+		o.Folders = folder.New(folders)
+		ahead.Store(0)
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	}, func(h *house) {
+		a := h.selected("INBOX")
+		b := h.login()
+		a.idle()
+		blind := func(n int) {
+			dbtest.Exec(h, h.db, hideFolders.With())
+			h.server.Revoked(0)
+			for len(h.log.all()) < n { // until it has looked
+				runtime.Gosched()
+			}
+		}
+		for n := range 2 {
+			blind(n + 1)
+			dbtest.Exec(h, h.db, showFolders.With())
+			b.append("INBOX", "", note("one"))
+			h.server.Revoked(0)
+			a.next([]string{"* 1 EXISTS", "* 2 EXISTS"}[n])
+			a.next("* … RECENT")
+		}
+		blind(3)
+		ahead.Store(int64(time.Hour))
+		h.server.Revoked(0)
+		a.next("* BYE …")
+		a.closed()
 	})
 }
