@@ -42,10 +42,15 @@ var (
 	// If it was expunged once more meanwhile, its time begins anew.
 	deleteExpunged = db.SQL(`DELETE FROM expunged WHERE message = $1 AND at = $2`)
 
-	nextDropped   = db.SQL(`SELECT folder, mailbox FROM dropped WHERE folder > $1 ORDER BY folder LIMIT 1`)
+	// nextDropped finds one of which something is left, or that can be forgotten.
+	nextDropped = db.SQL(`SELECT folder, mailbox FROM dropped d WHERE folder > $1 AND (uidvalidity < $2
+		OR COALESCE((SELECT 1 FROM dropped later WHERE later.mailbox = d.mailbox AND later.uidvalidity > d.uidvalidity LIMIT 1), 0) = 1
+		OR COALESCE((SELECT 1 FROM folder_message m WHERE m.folder = d.folder LIMIT 1), 0) = 1
+		OR COALESCE((SELECT 1 FROM folder_change c WHERE c.folder = d.folder LIMIT 1), 0) = 1
+		OR COALESCE((SELECT 1 FROM folder_view v WHERE v.folder = d.folder), 0) = 1) ORDER BY folder LIMIT 1`)
 	deleteChanges = db.SQL(`DELETE FROM folder_change WHERE folder = $1`)
-	// As long as the clock has not passed the highest UIDVALIDITY that a mailbox has
-	// had, a new folder could get it again. It may be years ahead (RenewAll).
+	// As long as some node's clock has not passed the highest UIDVALIDITY that a mailbox
+	// has had, a new folder could get it again. It may be years ahead (RenewAll).
 	deleteDropped = db.SQL(`DELETE FROM dropped WHERE folder = $1 AND (uidvalidity < $2
 		OR EXISTS (SELECT 1 FROM dropped later WHERE later.mailbox = $3 AND later.uidvalidity > dropped.uidvalidity))`)
 	modSeqOf = db.SQL(`SELECT modseq FROM folder WHERE id = $1`)
@@ -195,8 +200,9 @@ func (s *Store) collectSome(ctx context.Context) (due, deleted int, err error) {
 // change or copy from any more.
 func (s *Store) emptyDropped(ctx context.Context) error {
 	type dropped struct{ folder, mailbox db.ID }
+	passed := s.Now().Add(-2 * db.MostApart).Unix() // by all clocks
 	for last := db.ID(0); ; {
-		found, err := db.All(ctx, s.DB, nextDropped.With(last), func(r db.Row) (d dropped, err error) {
+		found, err := db.All(ctx, s.DB, nextDropped.With(last, passed), func(r db.Row) (d dropped, err error) {
 			err = r.Scan(&d.folder, &d.mailbox)
 			return d, err
 		})
@@ -213,7 +219,7 @@ func (s *Store) emptyDropped(ctx context.Context) error {
 			b.Queue(deleteChanges.With(d.folder))
 			b.Queue(deleteView.With(d.folder))
 			b.Queue(deleteParts.With(d.folder))
-			b.Queue(deleteDropped.With(d.folder, s.Now().Unix(), d.mailbox))
+			b.Queue(deleteDropped.With(d.folder, passed, d.mailbox))
 		}})
 		if err != nil {
 			return err

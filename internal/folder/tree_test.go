@@ -178,7 +178,7 @@ func TestCollect(t *testing.T) {
 		h.must(h.Empty(h.ctx(), h.box))
 		h.must(h.Empty(h.ctx(), h.box))
 		h.expect("after Empty", h.names(), "")
-		h.clock.Add(3601)
+		h.clock.Add(passed)
 		collect(3, 0, 0, 0)
 		h.expectDropped(0)
 	})
@@ -195,6 +195,9 @@ func (h *house) expectDropped(want int) {
 	}
 }
 
+// passed is after how many seconds all clocks have passed a time.
+const passed = 2*24*60*60 + 60
+
 // UIDVALIDITYs that run ahead of the clock, as those of a restored service do for
 // years, leave one row to remember, not one of each folder that was deleted.
 func TestDroppedAheadOfTheClock(t *testing.T) {
@@ -207,10 +210,34 @@ func TestDroppedAheadOfTheClock(t *testing.T) {
 		_, err := h.Collect(h.ctx())
 		h.must(err)
 		h.expectDropped(1)
-		h.clock.Add(3600)
+		err = h.db.One(h.ctx(), nextDropped.With(0, h.Now().Unix()), new(db.ID), new(db.ID))
+		if !errors.Is(err, db.ErrNoRow) {
+			t.Errorf("there is still something to do about it, each minute: %v", err)
+		}
+		h.clock.Add(passed)
 		_, err = h.Collect(h.ctx())
 		h.must(err)
 		h.expectDropped(0)
+	})
+}
+
+// A folder that is deleted on one node and made again on another, whose clock is
+// behind, gets a higher UIDVALIDITY.
+func TestUIDValidityByOtherClocks(t *testing.T) {
+	each(t, func(h *house) {
+		h.clock.Store(3600)
+		first, err := h.Create(h.ctx(), h.box, "x")
+		h.must(err)
+		h.delete(h.Store, "x")
+		h.clock.Add(60)
+		_, err = h.Collect(h.ctx())
+		h.must(err)
+		h.clock.Store(0)
+		second, err := h.Create(h.ctx(), h.box, "x")
+		h.must(err)
+		if second.UIDValidity <= first.UIDValidity {
+			t.Errorf("UIDVALIDITY %d after %d", second.UIDValidity, first.UIDValidity)
+		}
 	})
 }
 
