@@ -77,14 +77,22 @@ func (v *visit) entered(in user.Session) (done, error) {
 
 func (d *Dashboard) codeForm(v *visit) (page, error) {
 	if !v.known || !v.in.Halfway {
-		return page{}, errSignIn
+		v.redirect(v.noCode())
+		return page{}, errAnswered
 	}
 	return page{Template: "sign-in-code", Title: "One more step", Data: v.r.FormValue("to")}, nil
 }
 
+// noCode is where somebody goes on who is asked for no code, or no longer: to the
+// page to sign in, which leads on who is in already.
+func (v *visit) noCode() string { return "/sign-in?" + query("to", v.r.FormValue("to")) }
+
 func (d *Dashboard) code(v *visit) (done, error) {
-	if !v.known || !v.in.Halfway {
-		return done{}, errSignIn
+	switch {
+	case !v.known:
+		return done{To: v.noCode(), Told: "The time for the code is over. Sign in once more."}, nil
+	case !v.in.Halfway:
+		return done{To: v.noCode()}, nil
 	}
 	if err := d.Users.Confirm(v.ctx, v.in, v.text("code")); err != nil {
 		return done{}, err

@@ -255,3 +255,25 @@ func TestOtherSites(t *testing.T) {
 		t.Errorf("a form of 8 MB: %d", status)
 	}
 }
+
+// Who comes to the second step too late, or once more, is led to where signing in
+// begins, or in.
+func TestCodeAtNoTime(t *testing.T) {
+	s := servertest.Start(t)
+	nobody, in := visit(t, s), visit(t, s)
+	in.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	form := url.Values{"code": {"123456"}, "to": {"/domains"}}
+	for who, v := range map[string]*visitor{"nobody": nobody, "who is in": in} {
+		for _, method := range []string{"GET", "POST"} {
+			if status, to, text := v.ask(method, "/sign-in/code?to=%2Fdomains", form); status != 303 || to != "/sign-in?to=%2Fdomains" {
+				t.Errorf("%s by %s: %d %s\n%s", who, method, status, to, text)
+			}
+		}
+	}
+	if status, to, _ := in.ask("GET", "/sign-in?to=%2Fdomains", nil); status != 303 || to != "/domains" {
+		t.Errorf("who is in is led to %d %s", status, to)
+	}
+	if _, _, text := nobody.ask("GET", "/sign-in?to=%2Fdomains", nil); !strings.Contains(text, "Sign in once more.") {
+		t.Errorf("who is too late reads\n%s", text)
+	}
+}
