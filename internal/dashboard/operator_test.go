@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -119,6 +120,13 @@ func TestSuspendedAccount(t *testing.T) {
 	}
 	if status, _, text := v.ask("GET", "/domains", nil); status != 200 {
 		t.Errorf("the other: %d\n%s", status, text)
+	}
+	// Its activity says so; that of the account that was looked at does not.
+	for id, want := range map[db.ID]bool{demo.ID: false, other.ID: true} {
+		deeds, _, err := s.Users.Deeds(t.Context(), id, db.Page{Limit: 1})
+		if err != nil || (len(deeds) > 0 && deeds[0].What == "Joined the account.") != want {
+			t.Errorf("the activity of %s begins with %v %v", id, deeds, err)
+		}
 	}
 }
 

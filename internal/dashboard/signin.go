@@ -287,7 +287,11 @@ func (d *Dashboard) accept(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return done{To: "/", Told: "Welcome to the account."}, d.Users.LookAt(v.ctx, v.in, joined)
+	if err := d.Users.LookAt(v.ctx, v.in, joined); err != nil {
+		return done{}, err
+	}
+	v.in.Account = joined // it is told there
+	return done{To: "/", Told: "Joined the account."}, nil
 }
 
 // theme keeps which colours somebody likes.
