@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -103,7 +104,7 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("%s %s shows a stranger %d, %s", r.Method, path, status, to)
 			}
 		}
-		if path == r.Path || !r.SignedIn || strings.HasPrefix(r.Path, "/join/") || strings.HasSuffix(r.Path, "/sessions/{id}/end") || strings.HasSuffix(r.Path, "/withdraw") {
+		if path == r.Path || !r.SignedIn || strings.HasPrefix(r.Path, "/join/") || strings.HasSuffix(r.Path, "/sessions/{id}/end") {
 			continue // names nothing of anybody, or says done where there was nothing to do
 		}
 		if path == "/" {
@@ -275,5 +276,25 @@ func TestCodeAtNoTime(t *testing.T) {
 	}
 	if _, _, text := nobody.ask("GET", "/sign-in?to=%2Fdomains", nil); !strings.Contains(text, "Sign in once more.") {
 		t.Errorf("who is too late reads\n%s", text)
+	}
+}
+
+// Who withdraws an invitation that was accepted meanwhile reads that somebody is in.
+func TestWithdrawTooLate(t *testing.T) {
+	s := servertest.Start(t)
+	owner, guest := visit(t, s), visit(t, s)
+	owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	_, _, text := owner.ask("POST", "/people", url.Values{"email": {"guest@else.example"}, "role": {"owner"}})
+	link := regexp.MustCompile(`/join/mst_[a-z0-9]+`).FindString(text)
+	_, _, text = owner.ask("GET", "/people", nil)
+	withdraw := regexp.MustCompile(`/people/invitations/[^/]+/withdraw`).FindString(text)
+	if status, _, text := guest.ask("POST", link, url.Values{"name": {"Guest"}, "password": {colleague}}); status != 303 {
+		t.Fatalf("%s: %d\n%s", link, status, text)
+	}
+	if status, _, text := owner.ask("POST", withdraw, nil); status != 409 || !strings.Contains(text, "was accepted") || !strings.Contains(text, "guest@else.example") {
+		t.Errorf("%s: %d\n%s", withdraw, status, text)
+	}
+	if _, _, text := owner.ask("GET", "/activity", nil); strings.Contains(text, "Withdrew") {
+		t.Error("the activity tells of what was not done")
 	}
 }

@@ -131,9 +131,14 @@ func (u *Users) Invitations(ctx context.Context, account db.ID) ([]Ticket, error
 	return db.All(ctx, u.DB, invitations.With(account, db.Micros(u.Now()), maxMembers), scanTicket)
 }
 
-// Withdraw ends an invitation.
+// Withdraw ends an invitation. For one that was accepted or withdrawn already it is
+// a fault.Conflict: somebody may be in.
 func (u *Users) Withdraw(ctx context.Context, account, id db.ID) error {
-	return u.exec(ctx, withdraw.With(id, account))
+	n, err := u.DB.Exec(ctx, withdraw.With(id, account))
+	if err == nil && n == 0 {
+		err = fault.New(fault.Conflict, "invitation_over", "This invitation is over: it was accepted or withdrawn already.")
+	}
+	return err
 }
 
 // Redeem makes the user whom a setup link or an invitation lets in, as a member
