@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/user"
 )
 
 // ownerLife is for how long the owner of a mailbox stays signed in. A new
@@ -17,8 +18,7 @@ const ownerLife = 12 * time.Hour
 const ownerCookie = "mailbox"
 
 // owner finds the mailbox whose owner visits: who has signed in with its
-// address and password. Everybody else is sent to sign in. It is nothing of
-// whoever may have signed in to the dashboard with the same browser.
+// address and password. Everybody else is sent to sign in.
 func (d *Dashboard) owner(v *visit) (mailbox.Mailbox, error) {
 	m, ok, err := d.signedIn(v)
 	if err == nil && !ok {
@@ -27,8 +27,16 @@ func (d *Dashboard) owner(v *visit) (mailbox.Mailbox, error) {
 			err = errAnswered
 		}
 	}
-	v.known = false
+	v.ownedBy(m)
 	return m, err
+}
+
+// ownedBy makes the visit one of a mailbox's owner. It is nothing of whoever may have
+// signed in to the dashboard with the same browser; what is done is told in the
+// activity of the account, though the owner is none of its people.
+func (v *visit) ownedBy(m mailbox.Mailbox) {
+	v.known, v.owner = false, m.ID
+	v.in = user.Session{Account: m.Account, User: user.User{Email: m.Address}}
 }
 
 func (d *Dashboard) signedIn(v *visit) (mailbox.Mailbox, bool, error) {

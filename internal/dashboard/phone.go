@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/user"
 )
 
 // sendProfile answers with the profile of a mailbox for Apple's clients, with a
@@ -83,11 +82,7 @@ func (d *Dashboard) ownProfileWithPassword(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	did, err := d.giveProfile(v, m)
-	if err != nil {
-		return done{}, err
-	}
-	return did, d.noteOwner(v, m, did.Told)
+	return d.giveProfile(v, m)
 }
 
 func (d *Dashboard) ownLinkForPhone(v *visit) (done, error) {
@@ -100,13 +95,7 @@ func (d *Dashboard) ownLinkForPhone(v *visit) (done, error) {
 		return done{}, err
 	}
 	did.Show.Owner = m.Address
-	return did, d.noteOwner(v, m, did.Told)
-}
-
-// noteOwner notes in the activity of the account what was done by the owner of a
-// mailbox, who is none of its people.
-func (d *Dashboard) noteOwner(v *visit, m mailbox.Mailbox, did string) error {
-	return d.Users.Note(v.ctx, user.Session{Account: m.Account, User: user.User{Email: m.Address}}, client(v.r), did)
+	return did, nil
 }
 
 // phoneOnce is what a phone sees that has followed the link. Nothing is made yet:
@@ -119,11 +108,8 @@ func (d *Dashboard) phoneOnce(v *visit) (page, error) {
 
 // takeProfile spends the link: the phone gets the profile with its password.
 func (d *Dashboard) takeProfile(v *visit) (done, error) {
-	v.known = false
 	m, made, password, err := d.Mailboxes.SpendProfileLink(v.ctx, v.r.PathValue("token"))
-	if err != nil {
-		return done{}, err
-	}
-	err = d.noteOwner(v, m, "Took the profile of "+m.Address+" with an app password for "+made.Name+".")
-	return done{Give: func() error { return d.sendProfile(v, m, password) }}, err
+	v.ownedBy(m)
+	return done{Told: "Took the profile of " + m.Address + " with an app password for " + made.Name + ".",
+		Give: func() error { return d.sendProfile(v, m, password) }}, err
 }

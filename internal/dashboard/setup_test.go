@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -161,6 +162,50 @@ func TestOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(one, 303)
+}
+
+// What the owner of a mailbox does stands in the account's activity, as the same does
+// when its people do it.
+func TestOwnersActivity(t *testing.T) {
+	s := servertest.Start(t)
+	alice := s.Dev.Mailboxes[0]
+	v := visit(t, s)
+	v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}})
+	ask := func(path string, form url.Values) string {
+		t.Helper()
+		status, _, text := v.ask("POST", path, form)
+		if status != 200 && status != 303 {
+			t.Fatalf("%s: %d\n%s", path, status, text)
+		}
+		return text
+	}
+	ask("/mailbox/access", url.Values{"name": {"The printer"}, "protocols": {"smtp"}})
+	_, _, text := v.ask("GET", "/mailbox/access", nil)
+	ask(regexp.MustCompile(`/mailbox/access/[^/"]+/revoke`).FindString(text), nil)
+	ask("/mailbox/vacation", url.Values{"enabled": {"yes"}, "interval_days": {"7"}, "text": {"Away."}})
+	ask("/mailbox/forwarding", url.Values{"forward_to": {"alice@elsewhere.example"}, "keep_copy": {"yes"}})
+	ask("/mailbox/password", url.Values{"current": {alice.Password}, "password": {"Another-one-8"}})
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deeds, _, err := s.Users.Deeds(t.Context(), demo.ID, db.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for _, d := range deeds {
+		said += d.Who + ": " + d.What + "\n"
+	}
+	const want = `alice@demo.test: Changed your password. Your mail clients ask for the new one.
+alice@demo.test: Mail of alice@demo.test is forwarded.
+alice@demo.test: Set the vacation reply of alice@demo.test.
+alice@demo.test: Revoked an app password of alice@demo.test.
+alice@demo.test: Made an app password of alice@demo.test for The printer.
+`
+	if said != want {
+		t.Errorf("the activity says\n%swant\n%s", said, want)
+	}
 }
 
 // An address may have any letters before its @, also in a browser's eyes.

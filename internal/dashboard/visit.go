@@ -30,6 +30,7 @@ type visit struct {
 	in      user.Session
 	known   bool // in is somebody, maybe halfway
 	account account.Account
+	owner   db.ID // the mailbox whose owner visits; 0: none does
 
 	form  url.Values        // what was entered
 	wrong map[string]string // what is wrong with it, by field
@@ -145,7 +146,7 @@ func (v *visit) searched() url.Values {
 
 // done notes what was done and goes on.
 func (v *visit) done(did done) error {
-	if did.Told != "" && v.known && !v.in.Halfway {
+	if did.Told != "" && (v.known && !v.in.Halfway || v.owner != 0) {
 		if err := v.d.Users.Note(v.ctx, v.in, client(v.r), did.Told); err != nil {
 			return err
 		}
