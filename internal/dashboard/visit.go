@@ -147,7 +147,8 @@ func (v *visit) searched() url.Values {
 // done notes what was done and goes on.
 func (v *visit) done(did done) error {
 	if did.Told != "" && (v.known && !v.in.Halfway || v.owner != 0) {
-		if err := v.d.Users.Note(v.ctx, v.in, client(v.r), did.Told); err != nil {
+		// It is done, whoever gives up waiting.
+		if err := v.d.Users.Note(context.WithoutCancel(v.ctx), v.in, client(v.r), did.Told); err != nil {
 			return err
 		}
 	}
