@@ -74,6 +74,9 @@ func TestEveryPage(t *testing.T) {
 		if n := script[int](b, `document.querySelectorAll("h1").length`); n != 1 {
 			t.Errorf("%s has %d first headings", path, n)
 		}
+		if n := script[int](b, `[...document.querySelectorAll('form[method="post"]')].filter(f => !f.elements.made_for?.value).length`); n > 0 {
+			t.Errorf("%d forms of %s do not say whom they are for", n, path)
+		}
 		if found := script[string](b, `[...document.querySelectorAll("[tabindex]")].filter(e => e.tabIndex > 0).map(e => e.outerHTML).join("\n") +
 			[...document.querySelectorAll("main *")].filter(e => e.children.length === 0 && /^\s*[{\[]"/.test(e.textContent) && !e.closest("pre, code, textarea")).map(e => e.outerHTML).join("\n")`); found != "" {
 			t.Errorf("%s has an order of its own, or JSON as it is:\n%s", path, found)

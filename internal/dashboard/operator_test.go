@@ -73,7 +73,7 @@ func TestSuspendTwice(t *testing.T) {
 	path := "/operator/accounts/" + made.ID.String()
 	_, _, page := v.ask("GET", path, nil)
 	form := url.Values{}
-	if found := regexp.MustCompile(`/suspend"><input type="hidden" name="(\w+)" value="(\w+)">`).FindStringSubmatch(page); found != nil {
+	if found := regexp.MustCompile(`/suspend">.*?<input type="hidden" name="(status)" value="(\w+)">`).FindStringSubmatch(page); found != nil {
 		form.Set(found[1], found[2])
 	}
 	for range 2 {

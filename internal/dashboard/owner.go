@@ -28,6 +28,9 @@ func (d *Dashboard) owner(v *visit) (mailbox.Mailbox, error) {
 		}
 	}
 	v.ownedBy(m)
+	if err == nil {
+		err = v.meant(v.form.Get(madeFor))
+	}
 	return m, err
 }
 

@@ -95,10 +95,17 @@ func (r *router) act(path string, f act, form view) { r.actFor(working, path, f,
 func (r *router) actFor(need right, path string, f act, form view) {
 	r.enter("POST", need, path, func(w http.ResponseWriter, req *http.Request) {
 		r.serve(w, req, need, func(v *visit) error {
-			if err := v.readForm(); err != nil {
+			err := v.readForm()
+			if err != nil {
 				return err
 			}
-			did, err := f(v)
+			var did done
+			if need != anybody && !v.personal() {
+				err = v.meant(v.form.Get(madeFor))
+			}
+			if err == nil {
+				did, err = f(v)
+			}
 			if err != nil {
 				return v.again(err, form)
 			}
@@ -228,7 +235,7 @@ func (v *visit) arrive(need right) error {
 	}
 	switch {
 	case need == anybody:
-	case v.account.Status == account.Suspended && !strings.HasPrefix(v.r.URL.Path, "/profile") && !strings.HasPrefix(v.r.URL.Path, "/join/"): // from there one gets to others
+	case v.account.Status == account.Suspended && !v.personal(): // from there one gets to others
 		return fault.New(fault.Denied, "account_suspended", "This account is suspended. Ask the operator of the service.")
 	case need == working && v.in.Role == user.Reader,
 		need == owning && v.in.Role != user.Owner:
@@ -239,6 +246,11 @@ func (v *visit) arrive(need right) error {
 		return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
 	}
 	return nil
+}
+
+// personal reports whether a path is about the person, whichever account is looked at.
+func (v *visit) personal() bool {
+	return strings.HasPrefix(v.r.URL.Path, "/profile") || strings.HasPrefix(v.r.URL.Path, "/join/")
 }
 
 // signedOut is what is told to who is not signed in, or no longer. A form is not led
@@ -285,26 +297,32 @@ func (v *visit) failed(err error) {
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. It was logged as request %s.", v.requestID())
 	}
 	status, title := status(f.Kind)
-	if err := v.show(page{Template: "error", Title: title, Status: status, Data: v.sorry(f.Message)}); err != nil {
+	if err := v.show(page{Template: "error", Title: title, Status: status, Data: v.sorry(f)}); err != nil {
 		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "path", v.r.URL.Path, "error", err)
 		http.Error(v.w, title, status)
 	}
 }
 
 // sorry is a page without what was asked for, and where to go on.
-type sorry struct{ Message, To, Action string }
+type sorry struct {
+	Message, To, Action string
+	Beside              bool // in a tab of its own: a form in this one can be sent again then
+}
 
-func (v *visit) sorry(message string) sorry {
+func (v *visit) sorry(f *fault.Error) sorry {
+	s := sorry{Message: f.Message, To: "/", Action: "Sign in", Beside: f.Kind == fault.Unknown || f.Code == codeElsewhere}
 	path := v.r.URL.Path + "/"
 	switch {
 	case strings.HasPrefix(path, "/phone/"):
-		return sorry{Message: message} // a phone has no other page here
+		s.To = "" // a phone has no other page here
 	case strings.HasPrefix(path, "/mailbox/"):
-		return sorry{message, "/mailbox", "To your mailbox"}
+		s.To, s.Action = "/mailbox", "To your mailbox"
+	case f.Code == codeElsewhere:
+		s.To, s.Action = "/profile", "To your accounts"
 	case v.known && !v.in.Halfway:
-		return sorry{message, "/", "To the start"}
+		s.Action = "To the start"
 	}
-	return sorry{message, "/", "Sign in"}
+	return s
 }
 
 // status is how the door says the kinds of error.

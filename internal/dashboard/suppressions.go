@@ -152,6 +152,15 @@ func (d *Dashboard) importSuppressions(v *visit) (done, error) {
 			return done{}, unread(err)
 		}
 		switch part.FormName() {
+		case madeFor:
+			made, err := io.ReadAll(io.LimitReader(part, 100))
+			if err == nil {
+				err = v.meant(string(made))
+			}
+			if err != nil {
+				_, _ = io.Copy(io.Discard, v.r.Body) // else the browser might not read why
+				return done{}, unread(err)
+			}
 		case "fallback":
 			text, err := io.ReadAll(io.LimitReader(part, 100))
 			if err != nil {

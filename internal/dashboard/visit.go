@@ -121,7 +121,7 @@ func (v *visit) again(err error, form view) error {
 // if the error is not about that.
 func (v *visit) mark(err error) bool {
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind == fault.Internal || f.Kind == fault.NotFound {
+	if !errors.As(err, &f) || f.Kind == fault.Internal || f.Kind == fault.NotFound || f.Code == codeElsewhere && !v.scripted() {
 		return false
 	}
 	v.wrong = map[string]string{}
@@ -240,7 +240,7 @@ func (v *visit) show(p page) error {
 	if p.Status != 0 {
 		v.w.WriteHeader(p.Status)
 	}
-	_, _ = out.WriteTo(v.w) // whoever has gone needs no answer
+	_, _ = v.w.Write(forWhom(out.Bytes(), v.whose())) // whoever has gone needs no answer
 	return nil
 }
 
