@@ -81,9 +81,12 @@ type Dashboard struct {
 const (
 	// maxForm bounds a form, in bytes: the largest is a template's html and text,
 	// where each byte may take six, as a line end is %0D%0A. strangersForm bounds
-	// that of a page that is anybody's, which has strangersTime to arrive.
+	// that of a page that is anybody's, which has strangersTime to arrive, and
+	// ownersForm that of a mailbox's owner: the largest is a vacation reply, and one
+	// that is too long is to come back.
 	maxForm       = 12*template.MaxSource + 1<<20
 	strangersForm = 64 << 10
+	ownersForm    = 12*mailbox.MaxVacationText + strangersForm
 	strangersTime = 30 * time.Second
 	// maxStrangers is how many requests for such pages are in hand at once, and
 	// maxOfNetwork how many of them from one network: each holds a form, then a

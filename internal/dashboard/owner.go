@@ -42,12 +42,17 @@ func (v *visit) ownedBy(m mailbox.Mailbox) {
 	v.in = user.Session{Account: m.Account, User: user.User{Email: m.Address}}
 }
 
-func (d *Dashboard) signedIn(v *visit) (mailbox.Mailbox, bool, error) {
+// ownersTicket is what who has signed in to a mailbox brings; nothing is looked up.
+func (v *visit) ownersTicket() (ticket, bool) {
 	c, err := v.r.Cookie(v.cookie(ownerCookie))
 	if err != nil {
-		return mailbox.Mailbox{}, false, nil //nolint:nilerr // there is none
+		return ticket{}, false
 	}
-	t, ok := d.open(ownerTicket, c.Value)
+	return v.d.open(ownerTicket, c.Value)
+}
+
+func (d *Dashboard) signedIn(v *visit) (mailbox.Mailbox, bool, error) {
+	t, ok := v.ownersTicket()
 	if !ok {
 		return mailbox.Mailbox{}, false, nil
 	}

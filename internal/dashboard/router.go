@@ -174,7 +174,11 @@ func (r *router) serve(w http.ResponseWriter, req *http.Request, need right, f f
 		return
 	}
 	defer leave()
-	r.serveUpTo(strangersForm, w, req, need, f)
+	most := int64(strangersForm)
+	if _, owner := (&visit{d: r.d, r: req}).ownersTicket(); owner {
+		most = ownersForm
+	}
+	r.serveUpTo(most, w, req, need, f)
 }
 
 // serveUpTo is serve for requests with bodies of at most so many bytes.

@@ -208,6 +208,27 @@ alice@demo.test: Made an app password of alice@demo.test for The printer.
 	}
 }
 
+// A vacation reply that is too long comes back to be shortened, also in letters that
+// take many bytes in a form.
+func TestLongVacationReply(t *testing.T) {
+	s := servertest.Start(t)
+	alice := s.Dev.Mailboxes[0]
+	v := visit(t, s)
+	v.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}})
+	form := url.Values{"enabled": {"yes"}, "interval_days": {"7"}, "text": {strings.Repeat("Отпуск\n", 2000)}}
+	if status, _, text := v.ask("POST", "/mailbox/vacation", form); status != 422 || !strings.Contains(text, "Give at most 16384 bytes of text.") || !strings.Contains(text, form.Get("text")) {
+		t.Errorf("%d\n%s", status, text)
+	}
+	form.Set("text", strings.Repeat("x", 300<<10))
+	if status, _, text := v.ask("POST", "/mailbox/vacation", form); status != 413 || !strings.Contains(text, "the 256 KB that this form may have") {
+		t.Errorf("%d\n%s", status, text)
+	}
+	form.Set("text", strings.Repeat("\r\n", 16<<10-5)+"Away.")
+	if status, _, text := v.ask("POST", "/mailbox/vacation", form); status != 303 {
+		t.Errorf("as long as it may be: %d\n%s", status, text)
+	}
+}
+
 // An address may have any letters before its @, also in a browser's eyes.
 func TestOwnerWithAnyLetters(t *testing.T) {
 	s := servertest.Start(t)

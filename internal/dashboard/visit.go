@@ -73,7 +73,7 @@ func (v *visit) readForm() error {
 		_, err = io.Copy(io.Discard, v.r.Body)
 	}
 	if errors.As(err, &tooBig) {
-		return fault.New(fault.TooLarge, "form_too_large", "This is more than a form may have.")
+		return fault.New(fault.TooLarge, "form_too_large", "This is more than the %s that this form may have. Nothing was done.", size(tooBig.Limit))
 	}
 	if err != nil {
 		return badForm()
