@@ -234,6 +234,9 @@ func TestNewPasswordIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	somebody := visit(t, s)
+	if status, _, text := somebody.ask("POST", "/sign-in", url.Values{"email": {s.Dev.Dashboard.Email}, "password": {s.Dev.Dashboard.Password}}); status != 303 {
+		t.Fatalf("%d\n%s", status, text)
+	}
 	if status, to, text := somebody.ask("POST", "/reset/"+token, url.Values{"password": {colleague + " 2"}}); status != 303 || to != "/sign-in" {
 		t.Fatalf("%d %s\n%s", status, to, text)
 	}
@@ -244,7 +247,7 @@ func TestNewPasswordIsTold(t *testing.T) {
 		}
 	}
 	deeds, _, err := s.Users.Deeds(t.Context(), demo.ID, db.Page{Limit: 10})
-	if err != nil || len(deeds) != 1 || deeds[0].Who != owner.Email || deeds[0].What != "Chose a new password by a link." {
+	if err != nil || len(deeds) != 2 || deeds[1].What != "Signed in." || deeds[0].Who != owner.Email || deeds[0].What != "Chose a new password by a link." {
 		t.Errorf("the activity says %v %v", deeds, err)
 	}
 	if status, _, text := somebody.ask("POST", "/reset/"+token, url.Values{"password": {colleague + " 3"}}); status != 404 {

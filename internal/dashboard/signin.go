@@ -162,6 +162,7 @@ func (d *Dashboard) resetForm(v *visit) (page, error) {
 }
 
 func (d *Dashboard) reset(v *visit) (done, error) {
+	v.known = false // whoever may be signed in here: it is told in the name of whose link it is
 	t, err := d.Users.Ticket(v.ctx, v.r.PathValue("token"))
 	if err == nil {
 		err = d.Users.SetPassword(v.ctx, v.r.PathValue("token"), v.form.Get("password"))
