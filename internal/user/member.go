@@ -37,7 +37,7 @@ type Membership struct {
 	Role    Role
 }
 
-// maxMembers bounds the people of an account.
+// maxMembers bounds the people of an account, with those who are invited.
 const maxMembers = 200
 
 var (

@@ -68,7 +68,7 @@ func (u *Users) NewSetup(ctx context.Context) (token string, err error) {
 }
 
 // NewInvite makes a link to join an account. It works for seven days. For a
-// member it is a fault.Conflict.
+// member it is a fault.Conflict, and where there are as many people as may be.
 func (u *Users) NewInvite(ctx context.Context, account db.ID, email string, r Role) (token string, err error) {
 	var bad fault.Fields
 	key, err := parseEmail(email)
@@ -91,8 +91,12 @@ func (u *Users) NewInvite(ctx context.Context, account db.ID, email string, r Ro
 	if err != nil {
 		return "", err
 	}
-	if len(open) >= maxMembers {
-		return "", fault.New(fault.Conflict, "too_many_invitations", "There are %d open invitations already.", maxMembers)
+	in, err := u.Members(ctx, account)
+	if err != nil {
+		return "", err
+	}
+	if len(open)+len(in) >= maxMembers { // more would be in, and not be shown
+		return "", fault.New(fault.Conflict, "too_many_people", "An account may have %d people, with those who are invited. Withdraw an invitation or remove somebody first.", maxMembers)
 	}
 	return u.issue(ctx, Ticket{Kind: Invite, Account: account, Email: key, Role: r}, inviteLife)
 }
