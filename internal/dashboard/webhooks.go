@@ -118,21 +118,14 @@ func (d *Dashboard) filter(v *visit) (domains, mailboxes []db.ID, err error) {
 		bad.Add("about", "too_many", "Give at most %d names.", webhook.MaxFilter)
 		return nil, nil, bad.Err()
 	}
-	if len(lines) == 0 {
-		return domains, mailboxes, nil
-	}
-	byName := map[string]db.ID{}
-	all, err := d.allDomains(v)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, x := range all {
-		byName[x.Name], byName[strings.ToLower(x.DisplayName)] = x.ID, x.ID
-	}
 	for i, line := range lines {
-		if id, ok := byName[strings.ToLower(line)]; ok {
+		id, err := d.Domains.Named(v.ctx, v.in.Account, line)
+		if err == nil {
 			domains = append(domains, id)
 			continue
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return nil, nil, err
 		}
 		found, err := d.Mailboxes.ReadTargets(v.ctx, v.in.Account, []string{line})
 		if fault.Is(err, fault.Invalid) || err == nil && found[0].Mailbox == 0 {

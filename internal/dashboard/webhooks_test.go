@@ -3,13 +3,17 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -107,4 +111,35 @@ func TestWebhookPages(t *testing.T) {
 	b.reads("No webhook yet")
 	b.open(path)
 	b.reads("Not found")
+}
+
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	VALUES ($1, $2, $3, 'pending', FALSE, '', FALSE, FALSE, FALSE, '', 0, $4, 0, 0, 0, 0, 0)`)
+
+// A webhook may be about any of an account's domains, however many are newer.
+func TestWebhookOfManyDomains(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.DB.Tx(t.Context(), func(tx *db.Tx) error {
+			for n := range 1000 {
+				if _, err := tx.Exec(t.Context(), insertDomain.With(s.DB.NewID(), demo.ID, fmt.Sprintf("d%d.example", n), db.Micros(time.Now().Add(time.Hour)))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := visit(t, s)
+		v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+		form := url.Values{"url": {"http://127.0.0.1:4711/hook"}, "events": {"bounce"}, "about": {"DEMO.test\nd7.example\nalice@demo.test"}}
+		if status, _, text := v.ask("POST", "/webhooks", form); status != 200 {
+			t.Errorf("%d\n%s", status, text)
+		}
+	})
 }

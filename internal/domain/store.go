@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -104,6 +105,19 @@ func (d *Domains) Get(ctx context.Context, account, id db.ID) (Domain, error) {
 		return Domain{}, err
 	}
 	return d.shown(c, keys), nil
+}
+
+// Named finds the domain that an account has under a name, or returns fault.NotFound.
+func (d *Domains) Named(ctx context.Context, account db.ID, name string) (id db.ID, err error) {
+	gone := fault.New(fault.NotFound, "not_found", "There is no such domain.")
+	if name, err = address.Domain(name); err != nil {
+		return 0, gone
+	}
+	err = d.DB.One(ctx, claimed.With(account, name), &id)
+	if errors.Is(err, db.ErrNoRow) {
+		err = gone
+	}
+	return id, err
 }
 
 // List returns a page of an account's domains, newest first, and whether
