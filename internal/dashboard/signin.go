@@ -276,8 +276,10 @@ func (d *Dashboard) join(v *visit) (done, error) {
 		return done{}, err
 	}
 	in, session, err := d.Users.SignIn(v.ctx, who.Email, n.Password, client(v.r), v.r.UserAgent())
-	if err != nil {
-		return done{}, err
+	if err != nil { // such as too many tries from there; the link is spent
+		d.Log.WarnContext(v.ctx, "who has joined could not be signed in", "request", v.requestID(), "user", who.ID, "error", err)
+		v.known = false
+		return done{To: "/sign-in", Told: "You have joined. Sign in with your new password."}, nil
 	}
 	v.set("session", session, sessionCookie)
 	return v.entered(in)

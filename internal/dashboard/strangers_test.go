@@ -298,3 +298,27 @@ func TestWithdrawTooLate(t *testing.T) {
 		t.Error("the activity tells of what was not done")
 	}
 }
+
+// Who joins from where too many wrong passwords came from is in, and reads so.
+func TestJoinAmongGuesses(t *testing.T) {
+	s := servertest.Start(t)
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.Users.NewInvite(t.Context(), demo.ID, "guest@else.example", user.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Dashboard.Unfriend()
+	for n := range 40 {
+		s.Users.Guesses.Failed("guest@else.example", here, fmt.Sprint("Wrong-Horse-", n))
+	}
+	v := visit(t, s)
+	if status, to, text := v.ask("POST", "/join/"+token, url.Values{"name": {"Guest"}, "password": {colleague}}); status != 303 || to != "/sign-in" {
+		t.Fatalf("%d %s\n%s", status, to, text)
+	}
+	if _, _, text := v.ask("GET", "/sign-in", nil); !strings.Contains(text, "You have joined.") {
+		t.Error("nothing is said:", text)
+	}
+}
