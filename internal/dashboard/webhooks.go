@@ -114,8 +114,8 @@ func (d *Dashboard) filter(v *visit) (domains, mailboxes []db.ID, err error) {
 	lines := strings.Fields(strings.ReplaceAll(v.text("about"), ",", " "))
 	domains, mailboxes = []db.ID{}, []db.ID{}
 	var bad fault.Fields
-	if len(lines) > webhook.MaxFilter {
-		bad.Add("about", "too_many", "Give at most %d names.", webhook.MaxFilter)
+	if len(lines) > 2*webhook.MaxFilter { // so many domains, and so many mailboxes
+		bad.Add("about", "too_many", "Give at most %d domains and %d mailboxes.", webhook.MaxFilter, webhook.MaxFilter)
 		return nil, nil, bad.Err()
 	}
 	for i, line := range lines {

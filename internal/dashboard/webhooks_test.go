@@ -117,7 +117,8 @@ var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, 
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, $3, 'pending', FALSE, '', FALSE, FALSE, FALSE, '', 0, $4, 0, 0, 0, 0, 0)`)
 
-// A webhook may be about any of an account's domains, however many are newer.
+// A webhook may be about any of an account's domains, however many are newer, and
+// about mailboxes beside as many domains as it may have.
 func TestWebhookOfManyDomains(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
@@ -137,7 +138,11 @@ func TestWebhookOfManyDomains(t *testing.T) {
 		}
 		v := visit(t, s)
 		v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
-		form := url.Values{"url": {"http://127.0.0.1:4711/hook"}, "events": {"bounce"}, "about": {"DEMO.test\nd7.example\nalice@demo.test"}}
+		about := "DEMO.test\nalice@demo.test\nbob@demo.test"
+		for n := range 99 {
+			about += fmt.Sprintf("\nd%d.example", n)
+		}
+		form := url.Values{"url": {"http://127.0.0.1:4711/hook"}, "events": {"bounce"}, "about": {about}}
 		if status, _, text := v.ask("POST", "/webhooks", form); status != 200 {
 			t.Errorf("%d\n%s", status, text)
 		}
