@@ -100,9 +100,10 @@ func (d *Dashboard) newKey(v *visit) (page, error) {
 	}
 	return page{Template: "key-new", Title: "New API key", Section: "keys", Data: struct {
 		Domains [][2]string
+		Input   string
 		Groups  []scopeGroup
 		Limits  [][2]string
-	}{choice, scopeGroups(), keyLimits}}, nil
+	}{choice, domainInput(all), scopeGroups(), keyLimits}}, nil
 }
 
 // madeKey is a key with its token, which is shown once.

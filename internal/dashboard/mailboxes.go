@@ -14,7 +14,8 @@ type shownMailboxes struct {
 	List     []mailbox.Mailbox
 	Pager    pager
 	Domains  [][2]string // to choose from
-	Domain   string      // the id of the chosen one
+	Input    string      // how it is chosen
+	Domain   string      // the id of the chosen one, or its name
 	Search   string
 	Deleted  bool
 	Filtered bool
@@ -25,10 +26,17 @@ func (d *Dashboard) mailboxes(v *visit) (page, error) {
 	q, p := v.r.URL.Query(), v.pageOf()
 	s := shownMailboxes{Domain: q.Get("domain"), Search: q.Get("search"), Deleted: q.Get("deleted") != ""}
 	filter := mailbox.Filter{Search: s.Search, Deleted: s.Deleted}
-	filter.Domain, _ = db.ParseID(s.Domain)
+	var err error
+	if s.Domain != "" {
+		if filter.Domain, err = d.domainMeant(v, s.Domain); fault.Is(err, fault.NotFound) {
+			filter.Domain, err = -1, nil // of none
+		}
+	}
+	if err != nil {
+		return page{}, err
+	}
 	s.Filtered = s.Search != "" || filter.Domain != 0
 	var more bool
-	var err error
 	if s.List, more, err = d.Mailboxes.List(v.ctx, v.in.Account, filter, p); err != nil {
 		return page{}, err
 	}
@@ -36,6 +44,8 @@ func (d *Dashboard) mailboxes(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
+	s.Input = domainInput(all)
+	s.Ready = s.Input == typed
 	s.Domains = [][2]string{{"", "All domains"}}
 	for _, x := range all {
 		s.Domains = append(s.Domains, [2]string{x.ID.String(), x.DisplayName})
@@ -55,8 +65,27 @@ func (d *Dashboard) mailboxes(v *visit) (page, error) {
 	return page{Template: "mailboxes", Title: title, Section: "mailboxes", Data: s}, nil
 }
 
-// maxChoice bounds how many domains a list to choose from offers.
+// maxChoice bounds the list to choose a domain from: of an account with so many its
+// name is typed.
 const maxChoice = 1000
+
+const typed = "text" // as the type of an input
+
+func domainInput(all []domain.Domain) string {
+	if len(all) < maxChoice {
+		return "select"
+	}
+	return typed
+}
+
+// domainMeant reads what was chosen or typed: an id, or the name of a domain of the
+// account, which is a fault.NotFound if it has none.
+func (d *Dashboard) domainMeant(v *visit, text string) (db.ID, error) {
+	if id, err := db.ParseID(text); err == nil {
+		return id, nil
+	}
+	return d.Domains.Named(v.ctx, v.in.Account, text)
+}
 
 // allDomains returns the account's domains, the newest first; of very many the
 // newest.
@@ -88,8 +117,9 @@ func (d *Dashboard) newMailbox(v *visit) (page, error) {
 	}
 	return page{Template: "mailbox-new", Title: "New mailbox", Section: "mailboxes", Data: struct {
 		Domains [][2]string
+		Input   string
 		Quota   int
-	}{choice, mailbox.DefaultQuotaMB}}, nil
+	}{choice, domainInput(all), mailbox.DefaultQuotaMB}}, nil
 }
 
 // madeMailbox is a mailbox whose password is shown.
@@ -103,8 +133,10 @@ func (d *Dashboard) addMailbox(v *visit) (done, error) {
 	var bad fault.Fields
 	n := mailbox.New{LocalPart: v.text("local_part"), DisplayName: v.text("display_name"), Password: v.chosenPassword()}
 	var err error
-	if n.Domain, err = db.ParseID(v.text("domain")); err != nil {
+	if n.Domain, err = d.domainMeant(v, v.text("domain")); fault.Is(err, fault.NotFound) {
 		bad.Add("domain", "required", "Choose a domain.")
+	} else if err != nil {
+		return done{}, err
 	}
 	quota, err := v.number("quota_mb")
 	if err := bad.Merge(err); err != nil {

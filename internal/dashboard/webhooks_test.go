@@ -117,9 +117,9 @@ var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, 
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, $3, 'pending', FALSE, '', FALSE, FALSE, FALSE, '', 0, $4, 0, 0, 0, 0, 0)`)
 
-// A webhook may be about any of an account's domains, however many are newer, and
-// about mailboxes beside as many domains as it may have.
-func TestWebhookOfManyDomains(t *testing.T) {
+// An account's oldest domain is one like others, however many are newer: a webhook may
+// be about it, and about mailboxes beside as many domains as it may have.
+func TestManyDomains(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
 		if err != nil {
@@ -145,6 +145,22 @@ func TestWebhookOfManyDomains(t *testing.T) {
 		form := url.Values{"url": {"http://127.0.0.1:4711/hook"}, "events": {"bounce"}, "about": {about}}
 		if status, _, text := v.ask("POST", "/webhooks", form); status != 200 {
 			t.Errorf("%d\n%s", status, text)
+		}
+		// Lists to choose from would not hold it: its name is typed.
+		for path, want := range map[string]string{
+			"/mailboxes/new": `<input id="f-domain"`, "/keys/new": `<input id="f-domain"`,
+			"/mailboxes?domain=Demo.test": "alice@demo.test", "/mailboxes?domain=d7.example": "No mailbox like that", "/mailboxes?domain=none.example": "No mailbox like that",
+		} {
+			if status, _, text := v.ask("GET", path, nil); status != 200 || !strings.Contains(text, want) {
+				t.Errorf("%s: %d\n%s", path, status, text)
+			}
+		}
+		box := url.Values{"local_part": {"carol"}, "quota_mb": {"100"}}
+		for name, want := range map[string]int{"Demo.test": 200, "none.example": 422, "": 422} {
+			box.Set("domain", name)
+			if status, _, text := v.ask("POST", "/mailboxes", box); status != want {
+				t.Errorf("a mailbox under %q: %d\n%s", name, status, text)
+			}
 		}
 	})
 }
