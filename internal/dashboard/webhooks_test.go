@@ -146,6 +146,10 @@ func TestManyDomains(t *testing.T) {
 		if status, _, text := v.ask("POST", "/webhooks", form); status != 200 {
 			t.Errorf("%d\n%s", status, text)
 		}
+		// Nor do those that send nothing yet keep the service from writing to its people.
+		if status, _, text := v.ask("POST", "/people", url.Values{"email": {"guest@else.example"}, "role": {"reader"}}); status != 200 || !strings.Contains(text, "on its way by mail") {
+			t.Errorf("an invitation: %d\n%s", status, text)
+		}
 		// Lists to choose from would not hold it: its name is typed.
 		for path, want := range map[string]string{
 			"/mailboxes/new": `<input id="f-domain"`, "/keys/new": `<input id="f-domain"`,

@@ -84,24 +84,41 @@ func (s *Server) ownRoots() (*x509.CertPool, error) {
 // of one of them. An account whose list of suppressions has them sends nothing.
 func (s *Server) sendAsService(ctx context.Context, accounts []db.ID, to, subject, text string) (sent bool, err error) {
 	for _, a := range accounts {
-		found, _, err := s.Domains.List(ctx, a, db.Page{Limit: db.MaxPage})
+		name, err := s.sendingDomain(ctx, a)
 		if err != nil {
 			return false, err
 		}
-		for _, d := range found {
-			if !d.Sends {
-				continue
-			}
-			results, err := s.Outbox.Send(ctx, account.Principal{Account: a}, []outbound.Send{{
-				FromEmail: "no-reply@" + d.Name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: outbound.ClassService,
-			}}, outbound.Options{})
-			if err != nil || results[0].Status != queue.Suppressed {
-				return err == nil, err
-			}
-			break
+		if name == "" {
+			continue
+		}
+		results, err := s.Outbox.Send(ctx, account.Principal{Account: a}, []outbound.Send{{
+			FromEmail: "no-reply@" + name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: outbound.ClassService,
+		}}, outbound.Options{})
+		if err != nil || results[0].Status != queue.Suppressed {
+			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// sendingDomain is the newest domain of an account that it may send from; "" if it has
+// none.
+func (s *Server) sendingDomain(ctx context.Context, of db.ID) (name string, err error) {
+	for p := (db.Page{Limit: db.MaxPage}); ; {
+		found, more, err := s.Domains.List(ctx, of, p)
+		if err != nil {
+			return "", err
+		}
+		for _, d := range found {
+			if d.Sends {
+				return d.Name, nil
+			}
+		}
+		if !more {
+			return "", nil
+		}
+		p.After = found[len(found)-1].ID
+	}
 }
 
 // offerSetup makes a link for the first user while there is none.
