@@ -4,6 +4,7 @@ package dashboard_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -11,8 +12,10 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -253,6 +256,59 @@ func TestNewPasswordIsTold(t *testing.T) {
 	if status, _, text := somebody.ask("POST", "/reset/"+token, url.Values{"password": {colleague + " 3"}}); status != 404 {
 		t.Errorf("a used link: %d\n%s", status, text)
 	}
+}
+
+// A link for a new password comes from another account of the person where the first
+// can't send it.
+func TestLinkFromAnotherAccount(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := s.Accounts.Create(t.Context(), "second@outside.test", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := s.Domains.Create(t.Context(), second.ID, "second.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Domains.VerifyOwnership(t.Context(), second.ID, d.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Domains.CheckDNS(t.Context(), second.ID, d.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Users.Create(t.Context(), user.New{Email: "owner@outside.test", Name: "Owner", Password: colleague}, demo.ID, second.ID); err != nil {
+			t.Fatal(err)
+		}
+		arrives := func(want int) {
+			t.Helper()
+			if status, _, text := visit(t, s).ask("POST", "/forgotten", url.Values{"email": {"owner@outside.test"}}); status != 200 {
+				t.Fatalf("%d\n%s", status, text)
+			}
+			servertest.Eventually(t, func() string {
+				found, err := s.Outbox.Find(t.Context(), second.ID, outbound.Filter{Recipient: "owner@outside.test"}, db.Page{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(found.Messages) != want {
+					return fmt.Sprintf("the second account sent %d links, want %d", len(found.Messages), want)
+				}
+				return ""
+			})
+		}
+		if err := s.Limits.Change(t.Context(), demo.ID, limit.Set{Rates: limit.Rates{SendsPerDay: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		called(t, s, "POST", "/outbound/send", letter(object{"to": []string{"somebody@far.example"}}))
+		arrives(1)
+		if err := s.Accounts.SetStatus(t.Context(), demo.ID, account.Suspended); err != nil {
+			t.Fatal(err)
+		}
+		arrives(2)
+	})
 }
 
 // What a stranger writes into a header hides nothing from the account.

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -81,24 +82,32 @@ func (s *Server) ownRoots() (*x509.CertPool, error) {
 }
 
 // sendAsService sends a mail to somebody who belongs to accounts, from a domain
-// of one of them. An account whose list of suppressions has them sends nothing.
+// of one of them. An account whose list of suppressions has them sends nothing;
+// nor does one that is suspended, or has reached a limit.
 func (s *Server) sendAsService(ctx context.Context, accounts []db.ID, to, subject, text string) (sent bool, err error) {
 	for _, a := range accounts {
-		name, err := s.sendingDomain(ctx, a)
-		if err != nil {
-			return false, err
+		one, failed := s.sendFrom(ctx, a, to, subject, text)
+		if one {
+			return true, nil
 		}
-		if name == "" {
-			continue
-		}
-		results, err := s.Outbox.Send(ctx, account.Principal{Account: a}, []outbound.Send{{
-			FromEmail: "no-reply@" + name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: outbound.ClassService,
-		}}, outbound.Options{})
-		if err != nil || results[0].Status != queue.Suppressed {
-			return err == nil, err
-		}
+		err = errors.Join(err, failed)
 	}
-	return false, nil
+	return false, err
+}
+
+func (s *Server) sendFrom(ctx context.Context, of db.ID, to, subject, text string) (sent bool, err error) {
+	active, err := s.Accounts.Active(ctx, of)
+	if err != nil || !active { // what it accepted would not leave
+		return false, err
+	}
+	name, err := s.sendingDomain(ctx, of)
+	if err != nil || name == "" {
+		return false, err
+	}
+	results, err := s.Outbox.Send(ctx, account.Principal{Account: of}, []outbound.Send{{
+		FromEmail: "no-reply@" + name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: outbound.ClassService,
+	}}, outbound.Options{})
+	return err == nil && results[0].Status != queue.Suppressed, err
 }
 
 // sendingDomain is the newest domain of an account that it may send from; "" if it has
