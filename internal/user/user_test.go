@@ -182,6 +182,24 @@ func TestSessions(t *testing.T) {
 	})
 }
 
+// Where nothing can be written people stay signed in.
+func TestSessionNotNoted(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.create("ann@example.com", first)
+		_, token := h.in("ann@example.com")
+		if h.DB.Engine() == db.SQLite {
+			dbtest.Exec(t, h.DB, db.SQL("CREATE TRIGGER no_room BEFORE UPDATE ON dashboard_session BEGIN SELECT RAISE(ABORT, 'full'); END").With())
+		} else {
+			dbtest.Exec(t, h.DB, db.SQL("CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''53100''; END'").With(),
+				db.SQL("CREATE TRIGGER no_room BEFORE UPDATE ON dashboard_session EXECUTE FUNCTION no_room()").With())
+		}
+		h.forward(time.Hour)
+		if s, err := h.Session(t.Context(), token); err != nil || s.Account != first {
+			t.Fatalf("%+v %v", s, err)
+		}
+	})
+}
+
 // Who signs in with a password just as it is changed has a wrong one: the session
 // would outlive those that the change ends.
 func TestSignInWhilePasswordChanges(t *testing.T) {
