@@ -5,6 +5,7 @@ package dashboard_test
 import (
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -356,4 +358,43 @@ func TestSuppressedInvitation(t *testing.T) {
 	if status, _, text := owner.ask("POST", "/people", url.Values{"email": {"late@outside.test"}, "role": {"reader"}}); status != 200 || !strings.Contains(text, "/join/") || !strings.Contains(text, "It was not sent by mail.") {
 		t.Errorf("over the limit: %d\n%s", status, text)
 	}
+}
+
+// told is a log.
+type told chan string
+
+func (l told) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// A link whose page fails, so that it goes on to work, stands in no log.
+func TestLinksAreNotLogged(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		who, err := s.Users.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := s.Users.NewReset(t.Context(), who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.DB.Engine() == db.SQLite {
+			dbtest.Exec(t, s.DB, db.SQL("CREATE TRIGGER fails BEFORE UPDATE ON dashboard_user BEGIN SELECT RAISE(ABORT, 'no'); END").With())
+		} else {
+			dbtest.Exec(t, s.DB, db.SQL("CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'").With(),
+				db.SQL("CREATE TRIGGER fails BEFORE UPDATE ON dashboard_user EXECUTE FUNCTION fails()").With())
+		}
+		log := make(told, 10)
+		s.Dashboard.Log = slog.New(slog.NewTextHandler(log, nil))
+		if status, _, text := visit(t, s).ask("POST", "/reset/"+token, url.Values{"password": {colleague}}); status != 500 {
+			t.Fatalf("%d\n%s", status, text)
+		}
+		if line := <-log; !strings.Contains(line, "/reset/{token}") || strings.Contains(line, token) {
+			t.Error("the log says", line)
+		}
+		if _, err := s.Users.Ticket(t.Context(), token); err != nil {
+			t.Error("the link is over:", err)
+		}
+	})
 }

@@ -297,12 +297,13 @@ func (v *visit) failed(err error) {
 		return
 	}
 	if !errors.As(err, &f) || f.Kind == fault.Internal {
-		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "path", v.r.URL.Path, "error", err)
+		// Not its path, which may be a link that lets somebody in.
+		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "page", v.r.Pattern, "error", err)
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. It was logged as request %s.", v.requestID())
 	}
 	status, title := status(f.Kind)
 	if err := v.show(page{Template: "error", Title: title, Status: status, Data: v.sorry(f)}); err != nil {
-		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "path", v.r.URL.Path, "error", err)
+		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "page", v.r.Pattern, "error", err)
 		http.Error(v.w, title, status)
 	}
 }
