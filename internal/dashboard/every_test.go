@@ -36,13 +36,14 @@ func furnish(t *testing.T, s *servertest.Server) (paths []string) {
 	got := called(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Hello", "text": "Hello"})["recipients"].([]any)[0].(object)
 	caught := called(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
 	alias := id("/aliases", object{"address": "info@demo.test", "targets": []string{alice.Address}})
-	id("/api-keys", object{"name": "Another"})
+	id("/api-keys", object{"name": strings.Repeat("W", 90)})
+	long := "/mailboxes/" + id("/mailboxes", object{"domain_id": s.Dev.Domain.ID.String(), "local_part": strings.Repeat("w", 64)})
 	tested := called(t, s, "POST", "/webhooks/"+hook+"/test", object{"event": "bounce"})
 	delivery, _ := tested["id"].(string)
 	migration := id("/migrations", object{"mailbox_id": bob.ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": alice.Address, "password": alice.Password, "insecure_skip_verify": true}})
 	box := "/mailboxes/" + alice.ID.String()
 	paths = []string{
-		"/", "/domains", "/domains/" + s.Dev.Domain.ID.String(), "/mailboxes", "/mailboxes/new", "/mailboxes?deleted=1", box, box + "/setup", box + "/access", "/aliases", "/aliases/" + alias,
+		"/", "/domains", "/domains/" + s.Dev.Domain.ID.String(), "/mailboxes", "/mailboxes/new", "/mailboxes?deleted=1", box, box + "/setup", box + "/access", long, long + "/files", "/aliases", "/aliases/" + alias,
 		"/migrations", "/migrations/new", "/migrations/many", "/migrations/" + migration, "/messages", "/messages?direction=received&mailbox=" + alice.Address, "/messages/" + message,
 		"/received/" + alice.ID.String() + "/" + got["id"].(string), "/threads/order-42", "/templates", "/templates/new", "/templates/" + template, "/templates/" + template + "/versions",
 		"/templates/" + template + "/versions/1", "/templates/" + template + "/test", "/webhooks", "/webhooks/new", "/webhooks/" + hook, "/webhooks/" + hook + "/edit", "/keys", "/keys/new", "/suppressions", "/limits",
