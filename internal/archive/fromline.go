@@ -80,8 +80,8 @@ func fromDate(words []string) (time.Time, bool) {
 		case zone(word, &offset):
 		case err == nil && n > 0 && day == 0 && len(word) <= 2:
 			day = n
-		case err == nil && year == 0 && (len(word) == 4 || len(word) == 2 && timed):
-			if year = n; len(word) == 2 { // RFC 5322 §4.3
+		case err == nil && year == 0 && (len(word) == 4 || (len(word) == 2 || len(word) == 3) && timed):
+			if year = n; len(word) < 4 { // RFC 5322 §4.3: of three digits it was 100 after 99
 				year += 1900
 				if n < 50 {
 					year += 100
@@ -100,8 +100,20 @@ func dateOf(year int, month time.Month, day int, clock time.Time, offset int, ti
 	if year == 0 || month == 0 || day == 0 || day > 31 || !timed {
 		return time.Time{}, false
 	}
-	t := time.Date(year, month, day, clock.Hour(), clock.Minute(), clock.Second(), 0, time.FixedZone("", offset)).UTC()
-	return t, sane(t)
+	return dateTold(time.Date(year, month, day, clock.Hour(), clock.Minute(), clock.Second(), 0, time.FixedZone("", offset)))
+}
+
+// dateTold is a date as a line tells it. Clocks that were never set stand at the start
+// of 1970, in whatever zone, or of 1904: that begins a message as any date does, and
+// says nothing of it.
+func dateTold(t time.Time) (time.Time, bool) {
+	if t = t.UTC(); t.Year() < 1900 || t.Year() >= 2200 {
+		return time.Time{}, false
+	}
+	if !sane(t) {
+		t = time.Time{}
+	}
+	return t, true
 }
 
 // sane reports whether mail can have been received at a time.
@@ -136,7 +148,7 @@ func isoDate(words []string) (time.Time, bool) {
 		text := strings.Join(words[:n], " ")
 		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", time.DateTime, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05Z07:00"} {
 			if t, err := time.Parse(layout, text); err == nil {
-				return t.UTC(), sane(t)
+				return dateTold(t)
 			}
 		}
 	}
