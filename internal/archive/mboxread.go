@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -175,11 +176,11 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 			b.start, b.out = w.off, b.buf
 			return titled && noted
 		case !folded:
-			if drop = own(name); drop || name == "x-gmail-labels" && !told {
+			if drop = own(name) && !(told && strings.HasPrefix(name, "x-mozilla-")); drop || name == "x-gmail-labels" && !told {
 				b.note(msg, name, line[bytes.IndexByte(line, ':')+1:])
 			}
-			// Google's export puts the labels before the message: others are whoever's wrote it.
-			told = told || !drop && name != "x-gm-thrid"
+			// Google's export and Thunderbird put theirs before the message: others are of whoever sent it, or had it before.
+			told = told || !drop && !slices.Contains([]string{"x-gm-thrid", "x-account-key", "x-uidl"}, name)
 			noted = noted || name == "x-imap" // people write about such messages, too
 			titled = titled || name == "subject" && bytes.Contains(line, []byte("FOLDER INTERNAL DATA")) && bytes.Contains(line, []byte("DELETE THIS MESSAGE"))
 		}
