@@ -222,8 +222,11 @@ type sheet struct {
 	rest      strings.Builder
 	selectors string
 	open      []declaration
-	begin     int // of the rule or at-rule in hand
-	depth     int // of at-rules
+	nested    strings.Builder // the rules within the rule in hand
+	begin     int             // of the rule or at-rule in hand
+	inner     int             // of the one within it
+	depth     int             // of at-rules, and of rules within a rule
+	inRule    bool
 }
 
 // readSheet returns the rules of a style sheet that can stand in attributes,
@@ -246,34 +249,41 @@ func readSheet(source string, order int) (rules []rule, rest string, ok bool) {
 }
 
 func (s *sheet) next(grammar css.GrammarType, data []byte, values []css.Token, before, end int) {
-	if s.depth > 0 || grammar == css.BeginAtRuleGrammar {
-		switch grammar {
-		case css.BeginAtRuleGrammar:
-			if s.depth == 0 {
-				s.begin = before
-			}
-			s.depth++
-		case css.EndAtRuleGrammar:
-			if s.depth--; s.depth == 0 {
-				s.keep(end)
-			}
+	begins := grammar == css.BeginAtRuleGrammar || s.inRule && grammar == css.BeginRulesetGrammar
+	switch {
+	case begins && s.depth == 0:
+		s.inner = before
+		s.depth++
+	case begins, s.depth > 0 && grammar == css.BeginRulesetGrammar:
+		s.depth++
+	case s.depth > 0 && (grammar == css.EndAtRuleGrammar || grammar == css.EndRulesetGrammar):
+		if s.depth--; s.depth == 0 {
+			s.endInner(end)
 		}
-		return
-	}
-	switch grammar {
-	case css.AtRuleGrammar:
-		s.begin = before
-		s.keep(end)
-	case css.BeginRulesetGrammar:
-		s.begin, s.selectors, s.open = before, tokens(values), nil
-	case css.DeclarationGrammar:
+	case s.depth > 0:
+	case grammar == css.AtRuleGrammar:
+		s.inner = before
+		s.endInner(end)
+	case grammar == css.BeginRulesetGrammar:
+		s.begin, s.selectors, s.open, s.inRule = before, tokens(values), nil, true
+		s.nested.Reset()
+	case grammar == css.DeclarationGrammar, grammar == css.CustomPropertyGrammar:
 		s.open = append(s.open, declared(string(data), values))
-	case css.EndRulesetGrammar:
+	case grammar == css.EndRulesetGrammar:
+		s.inRule = false
 		s.endRule(end)
 	}
 }
 
-func (s *sheet) keep(end int) { s.rest.WriteString(strings.TrimSpace(s.source[s.begin:end]) + "\n") }
+// endInner keeps an at-rule, and what stands within a rule for that.
+func (s *sheet) endInner(end int) {
+	text := strings.TrimSpace(s.source[s.inner:end]) + "\n"
+	if s.inRule {
+		s.nested.WriteString(text)
+	} else {
+		s.rest.WriteString(text)
+	}
+}
 
 // endRule adds a rule for each of its selectors, or keeps it as it is when one
 // can't stand in an attribute.
@@ -283,8 +293,11 @@ func (s *sheet) endRule(end int) {
 	}
 	selectors, ok := readSelectors(s.selectors)
 	if !ok {
-		s.keep(end)
+		s.rest.WriteString(strings.TrimSpace(s.source[s.begin:end]) + "\n")
 		return
+	}
+	if s.nested.Len() > 0 {
+		s.rest.WriteString(s.selectors + " {\n" + s.nested.String() + "}\n")
 	}
 	for _, one := range selectors {
 		s.rules = append(s.rules, rule{one, one.specificity(), s.order + len(s.rules), s.open})
@@ -301,7 +314,7 @@ func tokens(values []css.Token) string {
 
 func declared(property string, values []css.Token) declaration {
 	value := strings.TrimSpace(tokens(values))
-	d := declaration{property: strings.ToLower(property), value: value}
+	d := declaration{property: property, value: value}
 	if i := strings.LastIndexByte(value, '!'); i >= 0 && strings.EqualFold(strings.TrimSpace(value[i+1:]), "important") {
 		d.value, d.important = strings.TrimSpace(value[:i]), true
 	}
@@ -387,11 +400,12 @@ func setAttribute(n *html.Node, list []declaration, may *effort) {
 func readAttribute(style string) (list []declaration) {
 	p := css.NewParser(input.NewInputString(style), true)
 	for {
-		grammar, _, data := p.Next()
-		switch grammar {
+		switch grammar, _, data := p.Next(); grammar {
 		case css.ErrorGrammar:
-			return list
-		case css.DeclarationGrammar:
+			if !p.HasParseError() { // else it goes on behind what can't be read
+				return list
+			}
+		case css.DeclarationGrammar, css.CustomPropertyGrammar:
 			list = append(list, declared(string(data), p.Values()))
 		}
 	}

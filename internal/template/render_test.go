@@ -268,6 +268,18 @@ func TestInlineCSS(t *testing.T) {
 			t.Errorf("%s was lost", odd)
 		}
 	}
+	for source, want := range map[string]string{
+		// What stands in a rule for others stays, and takes nothing of the rule along.
+		`<style>p { color: red; b { color: blue } margin: 0; @media print { i { color: green } } }</style><p><b>x</b></p>`: "<style>p {\nb { color: blue }\n@media print { i { color: green } }\n}\n</style></head><body><p style=\"color: red; margin: 0\"><b>x</b></p>",
+		`<style>p:hover { b { color: blue } }</style><p>x</p>`:                                                             "<style>p:hover { b { color: blue } }\n</style>",
+		`<style>p { --Hue: red; color: var(--Hue) }</style><p>x</p>`:                                                       `<p style="--Hue: red; color: var(--Hue)">`,
+		// Nor is anything of an element's own style lost.
+		`<style>p { color: red }</style><p style="--Hue: 7; MARGIN: 0; 20px; padding: 0">x</p>`: `<p style="color: red; --Hue: 7; margin: 0; padding: 0">`,
+	} {
+		if got := render(source); !strings.Contains(got, want) {
+			t.Errorf("%s\ngives %s\nwithout %s", source, got, want)
+		}
+	}
 	if got := render("<!--0--><style>p{color:red}</style><p><!--7--></p>"); !strings.Contains(got, "<!--0-->") || !strings.Contains(got, "<!--7-->") {
 		t.Errorf("comments were lost: %s", got)
 	}
