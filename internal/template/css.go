@@ -22,6 +22,8 @@ const (
 	maxStyled   = 1 << 20 // bytes
 	maxRules    = 2000
 	maxMatching = 5_000_000 // rules times elements
+	maxJoined   = 8 << 30   // bytes that a parser may copy where texts stand side by side
+	maxPages    = 100       // tags of html and body with attributes
 	maxNodes    = 1_000_000 // that a parser may make of tags which go on in other elements
 )
 
@@ -55,7 +57,7 @@ var comments = regexp.MustCompile(`(?s)<!--.*?-->`)
 // can't stand in an attribute (@media, :hover) stays where it is. An html that
 // can't be read, or that is very large, is returned as it is.
 func inlineCSS(source string) string {
-	if len(source) > maxStyled || !strings.Contains(strings.ToLower(source), "<style") || sprawls(source) {
+	if len(source) > maxStyled || !strings.Contains(strings.ToLower(source), "<style") || piles(source) || sprawls(source) {
 		return source
 	}
 	var kept []string
@@ -80,7 +82,7 @@ func inlineCSS(source string) string {
 	if len(rules) > maxRules || len(rules)*len(elements) > maxMatching {
 		return source
 	}
-	may := effort{steps: 2 * maxMatching, bytes: MaxOutput}
+	may := effort{steps: 4 * maxMatching, bytes: MaxOutput}
 	if applyRules(rules, elements, &may); may.spent() {
 		return source
 	}
@@ -109,6 +111,22 @@ func (b *bounded) Write(p []byte) (int, error) {
 	}
 	b.text = append(b.text, p...)
 	return len(p), nil
+}
+
+var pages = regexp.MustCompile(`(?i)<(?:html|body)[\s/]`)
+
+// piles reports whether the parser might copy far more than there is: it puts a text
+// and the next one together into a third, where nothing stays between them, and takes
+// what is new of each tag of html and body into the first.
+func piles(source string) bool {
+	before, copied := 0, 0
+	for piece := range strings.SplitSeq(source, "<") {
+		if _, text, _ := strings.Cut(piece, ">"); text != "" {
+			before += len(text)
+			copied += before
+		}
+	}
+	return copied > maxJoined || len(pages.FindAllStringIndex(source, maxPages+1)) > maxPages
 }
 
 // The tags that a parser opens anew in each block behind which they are still
@@ -333,9 +351,15 @@ func applyRules(rules []rule, elements []*html.Node, may *effort) {
 		}
 		return cmp.Compare(a.order, b.order)
 	})
+	byKey := map[string][]int{}
+	for i, r := range rules {
+		key := r.selector[len(r.selector)-1].key
+		byKey[key] = append(byKey[key], i)
+	}
 	for _, n := range elements {
 		var list []declaration
-		for _, r := range rules {
+		for _, i := range candidates(n, byKey, may) {
+			r := &rules[i]
 			if r.selector.matches(n, len(r.selector)-1, may) {
 				may.steps -= len(r.declarations)
 				if may.spent() {
@@ -351,6 +375,27 @@ func applyRules(rules []rule, elements []*html.Node, may *effort) {
 			return
 		}
 	}
+}
+
+// candidates are the rules, in order, that may match an element, by their keys.
+func candidates(n *html.Node, byKey map[string][]int, may *effort) []int {
+	list := slices.Concat(byKey[""], byKey[n.Data])
+	for _, a := range n.Attr {
+		if a.Key != "class" {
+			continue
+		}
+		for class := range strings.FieldsFuncSeq(a.Val, func(r rune) bool { return strings.ContainsRune(" \t\r\n\f", r) }) {
+			if may.steps -= 1 + len(list)/inStep; may.spent() {
+				return nil
+			}
+			if more := byKey["."+class]; len(more) > 0 && !slices.Contains(list, more[0]) { // a class may stand there twice
+				list = append(list, more...)
+			}
+		}
+	}
+	may.steps -= len(list)
+	slices.Sort(list)
+	return list
 }
 
 // setAttribute merges declarations, the weakest first, with the element's own

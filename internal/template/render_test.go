@@ -293,9 +293,10 @@ func TestInlineCSS(t *testing.T) {
 // What its styles would cost far more than its size leaves an html as it is: each of
 // these would take gigabytes, or years.
 func TestInlineCSSBounds(t *testing.T) {
-	declarations, tags := strings.Builder{}, strings.Builder{}
+	declarations, tags, attributes := strings.Builder{}, strings.Builder{}, strings.Builder{}
 	for i := range 5000 {
 		fmt.Fprintf(&declarations, "p%d:v;", i)
+		fmt.Fprintf(&attributes, " p%d", i)
 		if i < 500 {
 			fmt.Fprintf(&tags, "<b x%d>", i)
 		}
@@ -312,7 +313,13 @@ func TestInlineCSSBounds(t *testing.T) {
 		"ancestors":                "<style>h1 div div div div div div p{a:b}</style>" + strings.Repeat("<div>", 400) + "<p>",
 		"siblings":                 "<style>h1 ~ p ~ p{a:b}</style>" + strings.Repeat("<p>", 50_000),
 		"a long attribute":         "<style>" + strings.Repeat("[t~=z]{a:b}", 1900) + `</style><p t="` + strings.Repeat("x ", 300_000) + `">`,
-		"a long class":             "<style>" + strings.Repeat(".z{a:b}", 1900) + `</style><p class="` + strings.Repeat("x ", 300_000) + `">`,
+		"a long class":             "<style>" + strings.Repeat(".z{a:b}", 1900) + `</style><p class="z ` + strings.Repeat("x ", 300_000) + `">`,
+		"a long selector":          "<style>p" + strings.Repeat(".z", 100_000) + "{a:b}</style>" + strings.Repeat("<p class=z>", 60_000),
+		"long values":              "<style>" + strings.Repeat(`[t*="`+strings.Repeat("A", 100_000)+`" i]{a:b}`, 4) + "</style>" + strings.Repeat("<p t=x>", 60_000),
+		"a class again and again":  "<style>" + strings.Repeat(".z{a:b}", 1900) + `</style><p class="` + strings.Repeat("z ", 300_000) + `">`,
+		"bodies":                   "<style>p{a:b}</style><body" + attributes.String() + ">" + strings.Repeat("<body a>", 50_000),
+		"texts side by side":       "<style>p{a:b}</style><p>" + strings.Repeat("xxxx</i>", 100_000),
+		"texts before a table":     "<style>p{a:b}</style><table>" + strings.Repeat("xxxx<tr>", 100_000),
 		"tags that go on":          "<style>p{a:b}</style><p>" + tags.String() + strings.Repeat("<p>x", 50_000),
 		"tags that go on, and not": "<style>p{a:b}</style>" + strings.ReplaceAll(tags.String(), "<b", `<i a="b">x</i><a h=1><i>x</i><img alt='x'/></a><b`) + strings.Repeat("<p>x", 50_000),
 		"tags that go on quoted":   "<style>p{a:b}</style><p>" + strings.ReplaceAll(tags.String(), "x", `y=">" x`) + strings.Repeat("<p>x", 50_000),
@@ -350,7 +357,7 @@ func TestSelectors(t *testing.T) {
 	matched := 0
 	for _, list := range []string{
 		"p", "div p", "div > p", "body>p", "p+p", "p ~ ul b", "li+li", "li ~ li, #a > .x", "div  b ,\tli", `[title="a, b > c ]"]`, `p[title='a, b > c ]'] + .x`,
-		"*", "ul *", ".x.y p.x", "div div p", "html body #a li b", "p[title^=a]~*", "body * + * > li b", "p ~ p ~ *", " p ", `b.a\.b`, `div .a\.b`, "p#a.x[title]",
+		"*", "ul *", "P", "*.x", ".y.x", "div#a", "P.x", ".x.y p.x", "div div p", "html body #a li b", "p[title^=a]~*", "body * + * > li b", "p ~ p ~ *", " p ", `b.a\.b`, `div .a\.b`, "p#a.x[title]",
 		"> p", "p >", "p > > p", "p,", ",p", "", " ", "p{", "[", `[title="a`, "p+~p", `p\`, "p,,p", "p p\\", "é > p", "p]", "p~", "p\"a b\"",
 	} {
 		want, err := cascadia.ParseGroup(list)
@@ -364,9 +371,13 @@ func TestSelectors(t *testing.T) {
 				t.Errorf("%q weighs %v, not %v", list, got[i].specificity(), want[i].Specificity())
 			}
 			for n := range root.Descendants() {
-				m := n.Type == html.ElementNode && got[i].matches(n, len(got[i])-1, &effort{steps: 1000})
+				m := n.Type == html.ElementNode && got[i].matches(n, len(got[i])-1, &effort{steps: 10_000})
 				if m != want[i].Match(n) {
 					t.Errorf("%q matches %s: %t", list, n.Data, m)
+				}
+				key := got[i][len(got[i])-1].key
+				if m && len(candidates(n, map[string][]int{key: {0}}, &effort{steps: 1000})) == 0 {
+					t.Errorf("%q is not tried for %s: %q", list, n.Data, key)
 				}
 				if m {
 					matched++
@@ -447,5 +458,24 @@ is something to read in each card of the letter &amp; its friends.<br><a class="
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkFramework puts the rules of a framework for mail, of which each element
+// has few, into attributes.
+func BenchmarkFramework(b *testing.B) {
+	var source strings.Builder
+	source.WriteString("<style>")
+	for i := range 1000 {
+		fmt.Fprintf(&source, "table.row-%d td.inner > p, .text-%d { padding: %dpx; margin: 0 }\n", i, i, i)
+	}
+	source.WriteString("</style>")
+	for i := range 400 {
+		fmt.Fprintf(&source, `<table class="row row-%d" width="600"><tr><td class="inner"><p class="small text-%d">Hello</p></td></tr></table>`, i, i)
+	}
+	for b.Loop() {
+		if inlineCSS(source.String()) == source.String() {
+			b.Fatal("it was left as it is")
+		}
 	}
 }

@@ -4,13 +4,15 @@ package template
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/andybalholm/cascadia"
 	"golang.org/x/net/html"
 )
 
-// attributeStep is how much of an attribute, in bytes, is looked at in one step.
-const attributeStep = 8
+// inStep is how many attributes of an element, and bytes of them or of a selector,
+// are looked at in one step.
+const inStep = 8
 
 // selector is a style rule's, in its parts: the last one is what the element
 // itself must be. cascadia would match them too, but tries, for each ancestor
@@ -23,7 +25,49 @@ type selector []part
 type part struct {
 	cascadia.Sel
 	combinator byte
-	wide       bool // it asks for attributes other than class and id
+	key        string // what the element must have: ".class" or its name; "" for anything
+	times      int    // how often it looks at each attribute
+	wide       bool   // also at others than class and id
+}
+
+func newPart(text string, combinator byte) (part, error) {
+	sel, err := cascadia.Parse(text)
+	p := part{Sel: sel, combinator: combinator, key: keyOf(text), wide: strings.Contains(text, "[")}
+	p.times = 1 + strings.Count(text, ".") + strings.Count(text, "#") + strings.Count(text, "[")
+	if p.wide { // it may be compared with what is long
+		p.times += len(text) / inStep
+	}
+	return p, err
+}
+
+// keyOf finds what is plain to see: an escape may stand for anything, and beyond
+// ASCII case is another matter.
+func keyOf(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return r == '\\' || r > unicode.MaxASCII }) {
+		return ""
+	}
+	if end := strings.IndexAny(text, "#["); end >= 0 {
+		text = text[:end]
+	}
+	name, classes, _ := strings.Cut(text, ".")
+	if class, _, _ := strings.Cut(classes, "."); class != "" {
+		return "." + class
+	}
+	if name == "*" {
+		return ""
+	}
+	return strings.ToLower(name)
+}
+
+// cost is how many steps it takes to match an element.
+func (p *part) cost(n *html.Node) int {
+	size := len(n.Attr)
+	for _, a := range n.Attr {
+		if p.wide || a.Key == "class" {
+			size += len(a.Val)
+		}
+	}
+	return p.times * (1 + size/inStep)
 }
 
 // readSelectors takes a list of selectors apart, of at most one more than maxRules. It
@@ -37,11 +81,11 @@ func readSelectors(list string) (all []selector, ok bool) {
 	for at := 0; at <= len(list); {
 		end := at + simple(list[at:])
 		if end > at {
-			sel, err := cascadia.Parse(list[at:end])
+			p, err := newPart(list[at:end], combinator)
 			if err != nil || len(one) > 0 && combinator == 0 {
 				return nil, false
 			}
-			one, combinator = append(one, part{sel, combinator, strings.Contains(list[at:end], "[")}), 0
+			one, combinator = append(one, p), 0
 		}
 		between := byte(0)
 		if end < len(list) {
@@ -105,12 +149,7 @@ func (s selector) specificity() (sum cascadia.Specificity) {
 // matches reports whether an element is what the parts up to one say, as far as
 // the effort lasts.
 func (s selector) matches(n *html.Node, last int, may *effort) bool {
-	for _, a := range n.Attr {
-		if s[last].wide || a.Key == "class" {
-			may.steps -= len(a.Val) / attributeStep
-		}
-	}
-	if may.steps--; may.spent() || !s[last].Match(n) {
+	if may.steps -= s[last].cost(n); may.spent() || !s[last].Match(n) {
 		return false
 	}
 	var before func(*html.Node) *html.Node
