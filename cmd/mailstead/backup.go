@@ -10,17 +10,15 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/mailstead/mailstead/internal/server"
 )
 
 // kept says where a service keeps what it has.
 type kept struct {
 	where
-	Blobs     string          `help:"The service's folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
-	SecretKey string          `help:"The service's secret key, if that is not in the data folder." placeholder:"KEY"`
-	File      kong.ConfigFlag `name:"config" help:"TOML file with any of the service's settings." placeholder:"FILE"`
+	Blobs     string     `help:"The service's folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
+	SecretKey string     `help:"The service's secret key, if that is not in the data folder." placeholder:"KEY"`
+	File      configFile `name:"config" help:"TOML file with any of the service's settings." placeholder:"FILE"`
 }
 
 func (k *kept) config() server.Config {

@@ -13,6 +13,23 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// configFile names the file of settings. Empty, as a unit or Docker Compose makes a
+// variable that has no value, it is none.
+type configFile string
+
+// BeforeResolve has kong read it.
+func (configFile) BeforeResolve(k *kong.Kong, ctx *kong.Context, at *kong.Path) error {
+	name, _ := ctx.FlagValue(at.Flag).(configFile)
+	if name == "" {
+		return nil
+	}
+	file, err := k.LoadConfig(string(name))
+	if err == nil {
+		ctx.AddResolver(file)
+	}
+	return err
+}
+
 // settings is a TOML file whose keys are the names of flags, with - or _.
 // Flags and environment variables win over it.
 type settings map[string]any

@@ -12,18 +12,16 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/mailstead/mailstead/internal/doctor"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
 type doctorCommand struct {
-	File     kong.ConfigFlag `name:"config" help:"TOML file with any settings of mailstead serve." placeholder:"FILE"`
-	Deep     bool            `help:"Read everything: the whole database file, and each message file. Beside a running service on SQLite its write-ahead log grows meanwhile." env:"-"`
-	Probe    string          `help:"Also connect to the mail hosts of a domain, to see whether port 25 is open outward." placeholder:"DOMAIN" env:"-"`
-	JSON     bool            `name:"json" help:"Print the result as JSON." env:"-"`
-	Settings server.Config   `embed:""`
+	File     configFile    `name:"config" help:"TOML file with any settings of mailstead serve." placeholder:"FILE"`
+	Deep     bool          `help:"Read everything: the whole database file, and each message file. Beside a running service on SQLite its write-ahead log grows meanwhile." env:"-"`
+	Probe    string        `help:"Also connect to the mail hosts of a domain, to see whether port 25 is open outward." placeholder:"DOMAIN" env:"-"`
+	JSON     bool          `name:"json" help:"Print the result as JSON." env:"-"`
+	Settings server.Config `embed:""`
 }
 
 // examination is the result as JSON.

@@ -11,14 +11,12 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/mailstead/mailstead/internal/server"
 )
 
 type serveCommand struct {
-	File     kong.ConfigFlag `name:"config" help:"TOML file with any of these settings." placeholder:"FILE"`
-	Settings server.Config   `embed:""`
+	File     configFile    `name:"config" help:"TOML file with any of these settings." placeholder:"FILE"`
+	Settings server.Config `embed:""`
 }
 
 func (c *serveCommand) Run() error {

@@ -34,6 +34,7 @@ func TestSettings(t *testing.T) {
 	}{
 		{nil, []string{"--config", file}, "host=file.example.com node=file "},
 		{[]string{"MAILSTEAD_CONFIG=" + file}, nil, "host=file.example.com node=file "},
+		{[]string{"MAILSTEAD_CONFIG="}, []string{"--host", "flag.example.com", "--node", "flag", "--tls", "self-signed"}, "host=flag.example.com node=flag "},
 		{[]string{"MAILSTEAD_NODE=variable"}, []string{"--config", file}, "host=file.example.com node=variable "},
 		{[]string{"MAILSTEAD_NODE=variable", "MAILSTEAD_HOST=variable.example.com"}, []string{"--config", file, "--node", "flag"},
 			"host=variable.example.com node=flag "},
