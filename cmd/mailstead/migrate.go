@@ -56,7 +56,7 @@ func (c *migrateCommand) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	password, err := c.password()
+	password, err := c.password(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func mailboxOf(ctx context.Context, api *client.Client, address string) (id stri
 }
 
 // password takes the source's password from where it is.
-func (c *migrateCommand) password() (string, error) {
+func (c *migrateCommand) password(ctx context.Context) (string, error) {
 	if c.SourcePasswordFile != "" {
 		text, err := os.ReadFile(c.SourcePasswordFile)
 		if err != nil {
@@ -100,9 +100,32 @@ func (c *migrateCommand) password() (string, error) {
 		return "", errors.New("the source's password is missing: give --source-password-file, or $MAILSTEAD_SOURCE_PASSWORD")
 	}
 	fmt.Fprintf(os.Stderr, "Password of %s at %s: ", c.SourceUser, c.SourceHost)
-	text, err := term.ReadPassword(int(os.Stdin.Fd()))
-	fmt.Fprintln(os.Stderr)
-	return string(text), err
+	defer fmt.Fprintln(os.Stderr)
+	return secretFrom(ctx, int(os.Stdin.Fd()))
+}
+
+// secretFrom reads a line from a terminal, which does not show it. Nothing but the
+// line ends the reading: who gives up leaves it, and puts the terminal in order.
+func secretFrom(ctx context.Context, terminal int) (string, error) {
+	type line struct {
+		text []byte
+		err  error
+	}
+	before, err := term.GetState(terminal)
+	if err != nil {
+		return "", err
+	}
+	read := make(chan line, 1)
+	go func() {
+		text, err := term.ReadPassword(terminal)
+		read <- line{text, err}
+	}()
+	select {
+	case l := <-read:
+		return string(l.text), l.err
+	case <-ctx.Done():
+		return "", errors.Join(errors.New("interrupted; nothing was begun"), term.Restore(terminal, before))
+	}
 }
 
 // follow shows a migration until it has ended. An interruption leaves it
