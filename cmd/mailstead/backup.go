@@ -3,12 +3,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/mailstead/mailstead/internal/server"
 )
@@ -33,7 +29,7 @@ type backupCommand struct {
 // Run says what was copied. Messages whose files are lost are an error, though
 // all else is in the backup.
 func (c *backupCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	about, err := server.Backup(ctx, c.config(), c.Folder)
 	if err != nil && ctx.Err() != nil {

@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -28,7 +26,7 @@ type where struct {
 // desk opens the service's database for a command, until it ends or is
 // interrupted.
 func (w where) desk(do func(ctx context.Context, d *server.Desk) error) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	d, err := server.OpenDesk(ctx, w.Data, w.Database)
 	if err != nil {

@@ -3,14 +3,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/mailstead/mailstead/internal/doctor"
 	"github.com/mailstead/mailstead/internal/server"
@@ -32,7 +29,7 @@ type examination struct {
 }
 
 func (c *doctorCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	result := examination{Checks: server.Examine(ctx, c.Settings, server.Examination{Deep: c.Deep, Probe: c.Probe})}
 	if ctx.Err() != nil {

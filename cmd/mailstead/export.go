@@ -10,10 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/archive"
@@ -31,7 +29,7 @@ type exportCommand struct {
 // Run writes a mailbox to a file. Nothing has the file's name before it is whole,
 // but for what the service can't read, and on disk.
 func (c *exportCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	err := c.export(ctx)
 	if ctx.Err() != nil {

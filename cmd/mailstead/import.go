@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/archive"
@@ -47,7 +45,7 @@ func (a apiAccess) mailbox(ctx context.Context, address string) (api *client.Cli
 
 // Run imports one path after the other.
 func (c *importCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	api, box, err := c.mailbox(ctx, c.Mailbox)
 	for _, path := range c.Paths {

@@ -17,11 +17,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/mailstead/mailstead/client"
@@ -47,7 +45,7 @@ type listenCommand struct {
 
 // Run forwards events until it is interrupted.
 func (c *listenCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	err := c.listen(ctx)
 	if ctx.Err() != nil {

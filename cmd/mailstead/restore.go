@@ -3,12 +3,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/mailstead/mailstead/internal/server"
 )
@@ -23,7 +19,7 @@ type restoreCommand struct {
 // Run makes a service of a backup; it must not run yet, and there must be none in
 // the data folder or in the database.
 func (c *restoreCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	files, err := server.Restore(ctx, c.config(), c.Folder, server.Restoring{Moved: c.Moved, Hold: c.Hold})
 	if err != nil && ctx.Err() != nil {

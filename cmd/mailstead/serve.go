@@ -47,7 +47,7 @@ func start(c *server.Config) (*running, error) {
 		return nil, fmt.Errorf("--log-level: %w", err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	stop, cancel := untilSignal()
 	s, err := server.Start(stop, *c, log)
 	if err != nil {
 		defer cancel()
@@ -60,6 +60,14 @@ func start(c *server.Config) (*running, error) {
 	return &running{Server: s, stop: stop, cancel: cancel}, nil
 }
 
+// untilSignal is a context that SIGINT and SIGTERM end. A second one then ends the
+// process at once: what is under way may hang, such as on a disk that is away.
+func untilSignal() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
 // untilStopped waits for SIGTERM or SIGINT, then drains; a second signal ends
 // the process at once.
 func (r *running) untilStopped() error {
@@ -69,6 +77,5 @@ func (r *running) untilStopped() error {
 		r.cancel()
 		return err
 	}
-	r.cancel()
 	return r.Shutdown()
 }

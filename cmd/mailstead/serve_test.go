@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +89,41 @@ func TestServe(t *testing.T) {
 		s.ask(words[4], 200)
 		s.stop()
 	})
+}
+
+// A start that hangs, here at a file that says nothing, ends with the second signal.
+func TestServeGivenUp(t *testing.T) {
+	silent := filepath.Join(t.TempDir(), "roots.pem")
+	if err := syscall.Mkfifo(silent, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, nil, "serve", "--host", "mail.example.com", "--data", t.TempDir(), "--tls", "self-signed", "--trust-roots", silent)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(silent, os.O_WRONLY, 0) // once it reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close() //nolint:errcheck // nothing is written
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Wait()
+	}()
+	pace := time.NewTicker(20 * time.Millisecond) // many at once would overrun the runtime's own handler
+	defer pace.Stop()
+	for {
+		_ = c.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+			if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGTERM {
+				t.Errorf("it ended with %v", c.ProcessState)
+			}
+			return
+		case <-pace.C:
+		}
+	}
 }
 
 // ask lists the domains with a key.
