@@ -65,11 +65,7 @@ func (d *Dashboard) importMail(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	body := transfer.Arrive(v.w, v.r)
-	v.r.Body = struct {
-		io.Reader
-		io.Closer
-	}{&attended{v: v, r: body}, v.r.Body}
+	body := v.arriving()
 	form, err := v.r.MultipartReader()
 	if err != nil {
 		return done{}, badForm()
@@ -193,6 +189,16 @@ type attended struct {
 	r     io.Reader
 	w     io.Writer
 	until int // bytes until that is looked at again
+}
+
+// arriving has the visit's body read as such a file.
+func (v *visit) arriving() *transfer.Arriving {
+	body := transfer.Arrive(v.w, v.r)
+	v.r.Body = struct {
+		io.Reader
+		io.Closer
+	}{&attended{v: v, r: body}, v.r.Body}
+	return body
 }
 
 // lookEvery is how much of a file may come or go between two looks, in bytes.

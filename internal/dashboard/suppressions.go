@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -138,6 +139,7 @@ func (d *Dashboard) unsuppress(v *visit) (done, error) {
 // importSuppressions takes a file in as it arrives. The form's reason stands
 // before it.
 func (d *Dashboard) importSuppressions(v *visit) (done, error) {
+	body := v.arriving()
 	form, err := v.r.MultipartReader()
 	if err != nil {
 		return done{}, badForm()
@@ -175,6 +177,7 @@ func (d *Dashboard) importSuppressions(v *visit) (done, error) {
 				return done{}, noFile()
 			}
 			out, err := d.Suppressions.Import(v.ctx, v.in.Account, part, why)
+			body.End(err == nil)
 			if err != nil {
 				return done{}, unread(err)
 			}
@@ -199,6 +202,8 @@ func unread(err error) error {
 		return fault.New(fault.TooLarge, "file_too_large", "The file may have %s; split it. What was read until there is on the list.", size(maxImport))
 	case errors.As(err, &known):
 		return err
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
+		return fault.New(fault.Invalid, "upload_broken", "The file stopped coming. What was read until there is on the list; send it again.")
 	}
 	return badForm()
 }

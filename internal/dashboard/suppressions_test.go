@@ -3,14 +3,20 @@
 package dashboard_test
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // Addresses come on the list by hand and by file, are found, and leave it.
@@ -80,4 +86,48 @@ func TestSuppressionPages(t *testing.T) {
 		t.Errorf("%d %v", status, h)
 	}
 	owner.findsNothing("POST "+remove, "POST /suppressions/x/remove")
+}
+
+// A file of addresses is read as one of mail is: as long as it goes on coming, and
+// while its visitor is signed in. That it stopped is told.
+func TestSuppressionsThatStop(t *testing.T) {
+	s := servertest.Start(t)
+	const media, form = "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\n\r\n"
+	who := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	in, err := s.Users.Session(t.Context(), who.session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, _, page := who.begins("POST", "/suppressions/import", media, strings.NewReader(form+"ann@outside.test\n"))
+	if text, err := io.ReadAll(page); err != nil || code != 422 || !strings.Contains(string(text), "The file stopped coming.") {
+		t.Errorf("%d %v\n%s", code, err, text)
+	}
+
+	listed := func(text string) bool {
+		parsed, err := address.Parse(text)
+		if err != nil {
+			t.Error(err)
+		}
+		list, _, err := s.Suppressions.List(t.Context(), in.Account, suppression.Filter{Address: parsed}, db.Page{})
+		if err != nil {
+			t.Error(err)
+		}
+		return len(list) > 0
+	}
+	var many strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&many, "%d@outside.test\n", i)
+	}
+	end := &onceRead{func() {
+		for !listed("1@outside.test") {
+			runtime.Gosched()
+		}
+		_ = s.Users.SignOut(t.Context(), in.User.ID, in.ID)
+	}}
+	rows := strings.Repeat(strings.Repeat("x", 60_000)+"\n", 250)
+	code, _, _ = who.begins("POST", "/suppressions/import", media,
+		io.MultiReader(strings.NewReader(form+many.String()), end, strings.NewReader(rows+"late@outside.test\n\r\n--x--\r\n")))
+	if code != 401 || !listed("ann@outside.test") || listed("late@outside.test") {
+		t.Errorf("signed out meanwhile: %d, listed %t, then %t", code, listed("ann@outside.test"), listed("late@outside.test"))
+	}
 }
