@@ -12,8 +12,9 @@ import (
 )
 
 // Contents tells whether a folder had a message at the time when it was asked:
-// one with the same Message-ID, or envelope if it has none, and the same size.
-// It takes 12 bytes for each of them, and is for one goroutine.
+// one with the same envelope and size. The Message-ID in it is not enough: programs
+// that send reports give each the same, and drafts keep theirs. It takes 12 bytes
+// for each of them, and is for one goroutine.
 type Contents struct {
 	seed   maphash.Seed
 	keys   []uint64 // rising
@@ -53,11 +54,7 @@ func (s *Store) Contents(ctx context.Context, mailbox db.ID, name string) (*Cont
 func (c *Contents) key(envelope []byte, size int64) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
-	if id := envelopeText(envelope, envelopePlace("message-id")); id != "" {
-		_, _ = h.WriteString(id) // never fails
-	} else {
-		_, _ = h.Write(envelope)
-	}
+	_, _ = h.Write(envelope) // never fails
 	maphash.WriteComparable(&h, size)
 	return h.Sum64()
 }

@@ -116,6 +116,23 @@ func tarWith(t testing.TB, text string) string {
 	return b.String()
 }
 
+// A letter is not left out for another that has its Message-ID and size.
+func TestSameMessageID(t *testing.T) {
+	each(t, func(h *house) {
+		box := h.box()
+		report := func(day, disk string) string {
+			return "Date: Sat, " + day + " Nov 2026 17:00:00 +0000\r\nMessage-ID: <report@x>\r\nSubject: disk " + disk + "\r\n\r\nfull\r\n"
+		}
+		h.put(box, "INBOX", report("20", "91 %"), time.Unix(1e9, 0), 0)
+		others := "From x Sat Nov 21 17:00:00 2026\n" + report("20", "92 %") + "\nFrom x Sat Nov 21 17:00:00 2026\n" + report("21", "91 %") + "\n"
+		for _, want := range []transfer.Result{{Imported: 2}, {Skipped: 2}} {
+			if r := h.bring(box, []byte(others), transfer.In{}); r.Imported != want.Imported || r.Skipped != want.Skipped {
+				h.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
 // Where folders go that other programs call otherwise, and what can't be filed.
 func TestPlaces(t *testing.T) {
 	each(t, func(h *house) {
