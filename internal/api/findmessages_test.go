@@ -45,6 +45,8 @@ func TestFindMessages(t *testing.T) {
 			"mailbox_id=" + s.Dev.Mailboxes[0].ID.String(): {},
 			"created_after=" + url.QueryEscape(begin.Format(time.RFC3339Nano)):                        {three, two, one},
 			"created_before=" + url.QueryEscape(begin.Format(time.RFC3339Nano)):                       {},
+			"created_after=0001-01-01T00:00:00Z":                                                      {three, two, one},
+			"created_before=0001-01-01T00:00:00Z":                                                     {},
 			"from=demo.test&recipient=simulator.test&metadata[order]=43&subject=43&metadata_key=deep": {two},
 		} {
 			a := s.API("GET", "/outbound/messages?"+query, nil)

@@ -57,6 +57,8 @@ func instant(bad *fault.Fields, field, text string) (t time.Time) {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		bad.Add(field, "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
+	} else if t.IsZero() { // which would count as none
+		t = t.Add(1)
 	}
 	return t
 }
