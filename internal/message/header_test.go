@@ -220,6 +220,7 @@ func TestParseDate(t *testing.T) {
 		"Fri Nov 20 09:05:06 2026", "2026-11-20T09:05:06Z", "Fri, 20 Nov 2026 10:05:06 +01:00", "Fri, 20 Nov 2026 10:05:06 +0100 (Mitteleuropäische Zeit)",
 		"Fri Nov 20 10:05:06 2026 +0100", "Fri, 20 Nov 2026 09:05:06", "Fri, 20 Nov 2026 09:05:06 XYZ",
 		"Fri, 20 Nov 2026 04:05:06 EST", "20 Nov 26 02:05:06 PDT", "Fri Nov 20 03:05:06 CST 2026",
+		"Fri, 20 Nov 2026 10:05:06 MET", "20 Nov 26 11:05:06 CEST", "Fri Nov 20 12:05:06 MSK 2026", "Fri, 20 Nov 2026 10:05:06 CET (Mitteleuropäische Zeit)",
 	} {
 		if got, ok := message.ParseDate(s); !ok || !got.Equal(want) {
 			t.Errorf("%q gave %v, %v", s, got, ok)

@@ -71,10 +71,12 @@ func (h Header) References() []string {
 	return ids[max(0, len(ids)-MaxReferences):]
 }
 
-// american are the zones that have names (RFC 5322 §4.3), other than UTC: package
-// time knows only where it is itself.
-var american = strings.NewReplacer(" EST", " -0500", " EDT", " -0400", " CST", " -0600", " CDT", " -0500",
-	" MST", " -0700", " MDT", " -0600", " PST", " -0800", " PDT", " -0700")
+// zones are those that have names (RFC 5322 §4.3), other than UTC, and those that mean
+// the same wherever they are written: package time knows only where it is itself, so
+// that what a node made of a name would depend on where it stands.
+var zones = strings.NewReplacer(" EST", " -0500", " EDT", " -0400", " CST", " -0600", " CDT", " -0500",
+	" MST", " -0700", " MDT", " -0600", " PST", " -0800", " PDT", " -0700",
+	" MET", " +0100", " CET", " +0100", " WAT", " +0100", " MEST", " +0200", " CEST", " +0200", " EET", " +0200", " EEST", " +0300", " MSK", " +0300")
 
 // ParseDate reads a Date field's value as mail has it: RFC 5322 with its
 // obsolete forms, and what common software writes instead. Where its zone makes no
@@ -89,7 +91,7 @@ func ParseDate(s string) (time.Time, bool) {
 	if t, err := time.Parse("Mon, 2 Jan 2006 15:04:05 -0700", s); err == nil {
 		return sane(t)
 	}
-	s = american.Replace(s)
+	s = zones.Replace(s)
 	if t, err := mail.ParseDate(s); err == nil {
 		return sane(t)
 	}
