@@ -339,6 +339,9 @@ func (s *shift) report(j *job, r *smtpclient.Result) {
 		s.pending = append(s.pending, j)
 		return
 	}
+	if r.Took > 0 {
+		s.visit.hungUp(r.Took)
+	}
 	if r.Err != nil && untouched(r) {
 		s.again(j, r)
 		return

@@ -42,17 +42,19 @@ func newJob(c *queue.Consignment) *job {
 // partial reports whether some recipients have their outcome.
 func (j *job) partial() bool { return len(j.open) < len(j.outcomes) }
 
-// message makes the transaction for the recipients that are open.
+// message makes the transaction for the recipients that are open, or as many of
+// them as the host takes before it hangs up.
 func (j *job) message(s *shift) *smtpclient.Message {
 	mail := j.c.Mail
 	j.body = &body{s: s, c: j.c, open: mail.Body}
 	j.began = s.c.o.Now()
+	now := j.open[:s.visit.recipients(len(j.open))]
 	m := &smtpclient.Message{
-		From: j.c.From, To: make([]smtpclient.Rcpt, len(j.open)),
+		From: j.c.From, To: make([]smtpclient.Rcpt, len(now)),
 		Size: mail.Size, UTF8: mail.UTF8, EightBit: mail.EightBit, RequireTLS: mail.RequireTLS,
 		Ret: mail.Ret, EnvID: mail.EnvID, Prefix: mail.Head, Body: j.body,
 	}
-	for i, n := range j.open {
+	for i, n := range now {
 		to := j.c.To[n]
 		m.To[i] = smtpclient.Rcpt{Addr: to.Recipient, Notify: to.Notify, Original: to.Original}
 		if mail.Notify != 0 {
@@ -71,10 +73,10 @@ func (j *job) close() {
 }
 
 // settle takes the outcomes of a transaction. What the host wants to have in a
-// transaction of its own stays open.
+// transaction of its own stays open, as does what it was not asked yet.
 func (j *job) settle(r *smtpclient.Result, via string) {
 	var left []int
-	for i, n := range j.open {
+	for i, n := range j.open[:len(r.Outcomes)] {
 		if r.Outcomes[i].Class == smtpclient.Resend {
 			left = append(left, n)
 			continue
@@ -85,7 +87,8 @@ func (j *job) settle(r *smtpclient.Result, via string) {
 		}
 		j.outcomes[n] = o
 	}
-	j.open = left
+	j.open = append(left, j.open[len(r.Outcomes):]...)
+	j.breaks = 0
 }
 
 // deferred reports whether every recipient is to be tried again.

@@ -20,6 +20,9 @@ const (
 	// paceLife is for how long after its last complaint a pace is remembered
 	// where many are.
 	paceLife = time.Hour
+	// fewLife is for how long it is remembered after how many recipients a host
+	// hangs up: longer than the queue waits between two attempts.
+	fewLife = 24 * time.Hour
 	// slowest is the lowest rate, in messages per second, that a host's
 	// complaints bring it down to.
 	slowest = 0.1
@@ -47,6 +50,9 @@ type pace struct {
 	since   time.Time // when sent began to be counted
 	sent    int
 	because string // the last complaint's text, without addresses of a message
+
+	few    int       // recipients of one message after which the host hung up
+	hungUp time.Time // the last time
 
 	stay time.Duration // of a run, about
 }
@@ -115,6 +121,17 @@ func (p *pace) refused(talking int, text string) {
 	p.limit = max(1, min(p.limit/2, float64(talking)))
 }
 
+// hangsUp notes that the host hung up after so many recipients of a message.
+func (p *pace) hangsUp(now time.Time, after int) { p.few, p.hungUp = after, now }
+
+// recipients is how many of so many recipients a message may have.
+func (p *pace) recipients(now time.Time, of int) int {
+	if now.Sub(p.hungUp) >= fewLife {
+		return of
+	}
+	return min(of, p.few)
+}
+
 // when tells when the next message may go. A second's worth may go at once.
 func (p *pace) when(now time.Time) time.Time {
 	if p.rate <= 0 {
@@ -138,7 +155,7 @@ func (p *pace) goes() {
 
 // idle reports whether there is nothing to remember.
 func (p *pace) idle(now time.Time) bool {
-	return p.limit >= p.most && p.was == 0 && p.cooled == 0 && !now.Before(p.cool) && !now.Before(p.next)
+	return p.limit >= p.most && p.was == 0 && p.cooled == 0 && now.Sub(p.hungUp) >= fewLife && !now.Before(p.cool) && !now.Before(p.next)
 }
 
 // past reports whether the last complaint was so long ago that it tells little.

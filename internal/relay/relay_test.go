@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -352,6 +353,55 @@ func TestFewRecipientsAtATime(t *testing.T) {
 				t.Errorf("received %+v", m)
 			}
 		}
+	}
+}
+
+// A host that hangs up after some recipients, in place of refusing the others,
+// gets fewer at a time from then on.
+func TestHangsUpAfterAFewRecipients(t *testing.T) {
+	for _, c := range []struct {
+		name, reply string
+		resets      bool // each message may have as many again
+		connections int
+	}{
+		{"421", "421 4.7.0 too many recipients", true, 2},
+		{"drops", drop, true, 2},
+		{"drops, counting all of a connection", drop, false, 8},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			taken := map[int]int{}
+			s := listen(t, &sink{answer: func(session int, line string) string {
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case c.resets && strings.HasPrefix(line, "MAIL"):
+					taken[session] = 0
+				case strings.HasPrefix(line, "RCPT"):
+					if taken[session]++; taken[session] > 3 {
+						return c.reply
+					}
+				}
+				return ""
+			}})
+			h := newHouse(t, s.addr.Port(), nil, "d.test. MX 10 mx.d.test.", "mx.d.test. A 127.0.0.1")
+			h.run()
+			var to []string
+			for i := range 20 {
+				to = append(to, fmt.Sprintf("r%d@d.test", i))
+			}
+			id := h.send(to...)
+			if h.await(id); c.reply != drop { // then it waits for a moment
+				h.later(2 * time.Minute)
+				for strings.Contains(h.states(id), "deferred") {
+					<-h.events.C
+				}
+			}
+			if got := h.states(id); strings.Count(got, "delivered") != 20 || len(s.mail()) != 7 || s.connections() != c.connections {
+				t.Errorf("%d messages over %d connections, states %s", len(s.mail()), s.connections(), got)
+			}
+		})
 	}
 }
 

@@ -119,6 +119,20 @@ func (v *visit) heard(outcomes []smtpclient.Outcome) {
 	}
 }
 
+// hungUp tells the pace that the host hung up after so many recipients.
+func (v *visit) hungUp(after int) {
+	v.h.mu.Lock()
+	defer v.h.mu.Unlock()
+	v.h.pace(v.terms.addr).hangsUp(v.h.now(), after)
+}
+
+// recipients is how many of so many recipients a message may have.
+func (v *visit) recipients(of int) int {
+	v.h.mu.Lock()
+	defer v.h.mu.Unlock()
+	return v.h.pace(v.terms.addr).recipients(v.h.now(), of)
+}
+
 // SlowHost is an address that has made us slower than the operator allows.
 type SlowHost struct {
 	Addr        netip.AddrPort

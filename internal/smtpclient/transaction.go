@@ -30,6 +30,9 @@ type Result struct {
 	// 421, before the host acknowledged anything of this message. It was not
 	// sent, Body is unread, and it may go out on another connection at once.
 	Stale bool
+	// Took is how many recipients the host had accepted when it hung up at the
+	// next one; 0 if it did not.
+	Took int
 	// Err is the failure of the network, of the caller's context or of Body;
 	// nil as long as the host answered everything.
 	Err error
@@ -243,6 +246,9 @@ func (c *Conn) over(t *transaction) bool {
 func (c *Conn) answered(t *transaction, s step, r Reply) {
 	if r.Code == 421 && t.goodbye == nil {
 		t.goodbye = &r
+		if s.stage == StageRcpt {
+			t.res.Took = t.accepted
+		}
 	}
 	switch s.stage {
 	case stageReset:
@@ -295,6 +301,9 @@ func (c *Conn) lost(t *transaction, err error) {
 		}
 	}
 	t.res.Err = err
+	if stage == StageRcpt && t.goodbye == nil {
+		t.res.Took = t.accepted
+	}
 	text := clean([]byte(err.Error()))
 	t.log.note("connection lost: %s", text)
 	nothing := t.read == 0 || t.read == 1 && t.steps[0].stage == stageReset
