@@ -229,6 +229,17 @@ func TestBrokenTLS(t *testing.T) {
 	}
 }
 
+// Of TLS 1.3 the handshake may fail at the host when it is over for us: the same.
+func TestTLSBrokenAtTheHost(t *testing.T) {
+	cfg := certificate(t, "mx.d.test")
+	cfg.ClientAuth = tls.RequireAnyClientCert
+	s := &sink{tls: cfg}
+	h := oneHost(t, s)
+	if got := h.states(h.send("bob@d.test")); got != "delivered 2.0.0" || s.connections() != 2 || s.mail()[0].tls {
+		t.Errorf("states %s after %d connections", got, s.connections())
+	}
+}
+
 // mustTLS is what a host says in clear that takes nothing without TLS.
 const mustTLS = "530 5.7.0 Must issue a STARTTLS command first"
 

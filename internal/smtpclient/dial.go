@@ -114,7 +114,7 @@ func (c *Conn) open() error {
 			return err
 		}
 		if err := c.hello(); err != nil {
-			return err
+			return c.afterTLS(err)
 		}
 	}
 	if c.opts.Auth != nil {
@@ -152,6 +152,16 @@ func (c *Conn) startTLS() error {
 		return c.refuse(NextHost, StageStartTLS, errInjected)
 	}
 	return c.handshake()
+}
+
+// afterTLS makes a failed handshake of a connection that breaks right after one:
+// what the host thinks of our last words of TLS 1.3 shows at the first read.
+func (c *Conn) afterTLS(err error) error {
+	var broken *DialError
+	if errors.As(err, &broken) && broken.cause != nil && !errors.Is(broken.cause, errSlow) && c.opts.TLS == Opportunistic && c.w.ctx.Err() == nil {
+		broken.Class = InClear
+	}
+	return err
 }
 
 // tlsConfig returns the configuration of this connection.
