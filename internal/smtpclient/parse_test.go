@@ -34,6 +34,12 @@ func TestReadReply(t *testing.T) {
 			t.Errorf("%q: %q, %d lines, %v", tt.in, r, len(r.Lines), err)
 		}
 	}
+	for _, in := range []string{strings.Repeat("550-x\r\n", 5000) + "550 5.1.1 x\r\n", "550 5.1.1 " + strings.Repeat("x", 50000) + "\r\n"} {
+		r, err := readReply(bufio.NewReader(strings.NewReader(in)))
+		if err != nil || len(r.Text()) > 4<<10 || len(r.Lines) > 1<<10 || r.Enhanced != "5.1.1" {
+			t.Errorf("of a long one %d octets in %d lines are kept, %s, %v", len(r.Text()), len(r.Lines), r.Enhanced, err)
+		}
+	}
 	for _, in := range []string{"", "250", "25 x\r\n", "\r\n", "hello\r\n", "150 x\r\n", "600 x\r\n", "250_x\r\n", "250-a\r\n", "2500 ok\r\n"} {
 		if r, err := readReply(bufio.NewReader(strings.NewReader(in))); err == nil {
 			t.Errorf("%q: %q", in, r)

@@ -12,8 +12,12 @@ import (
 	"strings"
 )
 
-// maxReply bounds one reply with all its lines, in bytes.
-const maxReply = 64 << 10
+const (
+	// maxReply bounds one reply with all its lines, in bytes.
+	maxReply = 64 << 10
+	// maxKept is how much of it is kept: each of a hundred recipients has one.
+	maxKept = 4 << 10
+)
 
 var (
 	errReplyTooLong = errors.New("the reply is longer than 64 KiB")
@@ -24,7 +28,7 @@ var (
 type Reply struct {
 	Code     int      // 200 to 599; 0 when no server said it
 	Enhanced string   // "5.1.1" (RFC 3463), empty when there is none
-	Lines    []string // text without codes; valid UTF-8 without control characters
+	Lines    []string // text without codes, its first 4 KiB; valid UTF-8 without control characters
 }
 
 // Text returns the reply's text on one line.
@@ -51,7 +55,7 @@ func (r Reply) positive() bool { return r.Code/100 == 2 }
 // length, as long as the whole stays within maxReply.
 func readReply(br *bufio.Reader) (Reply, error) {
 	var r Reply
-	for left := maxReply; ; {
+	for left, keep := maxReply, maxKept; ; {
 		line, err := readLine(br, left)
 		if err != nil {
 			return Reply{}, err
@@ -66,7 +70,10 @@ func readReply(br *bufio.Reader) (Reply, error) {
 		if enhanced != "" {
 			r.Enhanced = enhanced
 		}
-		r.Lines = append(r.Lines, clean(rest))
+		if keep > 0 {
+			r.Lines = append(r.Lines, clean(rest[:min(len(rest), keep)]))
+			keep -= len(line)
+		}
 		if !more {
 			return r, nil
 		}
