@@ -115,8 +115,15 @@ func Parse(raw []byte) *Report {
 		p.askSubject(r)
 		return r
 	}
-	r.Kind = overall(told)
 	plain := normal(words)
+	if saysDelay(plain, normal(p.header.Decoded("Subject"))) {
+		for i := range told { // whose Action is left out, though it is a must
+			if told[i].knownAction() == "" && strings.HasPrefix(told[i].status, "4.") {
+				told[i].action = "delayed"
+			}
+		}
+	}
+	r.Kind = overall(told)
 	for i := range told {
 		if told[i].kind() == r.Kind {
 			r.Recipients = append(r.Recipients, told[i].recipient(words, plain))
