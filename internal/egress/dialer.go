@@ -54,7 +54,7 @@ func (d *Dialer) Addresses(ctx context.Context, host string) ([]netip.Addr, erro
 		if Within(a, d.Allow) {
 			return false
 		}
-		return d.OnlyAllow || !Public(a) || slices.Contains(own, inner(a))
+		return d.OnlyAllow || !Public(a) || slices.Contains(own, Inner(a))
 	})
 	if len(addrs) == 0 {
 		return nil, ErrRefused

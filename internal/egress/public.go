@@ -56,14 +56,14 @@ func Public(a netip.Addr) bool {
 	if a.Zone() != "" {
 		return false
 	}
-	if a = inner(a); a.Is6() && !global.Contains(a) {
+	if a = Inner(a); a.Is6() && !global.Contains(a) {
 		return false
 	}
 	return a.IsValid() && !Within(a, special)
 }
 
-// inner returns the IPv4 address that an IPv6 one leads to, else the address itself.
-func inner(a netip.Addr) netip.Addr {
+// Inner returns the IPv4 address that an IPv6 one leads to, else the address itself.
+func Inner(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is6() {
 		b := a.As16()
 		switch {

@@ -285,7 +285,7 @@ func (r *Router) lookUp(ctx context.Context, t target) []candidate {
 	for i := range found {
 		c := &found[i]
 		c.own = c.name == r.Name || slices.ContainsFunc(c.addrs, func(a netip.Addr) bool {
-			return slices.Contains(own, a) && !egress.Within(a, r.Allow)
+			return (slices.Contains(own, a) || slices.Contains(own, egress.Inner(a))) && !egress.Within(a, r.Allow)
 		})
 	}
 	return found

@@ -101,6 +101,7 @@ func TestNoWay(t *testing.T) {
 		{"our name", []string{"d.test. MX 10 mail.ours.test.", "mail.ours.test. A 1.1.1.9"}, "", "5.4.6", true, 554},
 		{"our name without an address", []string{"d.test. MX 10 mail.ours.test."}, "", "5.4.6", true, 554},
 		{"our address by another name", append(mx, "a.d.test. A 1.1.1.9", "mail.ours.test. A 1.1.1.9"), "", "5.4.6", true, 554},
+		{"our address inside another", append(mx, "a.d.test. AAAA 64:ff9b::101:109", "mail.ours.test. A 1.1.1.9"), "", "5.4.6", true, 554},
 		{"our name, and one worse", []string{
 			"d.test. MX 10 mail.ours.test.", "d.test. MX 20 b.d.test.", "b.d.test. A 1.1.1.2",
 		}, "", "5.4.6", true, 554},
