@@ -80,7 +80,7 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 	if secret.IsSRS(to.Local) {
 		return l.goesBack(ctx, to)
 	}
-	if strings.EqualFold(to.Local, feedback) && to.Domain == l.in.Host {
+	if l.in.feedsBack(to) {
 		l.loop = true
 		return nil
 	}

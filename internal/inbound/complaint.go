@@ -24,6 +24,11 @@ const feedback = "fbl"
 // filed like any other as well.
 const abuse = "abuse"
 
+// feedsBack reports whether an address is that for feedback loops.
+func (i *Inbound) feedsBack(to address.Address) bool {
+	return strings.EqualFold(to.Local, feedback) && to.Domain == i.Host
+}
+
 // complained hands a complaint about a delivery to the queue. Of a message that
 // was deleted meanwhile (retention) the recipient is still suppressed, if the
 // report names him; without even a trace of it a complaint comes too late.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -79,8 +80,8 @@ func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcom
 // end does with a message what its recipient is for.
 type end func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error
 
-// resolve finds out what a recipient is for: a mailbox, or a report about what
-// was sent from here.
+// resolve finds out what a recipient is for: a mailbox, or a report or complaint
+// about what was sent from here.
 func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, error) {
 	a, err := address.Parse(to)
 	if err != nil {
@@ -101,11 +102,21 @@ func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, erro
 			return i.deliver(ctx, s, c, d, back)
 		}, err
 	}
+	if i.feedsBack(a) {
+		return func(ctx context.Context, s *spooled, _ *queue.Consignment, _ *queue.Delivery) error {
+			return i.fedBack(ctx, s)
+		}, nil
+	}
 	route, err := i.routeOf(ctx, a)
 	if err == nil {
 		route, err = i.withRoom(ctx, route, size)
 	}
 	return func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error {
+		if strings.EqualFold(a.Local, abuse) {
+			if err := i.fedBack(ctx, s); err != nil {
+				return err
+			}
+		}
 		return i.deliver(ctx, s, c, d, route)
 	}, err
 }

@@ -53,6 +53,31 @@ func TestCourierTakesReports(t *testing.T) {
 	})
 }
 
+// So is a complaint that a mailbox here passes on to where those belong.
+func TestCourierTakesComplaints(t *testing.T) {
+	each(t, func(h *house) {
+		bob := h.box("bob", 1)
+		for _, to := range []string{"FBL@mail.host.test", "abuse@demo.test"} {
+			id := h.db.NewID()
+			dbtest.Exec(h.t, h.db, insertDelivery.With(id, 0, h.account))
+			m := h.outgoing(100)
+			m.Body = func(context.Context) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(arf("Feedback-Type: abuse\r\n", "Return-Path: <"+h.Key.ReturnPath(int64(id), 0)+"@demo.test>\r\n"))), nil
+			}
+			o := h.File(h.t.Context(), &queue.Consignment{Mail: m, To: []*queue.Delivery{{Message: m.ID, Recipient: to, Destination: "mail.host.test"}}})
+			if o[0].State != queue.Delivered {
+				h.t.Errorf("to %s: %+v", to, o)
+			}
+			if got := h.states(id); got[0] != queue.Complained {
+				h.t.Errorf("to %s: the delivery is %v", to, got)
+			}
+		}
+		if n := len(h.filed(bob)); n != 1 { // abuse reaches the first mailbox
+			h.t.Errorf("%d messages were filed", n)
+		}
+	})
+}
+
 func TestCourier(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
