@@ -44,7 +44,9 @@ func (i *Inbound) Carry(ctx context.Context, r *queue.Run) {
 var (
 	filed      = db.SQL(`INSERT INTO filing (message, n, at) VALUES ($1, $2, $3)`)
 	wasFiled   = db.SQL(`SELECT n FROM filing WHERE message = $1 AND n = $2`)
-	pruneFiled = db.SQL(`DELETE FROM filing WHERE (message, n) IN (SELECT message, n FROM filing WHERE at < $1 ORDER BY at LIMIT $2)`)
+	pruneFiled = db.SQL(`DELETE FROM filing WHERE (message, n) IN (SELECT message, n FROM filing AS f WHERE at < $1
+		AND COALESCE((SELECT state FROM delivery AS d WHERE d.message = f.message AND d.n = f.n), '') NOT IN ('scheduled', 'queued', 'deferred', 'failed')
+		ORDER BY at LIMIT $2)`)
 )
 
 // file delivers one consignment: one outcome per recipient.
@@ -231,7 +233,8 @@ func (i *Inbound) outcome(ctx context.Context, d *queue.Delivery, err error) que
 const FilingLife = 7 * 24 * time.Hour
 
 // Prune forgets, in one commit, at most limit deliveries that were filed before a
-// time, and returns how many; 0: there are no more.
+// time, and returns how many; 0: there are no more. It keeps what has no outcome
+// yet, or may be tried again: an operator can hold it for any time.
 func (i *Inbound) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := i.db.Exec(ctx, pruneFiled.With(db.Micros(before), limit))
 	return int(deleted), err

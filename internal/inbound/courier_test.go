@@ -78,6 +78,38 @@ func TestCourierTakesComplaints(t *testing.T) {
 	})
 }
 
+// What was filed is remembered for as long as its outcome is open: an operator may
+// hold it for weeks.
+func TestFiledIsRemembered(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		bob := h.box("bob", 1)
+		file := func(m *queue.Mail) {
+			t.Helper()
+			c := &queue.Consignment{Mail: m, To: []*queue.Delivery{{Message: m.ID, Recipient: "bob@demo.test"}}}
+			if o := h.File(ctx, c); o[0].State != queue.Delivered {
+				t.Errorf("outcome %+v", o)
+			}
+		}
+		open, over, gone := h.outgoing(100), h.outgoing(100), h.outgoing(100)
+		dbtest.Exec(t, h.db, insertDelivery.With(open.ID, 0, h.account), insertDelivery.With(over.ID, 0, h.account), holdDelivery.With(open.ID))
+		for _, m := range []*queue.Mail{open, over, gone} {
+			file(m)
+		}
+		for _, want := range []int{2, 0} {
+			if n, err := h.Prune(ctx, time.Now().Add(time.Hour), 10); n != want || err != nil {
+				t.Errorf("forgot %d, %v; want %d", n, err, want)
+			}
+		}
+		file(open)
+		if n := len(h.filed(bob)); n != 3 {
+			t.Errorf("filed %d", n)
+		}
+	})
+}
+
+var holdDelivery = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1`)
+
 func TestCourier(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t

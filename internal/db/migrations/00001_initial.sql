@@ -252,6 +252,7 @@ CREATE TABLE outbound_message (
 CREATE INDEX outbound_message_account ON outbound_message (account, id);
 
 -- owner: queue
+-- reads: inbound
 CREATE TABLE delivery (
   message     BIGINT NOT NULL,
   n           BIGINT NOT NULL,         -- 0…, in the order of recipients
