@@ -160,6 +160,9 @@ func (q *Queue) claimed(f *filling, got []*Delivery, err error) (scheduled []*De
 		if q.overruled != f.overruled || len(q.overruling) > 0 {
 			d.seen = time.Time{}
 		}
+		if d.ExpiresAt.Before(q.since) {
+			d.ExpiresAt = q.since.Add(afterAll)
+		}
 		q.admit(d)
 		switch {
 		case q.standing.holds(d.Destination, d.Account) != 0:

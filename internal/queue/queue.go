@@ -70,6 +70,9 @@ const (
 	maxWrites = 1024
 	// endGrace is how long, after the drain, the last outcomes may take.
 	endGrace = 5 * time.Second
+	// afterAll is how long a delivery is tried, from the start on, whose time ran
+	// out while no node was there: what was accepted just before had no try at all.
+	afterAll = 4 * time.Hour
 )
 
 // Queue schedules the deliveries of a node. It is safe for use by many
@@ -104,6 +107,7 @@ type Queue struct {
 	fills      int
 	unwritten  int // outcomes whose commit failed so far
 	begun      bool
+	since      time.Time // when it began
 	ending     bool
 	checking   bool // rows and memory are being compared: nothing is claimed
 	alarm      time.Time
@@ -167,7 +171,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	orders := q.o.Hub.Subscribe(signal.Key{Kind: signal.Hold})
 	defer orders.Close()
 	q.mu.Lock()
-	q.begun = true
+	q.begun, q.since = true, q.o.Now()
 	q.startAll()
 	q.mu.Unlock()
 	timer := time.NewTimer(0)

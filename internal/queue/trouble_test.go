@@ -40,6 +40,27 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
+// What runs out of time while no node is there is tried all the same, for some hours.
+func TestOutage(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, n := dbtest.Open(t, url)
+		first := newHouse(t, d, n, script())
+		m := first.send("ok@a.test", "later-ok@b.test", "later-later-later-ok@c.test")
+		first.clock.add(100 * time.Hour)
+		second := newHouse(t, d, first.next(), script(), func(o *queue.Options) { o.Now = first.clock.Now })
+		second.account, second.clock = first.account, first.clock
+		second.run()
+		second.await(3)
+		second.wantStates(m, "delivered deferred deferred")
+		second.later(2 * time.Minute)
+		second.await(2)
+		second.wantStates(m, "delivered delivered deferred")
+		second.later(5 * time.Hour)
+		second.await(1)
+		second.wantStates(m, "delivered delivered bounced")
+	})
+}
+
 // What a process had sent when it was killed may be reported before another has it in
 // hand: then it is not sent again.
 func TestReportBetweenHands(t *testing.T) {
