@@ -143,7 +143,7 @@ func TestStatus(t *testing.T) {
 		// As Thunderbird leaves Google's export behind.
 		{"X-Mozilla-Status: 0000\nX-Mozilla-Keys: work\nX-GM-THRID: 1\nX-Gmail-Labels: Sent\n", Seen, "work", "Sent", false},
 		{"Content-Length: 9\nX-Gmail-Labels: Sent\nX-Gmail-Labels: Trash\n", Seen, "", "Sent", false},
-		{"Received: from x\nX-Gmail-Labels: Trash\n", 0, "", "", false}, // whoever wrote the message wishes that
+		{"Received: from x\nX-Gmail-Labels: Trash\n", 0, "", "", false},  // whoever wrote the message wishes that
 		{"Received: from x\nX-Mozilla-Status: 0009\n", 0, "", "", false}, // and there it was deleted from whoever had it
 		{"X-Account-Key: account1\nX-UIDL: 7\nX-Mozilla-Status: 0001\nReceived: from x\nX-Mozilla-Status: 0008\n", Seen, "", "", false},
 	} {
