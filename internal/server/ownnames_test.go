@@ -77,6 +77,7 @@ func TestToOwnNames(t *testing.T) {
 		}
 		send("postmaster@"+host, "delivered 2.0.0")
 		send("nobody@"+host, "bounced 5.1.1")
+		send("fbl@"+host, "delivered 2.0.0")
 		sent := send("abuse@"+host, "delivered 2.0.0")
 		send(s.Inbound.Key.ReturnPath(int64(sent), 0)+"@bounces."+host, "delivered 2.0.0")
 		send("nobody@bounces."+host, "bounced 5.1.1")
