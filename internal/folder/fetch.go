@@ -206,7 +206,7 @@ func (r *rowReader) more() bool { return len(r.uids) > 0 || len(r.page) > 0 }
 // next reads some rows, perhaps none.
 func (r *rowReader) next(ctx context.Context) (rows []Row, err error) {
 	if r.want|wholeRow == wholeRow && r.want&WantBytes != 0 && len(r.page) == 0 && len(r.uids) == 1 {
-		if rows := r.v.readOne(ctx, r.uids[0]); rows != nil {
+		if rows := r.v.readOne(ctx, r.uids[0], r.want); rows != nil {
 			r.uids = nil
 			return rows, nil
 		}
@@ -266,7 +266,7 @@ const wholeRow = WantDates | WantBlob | WantBytes | WantStructure
 
 // readOne reads a message and its bytes at once, as mail programs ask for most of
 // them. If it returns none, what is wrong shows when they are read one by one.
-func (v *View) readOne(ctx context.Context, uid uint32) []Row {
+func (v *View) readOne(ctx context.Context, uid uint32, want Want) []Row {
 	index, known := v.snap.index(uid)
 	if !known || v.shared.words.isFull() {
 		return nil
@@ -278,6 +278,9 @@ func (v *View) readOne(ctx context.Context, uid uint32) []Row {
 	err := v.store.DB.One(ctx, readWhole.With(v.shared.id, uid), append([]any{&row.Message, &date, &saved, &row.Private, &row.Structure}, dst...)...)
 	if err != nil {
 		return nil
+	}
+	if want&WantStructure == 0 {
+		row.Structure = nil
 	}
 	row.Date, row.SavedAt, row.Blob, row.Bytes = db.Time(date), db.Time(saved), bytes.ID, bytes
 	return []Row{row}
