@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -136,9 +137,15 @@ func TestMailFilesOfWhoLeft(t *testing.T) {
 		if in, err = s.Users.Session(ctx, who.session); err != nil {
 			t.Fatal(err)
 		}
-		form := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.mbox\"\r\n\r\n"
+		form := "--x\r\nContent-Disposition: form-data; name=\"folder\"\r\n\r\n" + what + "\r\n--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.mbox\"\r\n\r\n"
 		body := io.MultiReader(strings.NewReader(form+strings.Repeat(message, 2)), end, strings.NewReader(strings.Repeat(message, many)+"\r\n--x--\r\n"))
-		end.do = func() { _ = c.end(in) }
+		end.do = func() {
+			for begun := false; !begun; runtime.Gosched() {
+				_, err := s.Folders.Status(ctx, box, what)
+				begun = err == nil
+			}
+			_ = c.end(in)
+		}
 		code, _, taken := who.begins("POST", "/mailboxes/"+box.String()+"/import", "multipart/form-data; boundary=x", body)
 		if text, _ := io.ReadAll(taken); code != 422 || !strings.Contains(string(text), "Imported in part") {
 			t.Errorf("%s: an import's answer is %d %s", what, code, text)
