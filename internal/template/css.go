@@ -48,9 +48,9 @@ type declaration struct {
 	important       bool
 }
 
-// comments holds what <!-- … --> said, which html.Render would escape: mail
-// has conditional ones that must stay as they are.
-var comments = regexp.MustCompile(`(?s)<!--.*?-->`)
+// comments are what <!-- … --> says, which html.Render would escape, and <![ … ]>, of
+// which it would make a comment: mail has conditional ones that must stay as they are.
+var comments = regexp.MustCompile(`(?s)<!--.*?-->|<!\[[^>]*>`)
 
 // inlineCSS moves the rules of style elements into style attributes, by their
 // specificity and order, for mail programs that drop style elements. What

@@ -269,6 +269,8 @@ func TestInlineCSS(t *testing.T) {
 		}
 	}
 	for source, want := range map[string]string{
+		// Outlook reads these; as comments they would hide nothing from it.
+		"<style>p{color:red}</style><body><![if !mso]><p>x</p><![endif]>": `<![if !mso]><p style="color: red">x</p><![endif]>`,
 		// What stands in a rule for others stays, and takes nothing of the rule along.
 		`<style>p { color: red; b { color: blue } margin: 0; @media print { i { color: green } } }</style><p><b>x</b></p>`: "<style>p {\nb { color: blue }\n@media print { i { color: green } }\n}\n</style></head><body><p style=\"color: red; margin: 0\"><b>x</b></p>",
 		`<style>p:hover { b { color: blue } }</style><p>x</p>`:                                                             "<style>p:hover { b { color: blue } }\n</style>",
