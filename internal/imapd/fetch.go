@@ -141,7 +141,7 @@ func (f *fetcher) marks() bool {
 }
 
 // markSeen sets \Seen where it is missing. When that fails, as on a full disk,
-// people can read their mail all the same.
+// people can read their mail all the same; of many messages the first may have it.
 func (f *fetcher) markSeen(uids []uint32) error {
 	var unseen []uint32
 	err := f.view.Fetch(f.ctx(), uids, 0, func(r *folder.Row) error {
@@ -154,11 +154,8 @@ func (f *fetcher) markSeen(uids []uint32) error {
 		return err
 	}
 	changed, _, err := f.view.Store(f.ctx(), unseen, folder.StoreFlags{Op: folder.Add, Flags: folder.Seen})
-	if err != nil {
-		if !fault.Is(err, fault.NotFound) { // the folder was deleted just now
-			f.logger().Error("imap: setting \\Seen", "err", err)
-		}
-		return nil
+	if err != nil && !fault.Is(err, fault.NotFound) { // the folder was deleted just now
+		f.logger().Error("imap: setting \\Seen", "err", err)
 	}
 	f.seen = make(map[uint32]*folder.FlagChange, len(changed))
 	for i := range changed {

@@ -6,6 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/imapd"
 )
 
 func lit(s string) string { return fmt.Sprintf("{%d}\r\n%s", len(s), s) }
@@ -106,5 +111,30 @@ func TestFetchNUL(t *testing.T) {
 		c.ok("SELECT INBOX")
 		c.ok("FETCH 1 (BODY[TEXT] BODY[1]<1.1>)")
 		c.got("* 1 FETCH (… BODY[TEXT] " + lit("a\x80b\r\n") + " BODY[1]<1> " + lit("\x80") + ")")
+	})
+}
+
+// Where only some of the messages of a FETCH could be marked as seen, it tells of
+// these.
+func TestFetchMarksSome(t *testing.T) {
+	eachWith(t, func(o *imapd.Options) {
+		folders := o.Folders.Options
+		folders.Part = 1
+		o.Folders = folder.New(folders)
+	}, func(h *house) {
+		c := h.login()
+		c.append("INBOX", "", note("one"))
+		c.append("INBOX", "", note("two"))
+		c.ok("SELECT INBOX")
+		if h.db.Engine() == db.SQLite {
+			dbtest.Exec(h, h.db, db.SQL("CREATE TRIGGER no_room BEFORE UPDATE ON folder_message WHEN new.uid = 2 BEGIN SELECT RAISE(ABORT, 'full'); END").With())
+		} else {
+			dbtest.Exec(h, h.db, db.SQL("CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''53100''; END'").With(),
+				db.SQL("CREATE TRIGGER no_room BEFORE UPDATE ON folder_message FOR EACH ROW WHEN (new.uid = 2) EXECUTE FUNCTION no_room()").With())
+		}
+		c.ok("FETCH 1:2 BODY[]")
+		c.got(`* 1 FETCH (FLAGS (\Seen…) BODY[] …`, `* 2 FETCH (BODY[] …`)
+		c.ok("FETCH 1:2 FLAGS")
+		c.got(`* 1 FETCH (FLAGS (\Seen…))`, `* 2 FETCH (FLAGS (\Recent))`)
 	})
 }
