@@ -90,6 +90,15 @@ func benchStore(b *testing.B, n int) {
 	})
 }
 
+// BenchmarkFetchBody reads messages here and there, one at a time, as people do.
+func BenchmarkFetchBody(b *testing.B) {
+	eachBench(b, many, func(b *testing.B, h *house, v *View) {
+		for i := 0; b.Loop(); i++ {
+			h.must(v.Fetch(h.ctx(), numbers(uint32(1+i*7919%many)), WantBytes, func(r *Row) error { return nil }))
+		}
+	})
+}
+
 func BenchmarkStoreAll(b *testing.B) { benchStore(b, many) }
 func BenchmarkStoreOne(b *testing.B) { benchStore(b, 1) }
 

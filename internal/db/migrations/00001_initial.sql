@@ -221,6 +221,7 @@ CREATE INDEX filing_at ON filing (at);
 -- The bytes of one message: those in the row, then those of the file. Small
 -- messages have no file. Rows of several recipients may share one.
 -- owner: blob
+-- reads: folder
 CREATE TABLE blob (
   id    {id},
   size  BIGINT NOT NULL,               -- of both together
