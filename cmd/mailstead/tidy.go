@@ -37,6 +37,7 @@ func tidyMemory(ctx context.Context, s *server.Server) {
 	defer tick.Stop()
 	last, collector := allocated(), collecting{percent: usualPercent, fixed: os.Getenv("GOGC") != ""}
 	roomy := true // more may have gathered than usual since it was last tidied, as by starting
+	begun := false
 	for tidied, calm, rest := last, 0, 0; ; {
 		select {
 		case <-ctx.Done():
@@ -60,7 +61,11 @@ func tidyMemory(ctx context.Context, s *server.Server) {
 			s.Log.Warn("caches could not be given back", "error", err)
 		}
 		tidy()
-		tidied, rest, roomy = now, tidyRest, false
+		tidied, roomy = now, false
+		if begun { // who comes right after a start is not to wait for it
+			rest = tidyRest
+		}
+		begun = true
 	}
 }
 
