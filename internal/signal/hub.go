@@ -121,30 +121,23 @@ func (sub *Sub) Close() {
 
 // Wake signals everybody who waits for the key, here and through Forward on
 // other nodes. It never blocks.
-func (h *Hub) Wake(key Key) {
-	h.wakeHere(key)
-	if h.Forward != nil {
-		h.forward(key)
-	}
-}
+func (h *Hub) Wake(key Key) { h.wake(key, nil) }
 
 // WakeOthers is Wake for who has changed the thing himself and knows of it: it
 // signals all that wait for the key but sub.
-func (sub *Sub) WakeOthers() {
-	h := sub.hub
-	s := h.shard(sub.key)
-	s.mu.RLock()
-	s.subs[sub.key].wakeList(sub)
-	s.mu.RUnlock()
+func (sub *Sub) WakeOthers() { sub.hub.wake(sub.key, sub) }
+
+func (h *Hub) wake(key Key, save *Sub) {
+	h.wakeHere(key, save)
 	if h.Forward != nil {
-		h.forward(sub.key)
+		h.forward(key)
 	}
 }
 
 // Receive signals those who wait here for keys that other nodes woke.
 func (h *Hub) Receive(keys []Key) {
 	for _, key := range keys {
-		h.wakeHere(key)
+		h.wakeHere(key, nil)
 	}
 }
 
@@ -161,10 +154,10 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-func (h *Hub) wakeHere(key Key) {
+func (h *Hub) wakeHere(key Key, save *Sub) {
 	s := h.shard(key)
 	s.mu.RLock()
-	s.subs[key].wakeList(nil)
+	s.subs[key].wakeList(save)
 	s.mu.RUnlock()
 }
 
