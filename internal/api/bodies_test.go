@@ -168,7 +168,7 @@ func TestHugeBodies(t *testing.T) {
 				a := callBy(t, two, fmt.Sprintf("https://localhost:%d/api/v1%s", s.Dev.Ports["https"], path), s.Dev.APIKey, body())
 				refused(t, path+" "+what+" by HTTP/2", a, 413, want)
 			}
-			// What isn't files stands in memory, up to 24 MB, twice while it grows.
+			// What isn't files stands in memory, up to 24 MB, beside what it grew from.
 			if grown := w.grown(); grown > 100<<20 {
 				t.Errorf("%s %s: the heap grew by %d MB", path, what, grown>>20)
 			}

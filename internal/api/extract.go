@@ -132,7 +132,9 @@ func (x *extractor) put(b byte) error {
 	return nil
 }
 
-// grow makes sure that n more bytes may be kept.
+// grow makes sure that n more bytes may be kept, and has room for them: twice
+// what there was, as append's smaller steps would leave behind four times what
+// is kept at last.
 func (x *extractor) grow(n int) error {
 	if len(x.out)+n > x.rest {
 		return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.rest)
@@ -142,6 +144,9 @@ func (x *extractor) grow(n int) error {
 			return err
 		}
 		x.held += bodyStep
+	}
+	if need := len(x.out) + n; need > cap(x.out) {
+		x.out = append(make([]byte, 0, max(need, min(2*cap(x.out), x.rest))), x.out...)
 	}
 	return nil
 }
