@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
 )
 
 // Rendered shows tests a query's text as an engine gets it.
@@ -36,6 +37,19 @@ func (d *DB) Batch(keys []ID, jobs []*Job) []error {
 		told[i] = <-p.done
 	}
 	return told
+}
+
+// WaitFor sets what ends a lane's wait for callers who should come. The lane of the
+// key must have nothing to do.
+func (d *DB) WaitFor(key ID, enough <-chan time.Time) {
+	d.lane[d.LaneOf(key)].after = func(time.Duration) <-chan time.Time { return enough }
+}
+
+// Enqueue is Write that does not wait: the answer comes through the channel.
+func (d *DB) Enqueue(key ID, job *Job) <-chan error {
+	p := &pending{key: key, job: job, done: make(chan error, 1)}
+	d.lane[d.LaneOf(key)].jobs <- p
+	return p.done
 }
 
 // CommitTogether runs n jobs through commitTogether and returns what each was

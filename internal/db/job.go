@@ -104,9 +104,10 @@ type pending struct {
 	key      ID
 	job      *Job
 	done     chan error
-	err      error // why it was declined
-	changed  bool  // a statement of it changed something
-	panicked any   // by AfterCommit
+	err      error  // why it was declined
+	changed  bool   // a statement of it changed something
+	panicked any    // by AfterCommit
+	ending   func() // is called before the answer; may be nil
 }
 
 // collect has one of the job's functions queue its statements in b.
@@ -160,6 +161,9 @@ func (p *pending) answer(err error) {
 			defer func() { p.panicked = recover() }()
 			p.job.AfterCommit()
 		}()
+	}
+	if p.ending != nil {
+		p.ending()
 	}
 	p.done <- err
 }

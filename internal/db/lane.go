@@ -5,6 +5,7 @@ package db
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // maxBatch bounds how many jobs share a commit, and so how long one waits.
@@ -60,6 +61,7 @@ type lane struct {
 	jobs     chan *pending
 	stopping chan struct{}
 	stopped  chan struct{}
+	after    func(time.Duration) <-chan time.Time
 }
 
 func startLane(e engine) *lane {
@@ -67,6 +69,7 @@ func startLane(e engine) *lane {
 		jobs:     make(chan *pending, 4*maxBatch),
 		stopping: make(chan struct{}),
 		stopped:  make(chan struct{}),
+		after:    time.After,
 	}
 	go l.work(e)
 	return l
@@ -80,6 +83,7 @@ func (l *lane) stop() {
 func (l *lane) work(e engine) {
 	defer close(l.stopped)
 	var batch []*pending
+	var callers callers
 	for {
 		batch = batch[:0]
 		select {
@@ -103,8 +107,33 @@ func (l *lane) work(e engine) {
 				break fill
 			}
 		}
+		if callers.more(len(batch)) {
+			batch = l.gather(batch, &callers)
+		}
+		waiting := 0
+		batch[0].ending = func() { waiting = len(l.jobs) } // who has his answer may be back at once
+		began := time.Now()
 		e.batch(batch)
+		callers.served(len(batch), waiting, time.Since(began))
 	}
+}
+
+// gather adds to a batch the jobs of callers who should come in a moment.
+func (l *lane) gather(batch []*pending, c *callers) []*pending {
+	enough := l.after(c.patience())
+	for len(batch) < c.known {
+		select {
+		case p := <-l.jobs:
+			batch = append(batch, p)
+		case <-enough:
+			c.stayedAway()
+			return batch
+		case <-l.stopping:
+			return batch
+		}
+	}
+	c.came()
+	return batch
 }
 
 // commitTogether is how both engines carry a batch out: all jobs in one
