@@ -87,6 +87,9 @@ func (n *Node) Renew(ctx context.Context) error { return n.renew(ctx) }
 // Reads says whether a query is taken to change nothing.
 func (q *Query) Reads() bool { return q.reads }
 
+// Rows are the texts of a plain INSERT for several rows.
+func (q *Query) Rows() []string { return q.rows }
+
 // WithWAL sets other limits of the write-ahead log, in pages.
 func (o Options) WithWAL(copy, hold, alarm int) Options {
 	o.wal = walLimits{copy: copy, anew: (copy + hold) / 2, hold: hold, alarm: alarm}

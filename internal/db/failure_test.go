@@ -54,6 +54,52 @@ func TestWriteDeclineInApply(t *testing.T) {
 	})
 }
 
+// The INSERTs of a batch are few statements on PostgreSQL; every job has its own row
+// all the same, and its own error.
+func TestManyRows(t *testing.T) {
+	addWhole := db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, $3, $4, $5)`)
+	statementsOf := db.SQL(`SELECT COUNT(DISTINCT CAST(cmin AS TEXT)) FROM account WHERE id BETWEEN $1 AND $2`)
+	add := func(id db.ID) *db.Job {
+		return &db.Job{Apply: func(b *db.Batch) { b.Queue(addWhole.With(id, id.String()+"@a.example", id.String(), "active", 0)) }}
+	}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		const n = 29
+		ids, jobs := make([]db.ID, n), make([]*db.Job, n)
+		for i := range ids {
+			ids[i] = d.NewID()
+			jobs[i] = add(ids[i])
+		}
+		for i, err := range d.Batch(ids, jobs) {
+			var name string
+			if err := errors.Join(err, d.One(t.Context(), nameOf.With(ids[i]), &name)); err != nil || name != ids[i].String() {
+				t.Errorf("job %d: %q, %v", i, name, err)
+			}
+		}
+		if d.Engine() == db.Postgres {
+			var statements int
+			if err := d.One(t.Context(), statementsOf.With(ids[0], ids[n-1]), &statements); err != nil || statements != 5 {
+				t.Errorf("8 + 8 + 8 + 4 + 1 rows by %d statements, %v", statements, err)
+			}
+		}
+		taken := ids[5]
+		for i := range ids {
+			if i != 5 {
+				ids[i] = d.NewID()
+				jobs[i] = add(ids[i])
+			}
+		}
+		for i, err := range d.Batch(ids, jobs) {
+			if ids[i] == taken {
+				if !d.IsConflict(err) {
+					t.Errorf("a row that was there: %v", err)
+				}
+			} else if err != nil || !stored(t, d, ids[i]) {
+				t.Errorf("job %d: %v", i, err)
+			}
+		}
+	})
+}
+
 // A panic in a job's function is that job's error; the lane lives on.
 func TestWritePanics(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -62,16 +63,18 @@ func (p *pipe) send(b *pgx.Batch) error {
 	return p.tainted
 }
 
+// queued is a statement of a job.
+type queued struct {
+	*Queued
+	job *pending
+	at  ID // its place
+}
+
 // queue adds one step of all jobs to b, its statements in the order of their
 // keys. It reports whether none of it can decline.
 func (p *pipe) queue(b *pgx.Batch, jobs []*pending, of func(*Job) func(*Batch)) (final bool) {
 	final = true
-	type statement struct {
-		*Queued
-		job *pending
-		at  ID
-	}
-	var all []statement
+	var all []queued
 	var step Batch
 	for _, job := range jobs {
 		queue := of(job.job)
@@ -84,15 +87,84 @@ func (p *pipe) queue(b *pgx.Batch, jobs []*pending, of func(*Job) func(*Batch)) 
 		at := job.key
 		for _, q := range step.queued {
 			at = max(at, q.key)
-			all = append(all, statement{q, job, at})
-			final = final && q.none == nil && q.read == nil
+			all = append(all, queued{q, job, at})
+			final = final && q.mute()
 		}
 	}
-	slices.SortStableFunc(all, func(a, b statement) int { return cmp.Compare(a.at, b.at) })
-	for _, s := range all {
-		p.queueOne(b, s.job, s.Queued)
+	slices.SortStableFunc(all, func(a, b queued) int { return cmp.Compare(a.at, b.at) })
+	for i := 0; i < len(all); {
+		n := 0 // of plain INSERTs in a row
+		for i+n < len(all) && all[i+n].plain() {
+			n++
+		}
+		if n == 0 {
+			if !taken(all[:i], all[i]) {
+				p.queueOne(b, all[i].job, all[i].Queued)
+			}
+			i++
+			continue
+		}
+		p.queueRows(b, all[i:i+n])
+		i += n
 	}
 	return final
+}
+
+// mute reports whether nothing that the statement returns decides anything.
+func (q *Queued) mute() bool { return q.read == nil && q.none == nil }
+
+// plain reports whether it may share a statement with other INSERTs.
+func (q *Queued) plain() bool { return q.mute() && q.query.rows != nil }
+
+// holds reports whether it is a SELECT that is there for the lock of a row.
+func (q *Queued) holds() bool { return q.mute() && q.query.reads && len(q.args) == 1 }
+
+// taken reports whether a lock is one that another job of the batch takes before.
+func taken(before []queued, s queued) bool {
+	return s.holds() && slices.ContainsFunc(before, func(o queued) bool {
+		return o.query == s.query && o.holds() && o.args[0] == s.args[0]
+	})
+}
+
+// queueRows adds plain INSERTs as few statements of many rows, since to begin and end
+// each takes PostgreSQL as long as a row. Which comes first is all the same to them.
+func (p *pipe) queueRows(b *pgx.Batch, all []queued) {
+	for len(all) > 0 {
+		query := all[0].query
+		var same, others []queued
+		for _, s := range all {
+			if s.query == query {
+				same = append(same, s)
+			} else {
+				others = append(others, s)
+			}
+		}
+		for rows := range slices.Chunk(same, maxRows) {
+			for len(rows) > 0 {
+				power := bits.Len(uint(len(rows))) - 1
+				p.queueTogether(b, query.rows[power], rows[:1<<power])
+				rows = rows[1<<power:]
+			}
+		}
+		all = others
+	}
+}
+
+// queueTogether adds INSERTs of one query as one statement.
+func (p *pipe) queueTogether(b *pgx.Batch, text string, rows []queued) {
+	var args []any
+	for _, r := range rows {
+		args = append(args, r.args...)
+	}
+	b.Queue(text, args...).Exec(func(tag pgconn.CommandTag) error {
+		if n := tag.RowsAffected(); n != int64(len(rows)) {
+			return fmt.Errorf("%s: %d of %d rows", rows[0].query.name(), n, len(rows))
+		}
+		for _, r := range rows {
+			p.note(r.job.judge(r.Queued, 1, nil))
+		}
+		return nil
+	})
 }
 
 // queueOne adds a statement. A job that declines has its later statements of

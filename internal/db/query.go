@@ -5,6 +5,7 @@ package db
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -14,6 +15,9 @@ import (
 type Query struct {
 	sqlite, postgres string
 	reads            bool // a plain SELECT, which changes nothing
+	// rows are the texts of a plain INSERT for one, two, four and eight rows, for
+	// PostgreSQL; of any other query there are none.
+	rows []string
 }
 
 // SQL makes a query from one text with $1…$n placeholders. Where the engines
@@ -21,15 +25,48 @@ type Query struct {
 // {hot}, {skip_locked}, {for_update}, {now} (see fragments). A line that begins
 // with {postgres} is for PostgreSQL alone.
 func SQL(text string) *Query {
-	return &Query{
+	q := &Query{
 		sqlite:   render(SQLite, text),
 		postgres: render(Postgres, text),
 		reads:    !writes.MatchString(text),
 	}
+	if at := plainInsert.FindStringSubmatchIndex(q.postgres); at != nil {
+		for n := 1; n <= maxRows; n *= 2 {
+			q.rows = append(q.rows, q.postgres[:at[2]]+rows(n, strings.Count(q.postgres, "$")))
+		}
+		if q.postgres != q.rows[0] {
+			q.rows = nil // an argument stands in it twice
+		}
+	}
+	return q
 }
 
 // writes finds the statements that change something; FOR UPDATE does not.
 var writes = regexp.MustCompile(`(?m)(^|[^R]\s|\()(INSERT|UPDATE|DELETE|BEGIN|COMMIT|ROLLBACK)\b`)
+
+// plainInsert is an INSERT of one row made of arguments alone, with nothing after it.
+var plainInsert = regexp.MustCompile(`^INSERT INTO \w+ \([^()]*\)\s+VALUES (\(\$\d+(?:, \$\d+)*\))$`)
+
+// maxRows is how many rows a plain INSERT is made for at most: each number of them is
+// a statement that every connection prepares.
+const maxRows = 8
+
+// rows is what stands behind VALUES for n rows of so many columns.
+func rows(n, columns int) string {
+	var text []byte
+	for i := range n * columns {
+		switch {
+		case i == 0:
+			text = append(text, '(')
+		case i%columns == 0:
+			text = append(text, "), ("...)
+		default:
+			text = append(text, ", "...)
+		}
+		text = strconv.AppendInt(append(text, '$'), int64(i+1), 10)
+	}
+	return string(append(text, ')'))
+}
 
 // With binds arguments, giving a statement that can be run. Times are passed
 // as microseconds (Micros), ids as ID.

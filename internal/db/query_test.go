@@ -28,3 +28,32 @@ func TestReads(t *testing.T) {
 		}
 	}
 }
+
+// A plain INSERT is made for several rows, and nothing else is.
+func TestRows(t *testing.T) {
+	got := db.SQL("INSERT INTO a (b, c)\n\tVALUES ($1, $2)").Rows()
+	want := []string{"($1, $2)", "($1, $2), ($3, $4)", "($1, $2), ($3, $4), ($5, $6), ($7, $8)",
+		"($1, $2), ($3, $4), ($5, $6), ($7, $8), ($9, $10), ($11, $12), ($13, $14), ($15, $16)"}
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i, text := range want {
+		if text = "INSERT INTO a (b, c)\n\tVALUES " + text; got[i] != text {
+			t.Errorf("%q instead of %q", got[i], text)
+		}
+	}
+	for _, text := range []string{
+		`INSERT INTO a (b, c) VALUES ($1, $1)`,
+		`INSERT INTO a (b, c) VALUES ($2, $1)`,
+		`INSERT INTO a (b, c) VALUES ($1, 0)`,
+		`INSERT INTO a (b, c) VALUES ($1, (SELECT d FROM e WHERE f = $2))`,
+		`INSERT INTO a (b, c) VALUES ($1, $2) RETURNING b`,
+		`INSERT INTO a (b, c) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+		`INSERT INTO a (b, c) SELECT $1, $2`,
+		`UPDATE a SET b = $1`,
+	} {
+		if got := db.SQL(text).Rows(); got != nil {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}

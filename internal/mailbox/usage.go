@@ -11,22 +11,20 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
+const fullness = `CASE WHEN (u.bytes + $2) * 20 < m.quota * 17 THEN 0
+				WHEN u.nearly_full = 0 AND (u.bytes + $2) * 10 >= m.quota * 9 THEN 1
+				ELSE u.nearly_full END`
+
 var (
 	// Room made by an expunge ends the time of being over quota. Of a mailbox that
 	// gets to 90 % of its quota the owner is to be told, and once more after it was
 	// below 85 %.
-	deposit = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3,
-			over_since = CASE WHEN $2 < 0 THEN 0 ELSE over_since END,
-			nearly_full = CASE WHEN (bytes + $2) * 20 < (SELECT quota FROM mailbox WHERE id = $1) * 17 THEN 0
-				WHEN nearly_full = 0 AND (bytes + $2) * 10 >= (SELECT quota FROM mailbox WHERE id = $1) * 9 THEN 1
-				ELSE nearly_full END
-		WHERE mailbox = $1 RETURNING nearly_full`)
-	claim = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3,
-			nearly_full = CASE WHEN (bytes + $2) * 20 < (SELECT quota FROM mailbox WHERE id = $1) * 17 THEN 0
-				WHEN nearly_full = 0 AND (bytes + $2) * 10 >= (SELECT quota FROM mailbox WHERE id = $1) * 9 THEN 1
-				ELSE nearly_full END
-		WHERE mailbox = $1 AND bytes + $2 <= (SELECT quota FROM mailbox WHERE id = $1)
-			AND ($3 = 0 OR messages + $3 <= $4) RETURNING nearly_full`)
+	deposit = db.SQL(`UPDATE mailbox_usage AS u SET bytes = u.bytes + $2, messages = u.messages + $3,
+			over_since = CASE WHEN $2 < 0 THEN 0 ELSE over_since END, nearly_full = ` + fullness + `
+		FROM mailbox m WHERE u.mailbox = $1 AND m.id = $1 RETURNING nearly_full`)
+	claim = db.SQL(`UPDATE mailbox_usage AS u SET bytes = u.bytes + $2, messages = u.messages + $3, nearly_full = ` + fullness + `
+		FROM mailbox m WHERE u.mailbox = $1 AND m.id = $1 AND u.bytes + $2 <= m.quota
+			AND ($3 = 0 OR u.messages + $3 <= $4) RETURNING nearly_full`)
 	hold      = db.SQL(`SELECT mailbox FROM mailbox_usage WHERE mailbox = $1 {for_update}`)
 	roomOf    = db.SQL(`SELECT m.quota, u.bytes, u.over_since FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1`)
 	overSince = db.SQL(`UPDATE mailbox_usage SET over_since = $2 WHERE mailbox = $1 AND over_since = 0`)
