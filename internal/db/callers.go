@@ -12,6 +12,7 @@ import "time"
 // come; if they don't it soon gives up waiting.
 type callers struct {
 	known int           // whose jobs were in the last batch, or waited when it ended
+	ended time.Time     // the last batch
 	took  time.Duration // the last batch
 	away  int           // how often in a row they did not come, as a power of two less one
 	rest  int           // how many batches begin without waiting
@@ -27,9 +28,10 @@ const (
 	maxRest = 255
 )
 
-// more reports whether to wait for others when jobs of some have come.
-func (c *callers) more(come int) bool {
-	if come >= c.known || c.known > fewCallers {
+// more reports whether to wait for others when jobs of some have come. Who has not
+// come at once after his answer does something else.
+func (c *callers) more(come int, now time.Time) bool {
+	if come >= c.known || c.known > fewCallers || now.Sub(c.ended) > c.patience() {
 		return false
 	}
 	if c.rest > 0 {
@@ -44,8 +46,8 @@ func (c *callers) more(come int) bool {
 func (c *callers) patience() time.Duration { return min(c.took/2, maxPatience) }
 
 // served notes a batch, and how many jobs waited when it ended.
-func (c *callers) served(jobs, waiting int, took time.Duration) {
-	c.known, c.took = jobs+waiting, took
+func (c *callers) served(jobs, waiting int, began, ended time.Time) {
+	c.known, c.ended, c.took = jobs+waiting, ended, ended.Sub(began)
 }
 
 func (c *callers) came() { c.away /= 2 }

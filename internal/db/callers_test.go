@@ -3,6 +3,7 @@
 package db_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,15 @@ func TestCallersComeTogether(t *testing.T) {
 		d, _ := dbtest.Open(t, url)
 		key := d.NewID()
 		enough := make(chan time.Time)
-		d.WaitFor(key, enough)
+		var late atomic.Bool // the next to come come late
+		looks := 0
+		d.WaitFor(key, func() time.Time {
+			looks++ // when jobs have come, when they are carried out, and when that has ended
+			if looks%3 == 1 && late.Load() {
+				return time.Unix(3600, 0)
+			}
+			return time.Unix(0, 0)
+		}, enough)
 		told := func(done <-chan error) {
 			t.Helper()
 			if err := <-done; err != nil {
@@ -41,32 +50,40 @@ func TestCallersComeTogether(t *testing.T) {
 			return rest
 		}
 
-		others := together(2)
-		told(d.Enqueue(key, &db.Job{Guard: func(*db.Batch) {
-			for _, done := range others {
-				if len(done) > 0 {
-					t.Error("two of three callers had a commit of their own")
+		three := func() {
+			t.Helper()
+			others := together(2)
+			told(d.Enqueue(key, &db.Job{Guard: func(*db.Batch) {
+				for _, done := range others {
+					if len(done) > 0 {
+						t.Error("two of three callers had a commit of their own")
+					}
 				}
+			}, Apply: add(d.NewID())}))
+			for _, done := range others {
+				told(done)
 			}
-		}, Apply: add(d.NewID())}))
-		for _, done := range others {
-			told(done)
 		}
+		three()
+		late.Store(true)
+		told(write()) // who comes an hour later does not wait for the others
+		late.Store(false)
+		three()
 		alone := write()
 		enough <- time.Time{} // it waited for the two
 		told(alone)
 		told(write()) // nobody is known any more
 
 		told(together(1)[0]) // after a wait in vain there is none
-		late := together(1)
+		second := together(1)
 		enough <- time.Time{} // then again
-		told(late[0])
+		told(second[0])
 		for range 3 { // and then three times none
 			told(together(1)[0])
 		}
-		late = together(1)
+		second = together(1)
 		enough <- time.Time{}
-		told(late[0])
+		told(second[0])
 
 		for _, done := range together(8) { // a crowd needs none
 			told(done)
@@ -82,7 +99,7 @@ func TestCloseEndsTheWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := d.NewID()
-		d.WaitFor(key, nil)
+		d.WaitFor(key, func() time.Time { return time.Unix(0, 0) }, nil)
 		begun, end := make(chan struct{}), make(chan struct{})
 		first := d.Enqueue(key, &db.Job{Guard: func(*db.Batch) { close(begun); <-end }})
 		<-begun

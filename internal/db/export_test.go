@@ -39,10 +39,11 @@ func (d *DB) Batch(keys []ID, jobs []*Job) []error {
 	return told
 }
 
-// WaitFor sets what ends a lane's wait for callers who should come. The lane of the
-// key must have nothing to do.
-func (d *DB) WaitFor(key ID, enough <-chan time.Time) {
-	d.lane[d.LaneOf(key)].after = func(time.Duration) <-chan time.Time { return enough }
+// WaitFor sets the clock of a lane, and what ends its wait for callers who should
+// come. The lane of the key must have nothing to do.
+func (d *DB) WaitFor(key ID, now func() time.Time, enough <-chan time.Time) {
+	l := d.lane[d.LaneOf(key)]
+	l.now, l.after = now, func(time.Duration) <-chan time.Time { return enough }
 }
 
 // Enqueue is Write that does not wait: the answer comes through the channel.

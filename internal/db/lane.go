@@ -61,6 +61,7 @@ type lane struct {
 	jobs     chan *pending
 	stopping chan struct{}
 	stopped  chan struct{}
+	now      func() time.Time
 	after    func(time.Duration) <-chan time.Time
 }
 
@@ -69,6 +70,7 @@ func startLane(e engine) *lane {
 		jobs:     make(chan *pending, 4*maxBatch),
 		stopping: make(chan struct{}),
 		stopped:  make(chan struct{}),
+		now:      time.Now,
 		after:    time.After,
 	}
 	go l.work(e)
@@ -107,14 +109,14 @@ func (l *lane) work(e engine) {
 				break fill
 			}
 		}
-		if callers.more(len(batch)) {
+		if callers.more(len(batch), l.now()) {
 			batch = l.gather(batch, &callers)
 		}
 		waiting := 0
 		batch[0].ending = func() { waiting = len(l.jobs) } // who has his answer may be back at once
-		began := time.Now()
+		began := l.now()
 		e.batch(batch)
-		callers.served(len(batch), waiting, time.Since(began))
+		callers.served(len(batch), waiting, began, l.now())
 	}
 }
 
