@@ -290,6 +290,37 @@ func explainPostgres(t *testing.T, queries []namedQuery) {
 	}
 }
 
+// The arguments of an INSERT of several rows have the types that they have in one.
+func TestRowsTakeTheSame(t *testing.T) {
+	url := dbtest.Postgres(t)
+	dbtest.Open(t, url)
+	conn := plannerConn(t, url)
+	plain := 0
+	for i, q := range projectQueries(t) {
+		rows := db.SQL(q.text).Rows()
+		if rows == nil {
+			continue
+		}
+		plain++
+		var one []uint32
+		for j, text := range rows {
+			d, err := conn.Prepare(t.Context(), fmt.Sprintf("rows%d_%d", i, j), text)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", q.where, err, text)
+			}
+			if j == 0 {
+				one = d.ParamOIDs
+			}
+			if want := slices.Repeat(one, 1<<j); !slices.Equal(d.ParamOIDs, want) {
+				t.Errorf("%s: of %d rows the types are %v, not %v\n%s", q.where, 1<<j, d.ParamOIDs, want, text)
+			}
+		}
+	}
+	if plain < 10 {
+		t.Errorf("found %d plain INSERTs only", plain)
+	}
+}
+
 // plannerConn makes a connection with the settings of the service's: what is planned
 // on it, on empty tables, is what runs when the service is new.
 func plannerConn(t *testing.T, url string) *pgx.Conn {
