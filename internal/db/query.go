@@ -32,10 +32,7 @@ func SQL(text string) *Query {
 	}
 	if at := plainInsert.FindStringSubmatchIndex(q.postgres); at != nil {
 		for n := 1; n <= maxRows; n *= 2 {
-			q.rows = append(q.rows, q.postgres[:at[2]]+rows(n, strings.Count(q.postgres, "$")))
-		}
-		if q.postgres != q.rows[0] {
-			q.rows = nil // an argument stands in it twice
+			q.rows = append(q.rows, q.postgres[:at[2]]+repeat(q.postgres[at[2]:], n))
 		}
 	}
 	return q
@@ -44,28 +41,35 @@ func SQL(text string) *Query {
 // writes finds the statements that change something; FOR UPDATE does not.
 var writes = regexp.MustCompile(`(?m)(^|[^R]\s|\()(INSERT|UPDATE|DELETE|BEGIN|COMMIT|ROLLBACK)\b`)
 
-// plainInsert is an INSERT of one row made of arguments alone, with nothing after it.
-var plainInsert = regexp.MustCompile(`^INSERT INTO \w+ \([^()]*\)\s+VALUES (\(\$\d+(?:, \$\d+)*\))$`)
+// plainInsert is an INSERT of one row made of arguments, numbers and texts, with
+// nothing after it.
+var plainInsert = regexp.MustCompile(`^INSERT INTO \w+ \([^()]*\)\s+VALUES (\((?:(?:\$?\d+|'[^'$]*')(?:, )?)+\))$`)
 
 // maxRows is how many rows a plain INSERT is made for at most: each number of them is
 // a statement that every connection prepares.
 const maxRows = 8
 
-// rows is what stands behind VALUES for n rows of so many columns.
-func rows(n, columns int) string {
-	var text []byte
-	for i := range n * columns {
-		switch {
-		case i == 0:
-			text = append(text, '(')
-		case i%columns == 0:
-			text = append(text, "), ("...)
-		default:
-			text = append(text, ", "...)
-		}
-		text = strconv.AppendInt(append(text, '$'), int64(i+1), 10)
+// repeat makes n rows of one, with arguments that follow one another.
+func repeat(row string, n int) string {
+	parts := strings.Split(row, "$")
+	ends, numbers, args := make([]string, len(parts)), make([]int, len(parts)), 0
+	for i, part := range parts[1:] {
+		rest := strings.TrimLeft(part, "0123456789")
+		number, _ := strconv.Atoi(part[:len(part)-len(rest)])
+		numbers[i+1], ends[i+1] = number, rest
+		args = max(args, number)
 	}
-	return string(append(text, ')'))
+	var text strings.Builder
+	for at := range n {
+		if at > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(parts[0])
+		for i, number := range numbers[1:] {
+			text.WriteString("$" + strconv.Itoa(at*args+number) + ends[i+1])
+		}
+	}
+	return text.String()
 }
 
 // With binds arguments, giving a statement that can be run. Times are passed

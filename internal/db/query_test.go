@@ -42,10 +42,14 @@ func TestRows(t *testing.T) {
 			t.Errorf("%q instead of %q", got[i], text)
 		}
 	}
+	if got, want := db.SQL(`INSERT INTO a (b, c, d, e, f) VALUES ($2, 10, $1, 'x, y', $2)`).Rows(),
+		`INSERT INTO a (b, c, d, e, f) VALUES ($2, 10, $1, 'x, y', $2), ($4, 10, $3, 'x, y', $4)`; len(got) != 4 || got[1] != want {
+		t.Errorf("%q", got)
+	}
 	for _, text := range []string{
-		`INSERT INTO a (b, c) VALUES ($1, $1)`,
-		`INSERT INTO a (b, c) VALUES ($2, $1)`,
-		`INSERT INTO a (b, c) VALUES ($1, 0)`,
+		`INSERT INTO a (b, c) VALUES ($1, {now})`,
+		`INSERT INTO a (b, c) VALUES ($1, '$2')`,
+		`INSERT INTO a (b, c) VALUES ($1, $2), ($3, $4)`,
 		`INSERT INTO a (b, c) VALUES ($1, (SELECT d FROM e WHERE f = $2))`,
 		`INSERT INTO a (b, c) VALUES ($1, $2) RETURNING b`,
 		`INSERT INTO a (b, c) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
