@@ -126,8 +126,8 @@ func taken(before []queued, s queued) bool {
 	})
 }
 
-// queueRows adds plain INSERTs as few statements of many rows, since to begin and end
-// each takes PostgreSQL as long as a row. Which comes first is all the same to them.
+// queueRows adds plain INSERTs as few statements of many rows, since PostgreSQL takes
+// its time to begin and to end each. Which comes first is all the same to them.
 func (p *pipe) queueRows(b *pgx.Batch, all []queued) {
 	for len(all) > 0 {
 		query := all[0].query
