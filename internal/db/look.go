@@ -94,6 +94,7 @@ func lookPostgres(ctx context.Context, url string) (*Look, error) {
 	}
 	cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = lookConns, 0, 0
+	cfg.AfterConnect = settled
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func lookPostgres(ctx context.Context, url string) (*Look, error) {
 	l.name = fmt.Sprintf("%s on %s", cfg.ConnConfig.Database, cfg.ConnConfig.Host)
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, err
+		return nil, refusal(err)
 	}
 	return l, nil
 }

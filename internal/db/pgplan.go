@@ -9,23 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sessionSettings are what each connection sets unless the URL does.
-var sessionSettings = map[string]string{
-	"application_name":   "mailstead",
-	"synchronous_commit": "on",
-	// A transaction that hangs holds locks that others need.
-	"idle_in_transaction_session_timeout": "30s",
-	"lock_timeout":                        "20s",
-	// Every query finds its rows by an index, whatever the arguments: to
-	// plan it anew for them costs more than to run it.
-	"plan_cache_mode":   "force_generic_plan",
-	"enable_seqscan":    "off",
-	"enable_bitmapscan": "off",
-	"enable_hashjoin":   "off",
-	"enable_mergejoin":  "off",
-	"jit":               "off",
-}
-
 // Plans are made anew when a connection is so old, and then each time when
 // twice as much time has passed.
 const (

@@ -81,15 +81,18 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, ready)
 		defer cancel()
+		if err := settled(ctx, c); err != nil {
+			return err
+		}
 		return learnLife(ctx, c)
 	}
 	if cfg.PingTimeout <= 0 {
 		cfg.PingTimeout = ready
 	}
-	conn := stdlib.OpenDB(*cfg.ConnConfig)
+	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(settled))
 	err = errors.Join(migrate(ctx, Postgres, conn), conn.Close())
 	if err != nil {
-		return nil, err
+		return nil, refusal(err)
 	}
 	lanes := cfg.Copy()
 	cfg.MaxConns = max(cfg.MaxConns, postgresConns)

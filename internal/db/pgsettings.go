@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// sessionSettings are what each connection sets unless the URL does.
+var sessionSettings = map[string]string{
+	"application_name":   "mailstead",
+	"synchronous_commit": "on",
+	// A transaction that hangs holds locks that others need.
+	"idle_in_transaction_session_timeout": "30s",
+	"lock_timeout":                        "20s",
+	// Every query finds its rows by an index, whatever the arguments: to
+	// plan it anew for them costs more than to run it.
+	"plan_cache_mode":   "force_generic_plan",
+	"enable_seqscan":    "off",
+	"enable_bitmapscan": "off",
+	"enable_hashjoin":   "off",
+	"enable_mergejoin":  "off",
+	"jit":               "off",
+}
+
+var errPooler = errors.New("a connection pooler stands before PostgreSQL that does not pass the settings of a session on: let the database's URL name the server itself")
+
+// settled reports whether a new connection has the settings that it asked for. A
+// pooler that was told to drop them would have mail acknowledged before it is
+// flushed, where the server's default says so; most poolers lose notifications too.
+func settled(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `SELECT name, current_setting(name) FROM unnest($1::text[]) AS name`,
+		pgx.QueryExecModeSimpleProtocol, slices.Collect(maps.Keys(sessionSettings)))
+	if err != nil {
+		return err
+	}
+	asked := conn.Config().RuntimeParams
+	var name, value string
+	_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error {
+		// What the URL sets may be written in other ways.
+		if want := sessionSettings[name]; asked[name] == want && value != want {
+			return fmt.Errorf("%w (%s is %q, not %q)", errPooler, name, value, want)
+		}
+		return nil
+	})
+	return err
+}
+
+// refusal says what to do about a connection that is refused for its settings.
+func refusal(err error) error {
+	if sqlState(err) == "08P01" { // protocol_violation: an unsupported startup parameter
+		return fmt.Errorf("%w (%w)", errPooler, err)
+	}
+	return err
+}
