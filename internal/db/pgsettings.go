@@ -31,10 +31,31 @@ var sessionSettings = map[string]string{
 
 var errPooler = errors.New("a connection pooler stands before PostgreSQL that does not pass the settings of a session on: let the database's URL name the server itself")
 
-// settled reports whether a new connection has the settings that it asked for. A
-// pooler that was told to drop them would have mail acknowledged before it is
-// flushed, where the server's default says so; most poolers lose notifications too.
+// oldestPostgres is the oldest release of PostgreSQL that all tests have been run on.
+const oldestPostgres = 14
+
+// suits reports whether the server and the database are such that all mail can be
+// kept: what is written in Greek does not go into LATIN1.
+func suits(version, encoding string) error {
+	var release int
+	if _, err := fmt.Sscanf(version, "%d", &release); err == nil && release < oldestPostgres {
+		return fmt.Errorf("PostgreSQL %s is too old: %d or a newer one is needed", version, oldestPostgres)
+	}
+	if encoding != "" && encoding != "UTF8" {
+		return fmt.Errorf("the database keeps its text as %s: make another by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name that one", encoding)
+	}
+	return nil
+}
+
+// settled reports whether a new connection is to a database that suits, and has the
+// settings that it asked for. Behind a pooler that was told to drop them mail would be
+// acknowledged before it is flushed, where the server's default says so; most poolers
+// lose notifications too.
 func settled(ctx context.Context, conn *pgx.Conn) error {
+	server := conn.PgConn()
+	if err := suits(server.ParameterStatus("server_version"), server.ParameterStatus("server_encoding")); err != nil {
+		return err
+	}
 	rows, err := conn.Query(ctx, `SELECT name, current_setting(name) FROM unnest($1::text[]) AS name`,
 		pgx.QueryExecModeSimpleProtocol, slices.Collect(maps.Keys(sessionSettings)))
 	if err != nil {
@@ -50,6 +71,15 @@ func settled(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	})
 	return err
+}
+
+// settledOrClosed is settled, for what does not close a connection that is not.
+func settledOrClosed(ctx context.Context, conn *pgx.Conn) error {
+	err := settled(ctx, conn)
+	if err != nil {
+		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return nil
 }
 
 // refusal says what to do about a connection that is refused for its settings.

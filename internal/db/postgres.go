@@ -89,7 +89,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if cfg.PingTimeout <= 0 {
 		cfg.PingTimeout = ready
 	}
-	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(settled))
+	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(settledOrClosed))
 	err = errors.Join(migrate(ctx, Postgres, conn), conn.Close())
 	if err != nil {
 		return nil, refusal(err)

@@ -21,7 +21,7 @@ type Query struct {
 }
 
 // SQL makes a query from one text with $1…$n placeholders. Where the engines
-// need other words, the text holds a fragment: {blob}, {id}, {clustered},
+// need other words, the text holds a fragment: {blob}, {id}, {text}, {clustered},
 // {hot}, {skip_locked}, {for_update}, {now} (see fragments). A line that begins
 // with {postgres} is for PostgreSQL alone.
 func SQL(text string) *Query {
@@ -99,6 +99,7 @@ var fragments = [2]*strings.Replacer{
 	SQLite: strings.NewReplacer(
 		"{blob}", "BLOB",
 		"{id}", "INTEGER PRIMARY KEY",
+		"{text}", "TEXT",
 		"{clustered}", "WITHOUT ROWID",
 		"{hot}", "",
 		"{postgres}", "--",
@@ -109,6 +110,7 @@ var fragments = [2]*strings.Replacer{
 	Postgres: strings.NewReplacer(
 		"{blob}", "BYTEA",
 		"{id}", "BIGINT PRIMARY KEY",
+		"{text}", `TEXT COLLATE "C"`,
 		"{clustered}", "",
 		"{hot}", "WITH (fillfactor = 50)",
 		"{postgres}", "",

@@ -122,7 +122,11 @@ func connectAlone(ctx context.Context, to string) (*pgx.Conn, error) {
 		cfg.RuntimeParams[name] = "0"
 	}
 	cfg.RuntimeParams["lock_timeout"] = sessionSettings["lock_timeout"] // who waits for a lock keeps others waiting
-	return pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return conn, settledOrClosed(ctx, conn)
 }
 
 // querier is a connection to PostgreSQL, in a transaction or not.
