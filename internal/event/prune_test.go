@@ -83,6 +83,11 @@ func TestPruneWhileNumbering(t *testing.T) {
 		logs := []*event.Log{newLog(d, node), newLog(d, node)}
 		ctx, stop := context.WithCancel(t.Context())
 		var pruning sync.WaitGroup
+		pruning.Go(func() { // its lease is 15 seconds, and the machine may be busy
+			if err := node.Keep(ctx); err != nil {
+				t.Error(err)
+			}
+		})
 		for _, l := range logs {
 			pruning.Go(func() {
 				for ctx.Err() == nil {
