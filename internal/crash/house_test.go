@@ -96,7 +96,7 @@ func (h *house) furnish(zone *dnstest.Zone) {
 	}
 	var boxes []map[string]string
 	for _, name := range []string{"alice", "bob"} {
-		box, err := c.CreateMailbox(ctx, client.NewMailbox{DomainID: d.ID, LocalPart: name})
+		box, err := c.CreateMailbox(ctx, client.NewMailbox{DomainID: d.ID, LocalPart: name, QuotaMB: 100_000})
 		h.must(err)
 		boxes = append(boxes, map[string]string{"id": box.ID, "address": box.Address, "password": box.Password})
 	}
