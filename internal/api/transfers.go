@@ -29,7 +29,7 @@ func (a *API) transferRoutes(r *router) {
 			"or any of these packed by gzip (`application/gzip`); of `application/octet-stream` it finds out what it is. The file is read as a stream and may have any length, as long as it goes on coming. " +
 			"Folders, flags, keywords and dates of receipt are kept as far as the file tells them: Status, X-Status, X-Keywords, X-Mozilla-Status and X-Gmail-Labels in an mbox, names and dates of files in a Maildir. " +
 			"Messages have at most 50 MB.\n\n" +
-			"A message that its folder held already when the import began is left out: one with the same envelope (Message-ID, Date, Subject and addresses) and size. So an import that broke off is simply sent again. " +
+			"A message that its folder held already when the import began is left out: one with the same bytes. So an import that broke off is simply sent again. " +
 			"An error tells in `import` how far it came: what was imported until then stays. When the mailbox is full that is a 507 with the code `mailbox_full`."}
 	describe[importMailInput, importedMailAnswer](r.doc, in)
 	r.serve(in, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {

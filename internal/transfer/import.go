@@ -4,6 +4,7 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"time"
@@ -163,8 +164,11 @@ func (x *importing) message(m *archive.Message) error {
 	}
 	blob := x.Blobs.Create(x.ctx)
 	defer blob.Abort()
-	scan := &message.Scanner{}
+	scan, sum := &message.Scanner{}, sha256.New()
 	w := &writing{to: io.MultiWriter(blob, scan)}
+	if to.contents != nil {
+		w.to = io.MultiWriter(blob, scan, sum)
+	}
 	_, err = io.CopyBuffer(w, message.MaskNUL(m.Body), x.buf)
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -178,9 +182,15 @@ func (x *importing) message(m *archive.Message) error {
 	if err != nil {
 		return err
 	}
-	if to.contents != nil && to.contents.Take(described, w.size) {
-		x.Skipped++
-		return nil
+	if to.contents != nil {
+		had, err := to.contents.Take(x.ctx, described, w.size, folder.Digest(sum.Sum(nil)))
+		if err != nil {
+			return err
+		}
+		if had {
+			x.Skipped++
+			return nil
+		}
 	}
 	b, err := blob.Finish()
 	if err != nil {

@@ -95,6 +95,9 @@ func (x *importing) target(f archive.Folder) (*target, error) {
 			if to.contents, err = x.Folders.Contents(x.ctx, x.Mailbox, name); err != nil {
 				return nil, err
 			}
+			if to.contents.Empty() {
+				to.contents = nil
+			}
 		}
 		x.names.here[name] = to
 	}

@@ -133,6 +133,27 @@ func TestSameMessageID(t *testing.T) {
 	})
 }
 
+// Nor for one that has its envelope and size too, but other bytes.
+func TestSameEnvelope(t *testing.T) {
+	each(t, func(h *house) {
+		box := h.box()
+		alarm := func(degrees string) string {
+			return "Date: Fri, 20 Nov 2026 17:00:00 +0000\r\nSubject: too warm\r\n\r\n" + degrees + " degrees\r\n"
+		}
+		mbox := ""
+		for _, degrees := range []string{"91", "92", "93", "92"} {
+			mbox += "From x Fri Nov 20 17:00:00 2026\n" + alarm(degrees) + "\n"
+		}
+		h.put(box, "INBOX", alarm("93"), time.Unix(1e9, 0), 0)
+		h.put(box, "INBOX", alarm("94"), time.Unix(1e9, 0), 0)
+		for _, want := range []transfer.Result{{Imported: 3, Skipped: 1}, {Skipped: 4}} {
+			if r := h.bring(box, []byte(mbox), transfer.In{}); r.Imported != want.Imported || r.Skipped != want.Skipped {
+				h.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
 // Where folders go that other programs call otherwise, and what can't be filed.
 func TestPlaces(t *testing.T) {
 	each(t, func(h *house) {
