@@ -159,14 +159,15 @@ func (d *DB) NewID() ID { return d.ids.next() }
 // IsConflict reports whether err says that a unique key is already taken.
 func (d *DB) IsConflict(err error) bool { return err != nil && d.conflict(err) }
 
-// Each calls f for every row that s returns.
+// Each calls f for every row that s returns. While the database can't be reached it
+// returns a fault.Unavailable.
 func (d *DB) Each(ctx context.Context, s Statement, f func(Row) error) error {
-	return d.each(ctx, s, f)
+	return outage(d.each(ctx, s, f))
 }
 
 // One scans the first row that s returns, or returns ErrNoRow.
 func (d *DB) One(ctx context.Context, s Statement, dst ...any) error {
-	return one(func(f func(Row) error) error { return d.each(ctx, s, f) }, dst)
+	return one(func(f func(Row) error) error { return d.Each(ctx, s, f) }, dst)
 }
 
 // errStop ends the reading of rows early.

@@ -26,6 +26,7 @@ type muffle struct {
 	url    string
 	server string
 
+	away atomic.Bool  // whether new connections are refused
 	next atomic.Int32 // so many connections are not heard once they have begun
 
 	mu   sync.Mutex
@@ -88,6 +89,9 @@ func (m *muffle) cut() {
 
 func (m *muffle) pass(t *testing.T, client net.Conn) {
 	defer client.Close() //nolint:errcheck // the other side goes as well
+	if m.away.Load() {
+		return
+	}
 	server, err := net.Dial("unix", m.server)
 	if err != nil {
 		t.Error(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// outage turns an error by which a write was refused as a whole, for a time,
+// outage turns an error by which a read or write was refused as a whole, for a time,
 // into a fault.Unavailable: whoever asked may ask again. ErrUnknown stays what
 // it is, whatever cut the connection: what was written may be there.
 func outage(err error) error {
@@ -24,7 +24,7 @@ func outage(err error) error {
 	case errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_FULL, sqlState(err) == "53100":
 		return fault.Wrap(err, fault.Unavailable, "storage_full", "The service has no room at the moment. Nothing was stored; try again later.")
 	case errors.As(err, &away), sqlState(err) == "53300", sqlState(err) == "57P03":
-		return fault.Wrap(err, fault.Unavailable, "database_unavailable", "The service can't reach its database at the moment. Nothing was stored; try again later.")
+		return fault.Wrap(err, fault.Unavailable, "database_unavailable", "The service can't reach its database at the moment. Nothing was changed; try again later.")
 	}
 	return err
 }

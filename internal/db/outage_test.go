@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -27,6 +28,31 @@ func TestUnknownIsNoOutage(t *testing.T) {
 		err := db.Outage(fmt.Errorf("%w: %w", db.ErrUnknown, errors.Join(errors.New("cut"), cause)))
 		if kind := fault.KindOf(err); !errors.Is(err, db.ErrUnknown) || kind != fault.Internal {
 			t.Errorf("%T while committing is of kind %v", cause, kind)
+		}
+	}
+}
+
+var anything = db.SQL(`SELECT COUNT(*) FROM node`)
+
+// Whoever reads while the database is away is told to try again, as who writes is.
+func TestAway(t *testing.T) {
+	proxy := startMuffle(t, dbtest.Postgres(t))
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // nothing to lose
+	read := func() error { return d.One(t.Context(), anything.With(), new(int64)) }
+	write := func() error { return d.Write(t.Context(), 1, &db.Job{Apply: add(d.NewID())}) }
+	for _, try := range []func() error{read, write} {
+		proxy.away.Store(true)
+		proxy.cut()
+		if err := try(); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("while it is away: %v", err)
+		}
+		proxy.away.Store(false)
+		if err := try(); err != nil {
+			t.Errorf("when it is back: %v", err)
 		}
 	}
 }
