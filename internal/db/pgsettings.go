@@ -16,6 +16,12 @@ import (
 var sessionSettings = map[string]string{
 	"application_name":   "mailstead",
 	"synchronous_commit": "on",
+	// What the server sets for others, or for this role, may not suit: statements
+	// are made for this isolation, have a bound of their own (maxTxTime) but for
+	// migrations, and who listens is idle for long.
+	"default_transaction_isolation": "read committed",
+	"statement_timeout":             "0",
+	"idle_session_timeout":          "0",
 	// A transaction that hangs holds locks that others need.
 	"idle_in_transaction_session_timeout": "30s",
 	"lock_timeout":                        "20s",

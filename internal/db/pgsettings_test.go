@@ -43,6 +43,34 @@ func TestUnsuitedDatabase(t *testing.T) {
 	}
 }
 
+// What a server sets for all sessions, to suit other programs, does not bind ours.
+func TestSettingsOfOthers(t *testing.T) {
+	u, err := url.Parse(os.Getenv("MAILSTEAD_TEST_POSTGRES"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := connect(t, u.String())
+	name := "hasty_" + strings.ToLower(rand.Text())
+	exec(t, admin, `CREATE DATABASE `+name+` TEMPLATE template0`)
+	t.Cleanup(func() { exec(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
+	for _, setting := range []string{"statement_timeout = 1", "default_transaction_isolation = serializable", "synchronous_commit = off"} {
+		exec(t, admin, "ALTER DATABASE "+name+" SET "+setting)
+	}
+	u.Path = "/" + name
+	d, err := db.Open(t.Context(), db.Options{URL: u.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // nothing to lose
+	var isolation, commit string
+	err = d.One(t.Context(), ours.With(), &isolation, &commit)
+	if err != nil || isolation != "read committed" || commit != "on" {
+		t.Errorf("%s, %s, %v", isolation, commit, err)
+	}
+}
+
+var ours = db.SQL(`SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')`)
+
 func TestSuits(t *testing.T) {
 	for _, c := range []struct {
 		version, encoding string

@@ -20,7 +20,7 @@ import (
 // asks for or, told so, drops it: then a commit may not be flushed before its answer,
 // and notifications get lost. The service says so, and does not start.
 func TestPooler(t *testing.T) {
-	const asked = "search_path,synchronous_commit,idle_in_transaction_session_timeout,lock_timeout,plan_cache_mode," +
+	const asked = "search_path,synchronous_commit,default_transaction_isolation,statement_timeout,idle_session_timeout,idle_in_transaction_session_timeout,lock_timeout,plan_cache_mode," +
 		"enable_seqscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,jit"
 	for name, settings := range map[string]string{
 		"as it comes":                 "pool_mode=session",
