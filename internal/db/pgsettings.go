@@ -37,7 +37,7 @@ var sessionSettings = map[string]string{
 
 var errPooler = errors.New("a connection pooler stands before PostgreSQL that does not pass the settings of a session on: let the database's URL name the server itself")
 
-// oldestPostgres is the oldest release of PostgreSQL that all tests have been run on.
+// oldestPostgres is the oldest release of PostgreSQL that tests have been run on.
 const oldestPostgres = 14
 
 // suits reports whether the server and the database are such that all mail can be
