@@ -158,6 +158,7 @@ func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, ca
 		if n == maxTries || ctx.Err() != nil {
 			return err
 		}
+		renewOutdated(pool, err)
 		e.log.Debug("repeating a transaction", "try", n, "error", err)
 		wait(ctx, pause(n))
 	}

@@ -133,10 +133,22 @@ func (e *postgresEngine) conflict(err error) bool { return sqlState(err) == "235
 // rolled it back for another's sake, or is going away.
 func again(err error) bool {
 	switch sqlState(err) {
-	case "40001", "40P01", "55P03", "57P01", "57P02", "57P03":
+	case "40001", "40P01", "55P03", "57P01", "57P02", "57P03", outdated:
 		return true
 	}
 	return false
+}
+
+// outdated is the state of what was prepared before another node's migration
+// changed the type of a column ("cached plan must not change result type").
+const outdated = "0A000"
+
+// renewOutdated has all connections of a pool made anew if what they had prepared
+// may be outdated.
+func renewOutdated(pool *pgxpool.Pool, err error) {
+	if sqlState(err) == outdated {
+		pool.Reset()
+	}
 }
 
 // each repeats a read whose connection turns out to be dead, as all are after
@@ -157,6 +169,7 @@ func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) erro
 		if seen || n == maxTries || ctx.Err() != nil || !(again(err) || sqlState(err) == "") {
 			return describe(s.query, err)
 		}
+		renewOutdated(e.pool, err)
 		wait(ctx, pause(n))
 	}
 }
