@@ -5,9 +5,19 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"time"
 )
+
+// MigrateTo makes the schema of an older release in an empty PostgreSQL database.
+func MigrateTo(ctx context.Context, url string, version int64) error {
+	conn, err := sql.Open("pgx", url)
+	if err != nil {
+		return err
+	}
+	return errors.Join(migrateTo(ctx, Postgres, conn, version), conn.Close())
+}
 
 // Rendered shows tests a query's text as an engine gets it.
 func Rendered(e Engine, text string) string { return render(e, text) }

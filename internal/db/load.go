@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -39,7 +40,7 @@ func Load(ctx context.Context, path, to string) error {
 		return err
 	}
 	conn := stdlib.OpenDB(*pg.Config())
-	if err := errors.Join(migrate(ctx, Postgres, conn), conn.Close()); err != nil {
+	if err := errors.Join(migrate(ctx, Postgres, conn, slog.Default()), conn.Close()); err != nil {
 		return err
 	}
 	tx, err := pg.Begin(ctx)

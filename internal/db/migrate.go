@@ -8,7 +8,9 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"testing/fstest"
+	"time"
 
 	"github.com/pressly/goose/v3"
 )
@@ -20,15 +22,22 @@ var migrationTexts embed.FS
 // PostgreSQL's session lock and SQLite's single writer see to it. Migrations
 // expand first and contract a release later, so that the binary one release
 // back still runs on the newer schema.
-func migrate(ctx context.Context, e Engine, conn *sql.DB) error {
+func migrate(ctx context.Context, e Engine, conn *sql.DB, log *slog.Logger) error {
 	p, err := migrations(e, conn)
 	if err != nil {
 		return err
 	}
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrating the database: %w", err)
+	for {
+		switch _, err := p.Up(ctx); {
+		case err == nil:
+			return nil
+		case ctx.Err() == nil && (sqlState(err) == "55P03" || sqlState(err) == "40P01"):
+			log.Warn("the database can't be migrated while others use its tables, such as a backup; trying again", "error", err)
+			wait(ctx, migrationRest)
+		default:
+			return fmt.Errorf("migrating the database: %w", err)
+		}
 	}
-	return nil
 }
 
 // migrateTo makes the schema of a version in an empty database.
@@ -67,12 +76,21 @@ func migrations(e Engine, conn *sql.DB) (*goose.Provider, error) {
 // goose's own locker it waits without polling.
 type turns struct{}
 
+// A migration waits only so long for a table that others use, and then lets
+// them work: behind it everybody waits who needs that table. It is less than
+// PostgreSQL's deadlock_timeout, so that none of them is a deadlock's victim.
+const (
+	migrationWait = 500 * time.Millisecond
+	migrationRest = 2 * time.Second
+)
+
 const turn = `(hashtext('mailstead migration ' || current_schema()))`
 
 // SessionLock waits for this node's turn, as long as others migrate: that may be
 // longer than a session waits for a lock.
 func (turns) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	for _, statement := range []string{`SET lock_timeout = 0`, `SELECT pg_advisory_lock` + turn, `RESET lock_timeout`} {
+	patience := fmt.Sprintf(`SET lock_timeout = %d`, migrationWait.Milliseconds())
+	for _, statement := range []string{`SET lock_timeout = 0`, `SELECT pg_advisory_lock` + turn, patience} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return err
 		}

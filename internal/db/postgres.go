@@ -90,7 +90,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		cfg.PingTimeout = ready
 	}
 	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(settledOrClosed))
-	err = errors.Join(migrate(ctx, Postgres, conn), conn.Close())
+	err = errors.Join(migrate(ctx, Postgres, conn, o.Log), conn.Close())
 	if err != nil {
 		return nil, refusal(err)
 	}

@@ -66,7 +66,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	w.SetMaxOpenConns(1)
-	if err := migrate(ctx, SQLite, w); err != nil {
+	if err := migrate(ctx, SQLite, w, o.Log); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	conn, err := w.Conn(ctx)

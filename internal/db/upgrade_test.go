@@ -3,6 +3,7 @@
 package db_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -53,4 +54,47 @@ func TestColumnChangesBelowANode(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A node that migrates the database takes no table from those who work on it, and
+// goes on once it can: neither they nor its start fail.
+func TestMigrationBesideWork(t *testing.T) {
+	u := dbtest.Postgres(t)
+	if err := db.MigrateTo(t.Context(), u, 44); err != nil {
+		t.Fatal(err)
+	}
+	work, look := connect(t, u), connect(t, u)
+	exec(t, work, `BEGIN; LOCK TABLE folder IN ROW SHARE MODE`)
+	opened := make(chan error, 1)
+	go func() {
+		d, err := db.Open(context.Background(), db.Options{URL: u})
+		if err == nil {
+			err = d.Close()
+		}
+		opened <- err
+	}()
+	for waits := false; !waits; {
+		if len(opened) > 0 {
+			t.Fatal("it did not wait: ", <-opened)
+		}
+		if err := look.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks
+			WHERE relation = 'folder'::regclass AND NOT granted)`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, work, `SELECT COUNT(*) FROM account`) // which the migration has by now
+	exec(t, work, `COMMIT`)
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
+}
+
+// The program one release back works on the newer schema.
+func TestNewerSchema(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, u string) {
+		d, _ := dbtest.Open(t, u)
+		dbtest.Exec(t, d, db.SQL(`INSERT INTO schema_version (version_id, is_applied) VALUES (99999, TRUE)`).With())
+		older, _ := dbtest.Open(t, u)
+		dbtest.Exec(t, older, addAccount.With(older.NewID(), "a@b.example", "A"))
+	})
 }

@@ -4,6 +4,9 @@
 -- an index in the order of some language holds only as long as the system's idea of
 -- that language does. After its upgrade, or on a standby with another system, addresses
 -- would not be found any more. New columns for indexes are of {text}.
+-- All of them are locked first: what is done under these locks, indexes made anew,
+-- would be for nothing if others were in the way of the last one.
+{postgres}LOCK TABLE account, alias, dashboard_user, delivery, dkim_key, domain, duty, event, folder, idempotency, limit_window, mailbox, message, node, outbound_message, outbound_trace, queue_hold, queue_nudge, remark, sts_policy, subscription, suppression, template, vacation_answer, webhook_delivery IN ACCESS EXCLUSIVE MODE;
 {postgres}ALTER TABLE account ALTER COLUMN email TYPE TEXT COLLATE "C";
 {postgres}ALTER TABLE alias ALTER COLUMN address TYPE TEXT COLLATE "C";
 {postgres}ALTER TABLE dashboard_user ALTER COLUMN email TYPE TEXT COLLATE "C";
