@@ -63,8 +63,8 @@ func (p *pipe) send(b *pgx.Batch) error {
 	return p.tainted
 }
 
-// queued is a statement of a job.
-type queued struct {
+// placed is a statement of a job, in its place among those of all.
+type placed struct {
 	*Queued
 	job *pending
 	at  ID // its place
@@ -74,7 +74,7 @@ type queued struct {
 // keys. It reports whether none of it can decline.
 func (p *pipe) queue(b *pgx.Batch, jobs []*pending, of func(*Job) func(*Batch)) (final bool) {
 	final = true
-	var all []queued
+	var all []placed
 	var step Batch
 	for _, job := range jobs {
 		queue := of(job.job)
@@ -87,11 +87,11 @@ func (p *pipe) queue(b *pgx.Batch, jobs []*pending, of func(*Job) func(*Batch)) 
 		at := job.key
 		for _, q := range step.queued {
 			at = max(at, q.key)
-			all = append(all, queued{q, job, at})
+			all = append(all, placed{q, job, at})
 			final = final && q.mute()
 		}
 	}
-	slices.SortStableFunc(all, func(a, b queued) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
 	for i := 0; i < len(all); {
 		n := 0 // of plain INSERTs in a row
 		for i+n < len(all) && all[i+n].plain() {
@@ -120,18 +120,18 @@ func (q *Queued) plain() bool { return q.mute() && q.query.rows != nil }
 func (q *Queued) holds() bool { return q.mute() && q.query.reads && len(q.args) == 1 }
 
 // taken reports whether a lock is one that another job of the batch takes before.
-func taken(before []queued, s queued) bool {
-	return s.holds() && slices.ContainsFunc(before, func(o queued) bool {
+func taken(before []placed, s placed) bool {
+	return s.holds() && slices.ContainsFunc(before, func(o placed) bool {
 		return o.query == s.query && o.holds() && o.args[0] == s.args[0]
 	})
 }
 
 // queueRows adds plain INSERTs as few statements of many rows, since PostgreSQL takes
 // its time to begin and to end each. Which comes first is all the same to them.
-func (p *pipe) queueRows(b *pgx.Batch, all []queued) {
+func (p *pipe) queueRows(b *pgx.Batch, all []placed) {
 	for len(all) > 0 {
 		query := all[0].query
-		var same, others []queued
+		var same, others []placed
 		for _, s := range all {
 			if s.query == query {
 				same = append(same, s)
@@ -151,7 +151,7 @@ func (p *pipe) queueRows(b *pgx.Batch, all []queued) {
 }
 
 // queueTogether adds INSERTs of one query as one statement.
-func (p *pipe) queueTogether(b *pgx.Batch, text string, rows []queued) {
+func (p *pipe) queueTogether(b *pgx.Batch, text string, rows []placed) {
 	var args []any
 	for _, r := range rows {
 		args = append(args, r.args...)
@@ -171,15 +171,15 @@ func (p *pipe) queueTogether(b *pgx.Batch, text string, rows []queued) {
 // this step run all the same, since they were sent together; if any of them,
 // or one before, changed something, the transaction is tainted.
 func (p *pipe) queueOne(b *pgx.Batch, job *pending, q *Queued) {
-	queued := b.Queue(q.query.postgres, q.args...)
+	sent := b.Queue(q.query.postgres, q.args...)
 	if q.read == nil {
-		queued.Exec(func(tag pgconn.CommandTag) error {
+		sent.Exec(func(tag pgconn.CommandTag) error {
 			p.note(job.judge(q, tag.RowsAffected(), nil))
 			return nil
 		})
 		return
 	}
-	queued.Query(func(rows pgx.Rows) error {
+	sent.Query(func(rows pgx.Rows) error {
 		read, declined := q.reader()
 		n, err := readPgRows(rows, read)
 		if err != nil {
