@@ -8,6 +8,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // MigrateTo makes the schema of an older release in an empty PostgreSQL database.
@@ -50,6 +52,24 @@ func (d *DB) Batch(keys []ID, jobs []*Job) []error {
 		told[i] = <-p.done
 	}
 	return told
+}
+
+// Statements are the texts that PostgreSQL gets for the two steps of jobs that are
+// carried out together.
+func Statements(keys []ID, jobs []*Job) (guards, applies []string) {
+	all := make([]*pending, len(jobs))
+	for i, job := range jobs {
+		all[i] = &pending{key: keys[i], job: job}
+	}
+	texts := func(of func(*Job) func(*Batch)) (texts []string) {
+		b := &pgx.Batch{}
+		(&pipe{}).queue(b, all, of)
+		for _, q := range b.QueuedQueries {
+			texts = append(texts, q.SQL)
+		}
+		return texts
+	}
+	return texts(func(j *Job) func(*Batch) { return j.Guard }), texts(func(j *Job) func(*Batch) { return j.Apply })
 }
 
 // WaitFor sets the clock of a lane, and what ends its wait for callers who should
