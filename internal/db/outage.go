@@ -18,12 +18,13 @@ import (
 func outage(err error) error {
 	var se *sqlite.Error
 	var away *pgconn.ConnectError
+	var cut *lost
 	switch {
 	case err == nil, errors.Is(err, ErrUnknown):
 		return err
 	case errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_FULL, sqlState(err) == "53100":
 		return fault.Wrap(err, fault.Unavailable, "storage_full", "The service has no room at the moment. Nothing was stored; try again later.")
-	case errors.As(err, &away), sqlState(err) == "53300", sqlState(err) == "57P03":
+	case errors.As(err, &away), errors.As(err, &cut), sqlState(err) == "53300", sqlState(err) == "57P03":
 		return fault.Wrap(err, fault.Unavailable, "database_unavailable", "The service can't reach its database at the moment. Nothing was changed; try again later.")
 	}
 	return err

@@ -32,7 +32,10 @@ func TestUnknownIsNoOutage(t *testing.T) {
 	}
 }
 
-var anything = db.SQL(`SELECT COUNT(*) FROM node`)
+var (
+	anything = db.SQL(`SELECT COUNT(*) FROM node`)
+	manyRows = db.SQL(`SELECT n FROM generate_series(1, 1000000) n`)
+)
 
 // Whoever reads while the database is away is told to try again, as who writes is.
 func TestAway(t *testing.T) {
@@ -44,6 +47,20 @@ func TestAway(t *testing.T) {
 	defer d.Close() //nolint:errcheck // nothing to lose
 	read := func() error { return d.One(t.Context(), anything.With(), new(int64)) }
 	write := func() error { return d.Write(t.Context(), 1, &db.Job{Apply: add(d.NewID())}) }
+	midway := func() error {
+		return d.Each(t.Context(), manyRows.With(), func(db.Row) error { proxy.cut(); return nil })
+	}
+	always := func() error {
+		return d.Tx(t.Context(), func(tx *db.Tx) error {
+			proxy.cut()
+			return tx.One(t.Context(), anything.With(), new(int64))
+		})
+	}
+	for what, try := range map[string]func() error{"a read": midway, "each try of a transaction": always} {
+		if err := try(); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("cut off in the middle of %s: %v", what, err)
+		}
+	}
 	for _, try := range []func() error{read, write} {
 		proxy.away.Store(true)
 		proxy.cut()

@@ -175,13 +175,20 @@ func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) erro
 }
 
 func (e *postgresEngine) read(ctx context.Context, s Statement, f func(Row) error) error {
-	ctx, cancel := context.WithTimeout(ctx, maxTxTime)
+	bound, cancel := context.WithTimeout(ctx, maxTxTime)
 	defer cancel()
-	rows, err := e.pool.Query(ctx, s.query.postgres, s.args...)
+	conn, err := e.pool.Acquire(bound)
 	if err != nil {
 		return err
 	}
-	_, err = readPgRows(rows, f)
+	defer conn.Release()
+	rows, err := conn.Query(bound, s.query.postgres, s.args...)
+	if err == nil {
+		_, err = readPgRows(rows, f)
+	}
+	if err != nil && conn.Conn().IsClosed() && ctx.Err() == nil {
+		return &lost{cause: err}
+	}
 	return err
 }
 
