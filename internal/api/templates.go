@@ -63,7 +63,7 @@ type TemplateContent struct {
 	Subject   string             `json:"subject" doc:"The subject line." example:"Your order {{order}}"`
 	HTML      string             `json:"html" doc:"The html; empty if there is none." example:"<p>Hi {{user.name}}</p>"`
 	Text      string             `json:"text" doc:"The plain text; empty to have it made of the html." example:"Hi {{user.name}}"`
-	InlineCSS bool               `json:"inline_css" doc:"Whether style rules of the html are put into style attributes, for mail programs that drop style elements. Html of more than 1 MB or 2,000 rules, or of which that would take long, stays as it is."`
+	InlineCSS bool               `json:"inline_css" doc:"Whether style rules of the html are put into style attributes, for mail programs that drop style elements. Rules that fit no element stay, for mail programs have some of their own. Html of more than 1 MB or 2,000 rules, or of which that would take long, stays as it is."`
 	Variables []templateVariable `json:"variables" nullable:"false" doc:"The declared variables; others may be used, too."`
 }
 

@@ -179,6 +179,10 @@ func TestRenderTemplate(t *testing.T) {
 			got["text"] != "Hi <Ann>," || fmt.Sprint(got["missing"]) != "[note]" || fmt.Sprint(got["unused"]) != "[extra]" {
 			t.Errorf("%v", got)
 		}
+		outlook := newTemplate(t, s, object{"inline_css": true, "html": "<style>#outlook a { padding: 0 } p { color: red }</style><p>Hi</p>"})["id"].(string)
+		if got := into(t, s.API("POST", "/templates/"+outlook+"/render", object{})); !strings.Contains(got["html"].(string), "<style>#outlook a { padding: 0 }\n</style>") {
+			t.Errorf("a rule for a mail program's own elements was lost: %v", got["html"])
+		}
 		if got := into(t, s.API("POST", path, object{})); fmt.Sprint(got["missing"]) != "[note order]" {
 			t.Errorf("%v", got)
 		}

@@ -33,6 +33,15 @@ type rule struct {
 	specificity  cascadia.Specificity
 	order        int
 	declarations []declaration
+	from         *statement
+	found        bool // an element
+}
+
+// statement is what stands at the top of a style sheet.
+type statement struct {
+	whole string
+	left  string // of it, once each of its selectors has found an element
+	idle  int    // selectors that have found none
 }
 
 // effort is what may yet be spent on one html.
@@ -54,8 +63,10 @@ var comments = regexp.MustCompile(`(?s)<!--.*?-->|<!\[[^>]*>`)
 
 // inlineCSS moves the rules of style elements into style attributes, by their
 // specificity and order, for mail programs that drop style elements. What
-// can't stand in an attribute (@media, :hover) stays where it is. An html that
-// can't be read, or that is very large, is returned as it is.
+// can't stand in an attribute (@media, :hover) stays where it is, and so does what
+// fits no element: mail programs add elements of theirs (#outlook, .ExternalClass),
+// and some are in conditional comments. An html that can't be read, or that is very
+// large, is returned as it is.
 func inlineCSS(source string) string {
 	if len(source) > maxStyled || !strings.Contains(strings.ToLower(source), "<style") || piles(source) || sprawls(source) {
 		return source
@@ -86,8 +97,8 @@ func inlineCSS(source string) string {
 	if applyRules(rules, elements, &may); may.spent() {
 		return source
 	}
-	for style, rest := range left {
-		setStyle(style, rest)
+	for style, statements := range left {
+		setStyle(style, statements)
 	}
 	var out bounded
 	if err := html.Render(&out, root); err != nil {
@@ -197,19 +208,18 @@ func sprawl(source string, closed [][]int) int {
 	return (cost + links*link) * strings.Count(source, "<")
 }
 
-// readStyles takes the rules out of style elements, and returns what is left of
-// each.
-func readStyles(styles []*html.Node) (rules []rule, left map[*html.Node]string) {
-	left = map[*html.Node]string{}
+// readStyles returns the rules of style elements, and the statements of each.
+func readStyles(styles []*html.Node) (rules []rule, left map[*html.Node][]*statement) {
+	left = map[*html.Node][]*statement{}
 	for _, style := range styles {
 		text := style.FirstChild
 		if text == nil || text.NextSibling != nil || !forScreens(style) || strings.Contains(text.Data, "<!--") {
 			continue
 		}
-		found, rest, ok := readSheet(text.Data, len(rules))
+		found, statements, ok := readSheet(text.Data, len(rules))
 		if ok {
 			rules = append(rules, found...)
-			left[style] = rest
+			left[style] = statements
 		}
 	}
 	return rules, left
@@ -224,12 +234,20 @@ func forScreens(style *html.Node) bool {
 	return true
 }
 
-func setStyle(style *html.Node, rest string) {
-	if strings.TrimSpace(rest) == "" {
+func setStyle(style *html.Node, statements []*statement) {
+	var rest strings.Builder
+	for _, s := range statements {
+		if s.idle > 0 {
+			rest.WriteString(s.whole)
+		} else {
+			rest.WriteString(s.left)
+		}
+	}
+	if rest.Len() == 0 {
 		style.Parent.RemoveChild(style)
 		return
 	}
-	style.FirstChild.Data = rest
+	style.FirstChild.Data = rest.String()
 }
 
 // sheet reads one style sheet.
@@ -237,7 +255,7 @@ type sheet struct {
 	source    string
 	order     int
 	rules     []rule
-	rest      strings.Builder
+	parts     []*statement
 	selectors string
 	open      []declaration
 	nested    strings.Builder // the rules within the rule in hand
@@ -248,8 +266,8 @@ type sheet struct {
 }
 
 // readSheet returns the rules of a style sheet that can stand in attributes,
-// and the source of all others. It is not ok with what it can't read.
-func readSheet(source string, order int) (rules []rule, rest string, ok bool) {
+// and all its statements. It is not ok with what it can't read.
+func readSheet(source string, order int) (rules []rule, statements []*statement, ok bool) {
 	p := css.NewParser(input.NewInputString(source), false)
 	s := &sheet{source: source, order: order}
 	for end := 0; ; {
@@ -258,9 +276,9 @@ func readSheet(source string, order int) (rules []rule, rest string, ok bool) {
 		end = min(p.Offset(), len(source))
 		if grammar == css.ErrorGrammar {
 			if p.HasParseError() {
-				return nil, "", false
+				return nil, nil, false
 			}
-			return s.rules, s.rest.String(), s.depth == 0
+			return s.rules, s.parts, s.depth == 0
 		}
 		s.next(grammar, data, p.Values(), before, end)
 	}
@@ -299,7 +317,7 @@ func (s *sheet) endInner(end int) {
 	if s.inRule {
 		s.nested.WriteString(text)
 	} else {
-		s.rest.WriteString(text)
+		s.parts = append(s.parts, &statement{left: text})
 	}
 }
 
@@ -309,16 +327,19 @@ func (s *sheet) endRule(end int) {
 	if s.order+len(s.rules) > maxRules {
 		return // more would not be looked at
 	}
+	from := &statement{whole: strings.TrimSpace(s.source[s.begin:end]) + "\n"}
+	s.parts = append(s.parts, from)
 	selectors, ok := readSelectors(s.selectors)
 	if !ok {
-		s.rest.WriteString(strings.TrimSpace(s.source[s.begin:end]) + "\n")
+		from.left = from.whole
 		return
 	}
 	if s.nested.Len() > 0 {
-		s.rest.WriteString(s.selectors + " {\n" + s.nested.String() + "}\n")
+		from.left = s.selectors + " {\n" + s.nested.String() + "}\n"
 	}
+	from.idle = len(selectors)
 	for _, one := range selectors {
-		s.rules = append(s.rules, rule{one, one.specificity(), s.order + len(s.rules), s.open})
+		s.rules = append(s.rules, rule{selector: one, specificity: one.specificity(), order: s.order + len(s.rules), declarations: s.open, from: from})
 	}
 }
 
@@ -366,6 +387,10 @@ func applyRules(rules []rule, elements []*html.Node, may *effort) {
 					return
 				}
 				list = append(list, r.declarations...)
+				if !r.found {
+					r.found = true
+					r.from.idle--
+				}
 			}
 		}
 		if len(list) > 0 {

@@ -275,6 +275,8 @@ func TestInlineCSS(t *testing.T) {
 		`<style>p { color: red; b { color: blue } margin: 0; @media print { i { color: green } } }</style><p><b>x</b></p>`: "<style>p {\nb { color: blue }\n@media print { i { color: green } }\n}\n</style></head><body><p style=\"color: red; margin: 0\"><b>x</b></p>",
 		`<style>p:hover { b { color: blue } }</style><p>x</p>`:                                                             "<style>p:hover { b { color: blue } }\n</style>",
 		`<style>p { --Hue: red; color: var(--Hue) }</style><p>x</p>`:                                                       `<p style="--Hue: red; color: var(--Hue)">`,
+		// Mail programs have elements of theirs, and read conditional comments.
+		`<style>#outlook a { padding: 0 } p { color: red } .ExternalClass, p { line-height: 100% } .w { width: 9px }</style><!--[if mso]><td class="w"><![endif]--><p>x</p>`: "<style>#outlook a { padding: 0 }\n.ExternalClass, p { line-height: 100% }\n.w { width: 9px }\n</style>",
 		// Nor is anything of an element's own style lost.
 		`<style>p { color: red }</style><p style="--Hue: 7; MARGIN: 0; 20px; padding: 0">x</p>`: `<p style="color: red; --Hue: 7; margin: 0; padding: 0">`,
 	} {
