@@ -10,13 +10,13 @@ import (
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// needs is what a message asks of TLS that others don't (RFC 8689). It then
-// travels by itself.
+// needs is what a message asks that others don't: of TLS (RFC 8689), or another
+// host than the first, which can't take it. It then travels by itself.
 type needs struct {
 	j *job
-	// strict: the host proves who it is and announces REQUIRETLS; else: no
-	// policy of the destination counts.
+	// strict: the host proves who it is and announces REQUIRETLS.
 	strict  bool
+	unfit   bool           // a host was there that can't take it: an answer, whatever is wrong with others
 	refusal *queue.Outcome // why a host may not have it
 	soft    bool           // another host may yet be there for it
 }
@@ -32,9 +32,9 @@ func (s *shift) sendAside() {
 		j := s.aside[0]
 		s.aside = s.aside[1:]
 		t := &shift{c: s.c, ctx: s.ctx, run: s.run, needs: &needs{j: j, strict: j.c.Mail.RequireTLS}, pending: []*job{j}, dry: true, buf: s.buf}
-		hosts := s.c.o.Router.HostsAnyhow
-		if t.needs.strict {
-			hosts = s.c.o.Router.Hosts
+		hosts := s.c.o.Router.Hosts
+		if j.c.Mail.OptionalTLS && !t.needs.strict { // no policy of the destination counts
+			hosts = s.c.o.Router.HostsAnyhow
 		}
 		plan, err := hosts(s.ctx, s.run.Destination())
 		if err != nil {
@@ -56,10 +56,18 @@ func (n *needs) unwilling(r *smtpclient.Result) bool {
 	return n != nil && n.strict && slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool { return o.Local && o.Reply.Enhanced == "5.7.30" })
 }
 
+// unfit reports whether a host lacks what the whole message needs, or says that
+// it is too large for it. Another of the domain's may take it (RFC 6531 §3.2).
+func unfit(r *smtpclient.Result) bool {
+	return !slices.ContainsFunc(r.Outcomes, func(o smtpclient.Outcome) bool {
+		return !o.Local || o.Class != smtpclient.Permanent || !slices.Contains([]string{"5.3.4", "5.6.3", "5.6.7"}, o.Reply.Enhanced)
+	})
+}
+
 // refused notes why a host may not have the message.
-func (n *needs) refused(o queue.Outcome) {
+func (n *needs) refused(o queue.Outcome, unfit bool) {
 	if n != nil {
-		n.refusal = &o
+		n.refusal, n.unfit = &o, n.unfit || unfit
 	}
 }
 
@@ -69,7 +77,7 @@ func (n *needs) failed(err *smtpclient.DialError, o queue.Outcome) {
 	case n == nil:
 	case n.strict && err.Reply.Code/100 != 4 && !err.Broken() && (err.Stage == smtpclient.StageStartTLS || err.Stage == smtpclient.StageHandshake):
 		o.Enhanced = "5.7.10" // RFC 8689 §4.2.1: encryption needed
-		n.refused(o)
+		n.refused(o, false)
 	default:
 		n.soft = true
 	}
@@ -86,7 +94,7 @@ func (n *needs) broke() {
 // once every host has been there and may not have it (RFC 8689 §4.2.1).
 func (n *needs) end(s *shift, o queue.Outcome) {
 	o.State = queue.Deferred
-	if !n.soft && n.refusal != nil {
+	if n.refusal != nil && (n.unfit || !n.soft) {
 		o = *n.refusal
 		o.State = queue.Bounced
 	}

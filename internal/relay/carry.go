@@ -346,10 +346,15 @@ func (s *shift) report(j *job, r *smtpclient.Result) {
 		s.again(j, r)
 		return
 	}
-	if s.needs.unwilling(r) || s.ways[s.at].insists(r) {
+	elsewhere := len(s.ways) > 1 && !j.partial() && unfit(r)
+	if elsewhere && s.needs == nil { // the others stay with this host
+		s.aside = append(s.aside, j)
+		return
+	}
+	if elsewhere || s.needs.unwilling(r) || s.ways[s.at].insists(r) {
 		j.trail.WriteString(r.Transcript)
 		j.last = outcome(r.Outcomes[0], r, s.via)
-		s.needs.refused(j.last)
+		s.needs.refused(j.last, elsewhere)
 		s.pending, s.leave = append(s.pending, j), true
 		return
 	}

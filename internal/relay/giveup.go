@@ -22,7 +22,7 @@ func (s *shift) unroutable(err error) {
 	s.demanding = why.Stage == "policy"
 	if n := s.needs; n != nil {
 		if why.Permanent {
-			n.refused(o)
+			n.refused(o, false)
 		}
 		n.end(s, o)
 		return
@@ -62,7 +62,7 @@ func (s *shift) pause() {
 	o := queue.Outcome{Code: 451, Enhanced: "4.4.5", Stage: "pace", Reply: "slowed: " + s.rests.why, Via: s.via}
 	if s.needs != nil {
 		o.Retry = s.rests.until.Sub(s.c.o.Now())
-		s.needs.soft = true
+		s.needs.refusal = nil // no host's, as one was not asked
 		s.needs.end(s, o)
 		return
 	}
