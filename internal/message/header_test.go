@@ -212,6 +212,22 @@ func TestMessageIDs(t *testing.T) {
 	}
 }
 
+// A zone's name that is known where the node stands means no more there than elsewhere.
+func TestParseDateWhereverItIs(t *testing.T) {
+	here := time.Local
+	t.Cleanup(func() { time.Local = here })
+	time.Local = time.FixedZone("BST", 3600)
+	for s, hour := range map[string]int{
+		"Fri, 20 Nov 2026 09:05:06 BST": 9, "20 Nov 26 09:05:06 BST": 9, "Fri Nov 20 09:05:06 BST 2026": 9,
+		"Fri, 20 Nov 2026 09:05:06 BST (British Summer Time)": 9, "Friday, 20 Nov 2026 09:05:06 BST": 9,
+		"Fri, 20 Nov 2026 09:05:06 +0100 (BST)": 8, "20 Nov 2026 09:05:06 +0100": 8, "Fri, 20 Nov 2026 09:05:06 GMT": 9,
+	} {
+		if got, ok := message.ParseDate(s); !ok || !got.Equal(time.Date(2026, 11, 20, hour, 5, 6, 0, time.UTC)) {
+			t.Errorf("%q gave %v, %v", s, got, ok)
+		}
+	}
+}
+
 func TestParseDate(t *testing.T) {
 	want := time.Date(2026, 11, 20, 9, 5, 6, 0, time.UTC)
 	for _, s := range []string{

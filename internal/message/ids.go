@@ -4,6 +4,7 @@ package message
 
 import (
 	"net/mail"
+	"slices"
 	"strings"
 	"time"
 )
@@ -93,6 +94,9 @@ func ParseDate(s string) (time.Time, bool) {
 	}
 	s = zones.Replace(s)
 	if t, err := mail.ParseDate(s); err == nil {
+		if name, _ := t.Zone(); slices.Contains(strings.Fields(s), name) { // it may be known only here
+			t = time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+		}
 		return sane(t)
 	}
 	if i := strings.IndexByte(s, '('); i > 0 {
@@ -111,7 +115,7 @@ func ParseDate(s string) (time.Time, bool) {
 		"Mon Jan 2 15:04:05 2006 -0700", "Mon Jan 2 15:04:05 -0700 2006",
 		time.RFC3339, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05",
 	} {
-		if t, err := time.Parse(layout, s); err == nil {
+		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
 			return sane(t)
 		}
 	}
