@@ -252,6 +252,10 @@ func TestParseDate(t *testing.T) {
 			t.Errorf("%q gave %v, %v", s, got, ok)
 		}
 	}
+	// Three digits of a year count from 1900 (RFC 5322 §4.3).
+	if got, ok := message.ParseDate("Fri, 20 Nov 126 10:05:06 +0100"); !ok || !got.Equal(want) {
+		t.Errorf("a year of three digits gave %v, %v", got, ok)
+	}
 	// The start of 1970, where a clock that was never set stands.
 	if got, ok := message.ParseDate("Wed, 31 Dec 1969 19:00:00 -0500"); !ok || got.Unix() != 0 || got.Year() != 1969 {
 		t.Errorf("the start of 1970 gave %v, %v", got, ok)

@@ -5,6 +5,7 @@ package message
 import (
 	"net/mail"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -92,7 +93,7 @@ func ParseDate(s string) (time.Time, bool) {
 	if t, err := time.Parse("Mon, 2 Jan 2006 15:04:05 -0700", s); err == nil {
 		return sane(t)
 	}
-	s = zones.Replace(s)
+	s = fullYear(zones.Replace(s))
 	if t, err := mail.ParseDate(s); err == nil {
 		if name, _ := t.Zone(); slices.Contains(strings.Fields(s), name) { // it may be known only here
 			t = time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
@@ -127,6 +128,19 @@ func ParseDate(s string) (time.Time, bool) {
 		}
 	}
 	return time.Time{}, false
+}
+
+// fullYear adds 1900 to a year of three digits (RFC 5322 §4.3): programs that took
+// 2000 for 100 wrote such.
+func fullYear(s string) string {
+	words := strings.Split(s, " ")
+	for i := 2; i < min(len(words), 4); i++ {
+		if y, err := strconv.ParseUint(words[i], 10, 16); err == nil && len(words[i]) == 3 {
+			words[i] = strconv.FormatUint(1900+y, 10)
+			return strings.Join(words, " ")
+		}
+	}
+	return s
 }
 
 // sane refuses years that cannot be stored or shown, in their own zone and in UTC.
