@@ -164,6 +164,10 @@ func (d *Dashboard) exportMail(v *visit) error {
 	if err := order.Check(v.ctx, d.Transfers); err != nil {
 		return err
 	}
+	if v.r.Method == http.MethodHead { // nothing is taken out
+		out.End()
+		return nil
+	}
 	if err := d.Users.Note(v.ctx, v.in, client(v.r), told); err != nil {
 		return err
 	}

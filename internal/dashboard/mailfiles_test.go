@@ -69,6 +69,12 @@ func TestMailFiles(t *testing.T) {
 	b.reads("Old <b>")
 
 	owner := signedIn(t, s, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	if status, h := owner.asks("HEAD", box+"/export"); status != 200 || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename") {
+		t.Errorf("HEAD: %d %v", status, h)
+	}
+	if _, _, log := owner.gets("GET", "/activity"); !strings.Contains(log, "Imported 1 message") || strings.Contains(log, "Exported the mailbox") {
+		t.Error("HEAD is noted as an export")
+	}
 	for _, path := range []string{"/export", "/export?format=maildir", "/export?folder=Old+%3Cb%3E"} {
 		if status, h := owner.asks("GET", box+path); status != 200 || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename=bob@demo.test.") && !strings.HasPrefix(h.Get("Content-Disposition"), `attachment; filename="bob@demo.test.`) {
 			t.Errorf("%s: %d %v", path, status, h)
