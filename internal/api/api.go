@@ -67,6 +67,9 @@ type API struct {
 	Base    string // the URL up to /api/v1, for answers that point at others
 	Version string
 	Log     *slog.Logger
+	// Spool is the folder for attachments that are on their way in: on a disk, as
+	// they may be many, while a system's own for such files may be in memory. "" is that.
+	Spool string
 	// Friend reports whom limits per client network don't apply to; may be nil.
 	Friend func(netip.Addr) bool
 

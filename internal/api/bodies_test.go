@@ -243,3 +243,13 @@ func (h *heap) grown() int64 {
 	h.look()
 	return int64(h.peak) - int64(h.start)
 }
+
+// Large attachments on their way in are beside the data: where a system keeps files
+// for a while may be in memory, or be missing.
+func TestAttachmentsWaitBesideTheData(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		t.Setenv("TMPDIR", "/nowhere")
+		large := strings.Repeat("QUJD", 50_000)
+		status(t, "a large attachment", s.API("POST", "/outbound/send", mail(object{"attachments": []object{{"filename": "a", "content": large}}})), 202)
+	})
+}

@@ -147,7 +147,7 @@ func (p *posting) read(w http.ResponseWriter, r *http.Request, in any) (fault.Fi
 		body = io.TeeReader(body, p.sum)
 	}
 	p.kept = kept{of: p.api.bodies, account: p.principal.Account}
-	p.hold = p.kept.take
+	p.hold, p.files.dir = p.kept.take, p.api.Spool
 	rest, bad, err := extract(body, r.ContentLength, p.files.sink, p.bounds)
 	if err != nil {
 		return nil, err

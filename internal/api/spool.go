@@ -15,6 +15,7 @@ import (
 // they are small, else in a file that has no name any more, so that nothing is
 // left behind.
 type spool struct {
+	dir   string // of the file, see API.Spool
 	files []*spooled
 	size  int64 // of all that is kept
 	buf   []byte
@@ -51,7 +52,7 @@ func (s *spool) write(p []byte) (err error) {
 		return nil
 	}
 	if s.file == nil {
-		if s.file, err = os.CreateTemp("", "mailstead-attachment-"); err != nil {
+		if s.file, err = os.CreateTemp(s.dir, "attachment-"); err != nil {
 			return err
 		}
 		if err := os.Remove(s.file.Name()); err != nil {

@@ -116,7 +116,7 @@ func (s *Server) openDoors(context.Context) error {
 		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, Transfers: s.Transfers, Stats: s.Stats, Limits: s.Limits, Operator: s.Operator, Friend: s.friend,
 		Setup:   s.clientSetup(),
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
-		Inbound: s.Inbound, Captured: s.captured, Base: s.baseURL(), Version: Version, Log: s.Log,
+		Inbound: s.Inbound, Captured: s.captured, Base: s.baseURL(), Version: Version, Log: s.Log, Spool: s.Config.Data,
 	}
 	handler, err := s.pages(door)
 	if err != nil {
