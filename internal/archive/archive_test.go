@@ -119,6 +119,17 @@ func same(t *rapid.T, want, got []kept) {
 	}
 }
 
+// A date at either end counts as one wherever the node stands.
+func TestDatesWhereverItIs(t *testing.T) {
+	for _, zone := range []*time.Location{time.FixedZone("west", -12*3600), time.UTC, time.FixedZone("east", 14*3600)} {
+		for at, want := range map[int64]bool{0: false, 1: true, 7258118399: true, 7258118400: false} {
+			if sane(time.Unix(at, 0).In(zone)) != want {
+				t.Errorf("%d in the %v: %v", at, zone, !want)
+			}
+		}
+	}
+}
+
 // What is written is read as it was, whatever the messages are.
 func TestMboxKeepsEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -116,8 +116,8 @@ func dateTold(t time.Time) (time.Time, bool) {
 	return t, true
 }
 
-// sane reports whether mail can have been received at a time.
-func sane(t time.Time) bool { return t.Year() >= 1970 && t.Year() < 2200 && t.Unix() > 0 }
+// sane reports whether mail can have been received at a time, in whatever zone that is.
+func sane(t time.Time) bool { return t.Unix() > 0 && t.UTC().Year() < 2200 }
 
 // credible is the date in whole seconds, or the nearest that mail can have been
 // received at: a line with another would not begin a message.
