@@ -27,8 +27,8 @@ func Rendered(e Engine, text string) string { return render(e, text) }
 // SessionSettings shows tests what each connection to PostgreSQL sets.
 var SessionSettings = sessionSettings
 
-// Suits shows tests which servers and databases do.
-var Suits = suits
+// Refusal is what is made of an error of connecting.
+var Refusal = refusal
 
 // Replan is what happens when a connection is taken from its pool.
 var Replan = replan

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -37,30 +38,14 @@ var sessionSettings = map[string]string{
 
 var errPooler = errors.New("a connection pooler stands before PostgreSQL that does not pass the settings of a session on: let the database's URL name the server itself")
 
-// oldestPostgres is the oldest release of PostgreSQL that tests have been run on.
-const oldestPostgres = 14
-
-// suits reports whether the server and the database are such that all mail can be
-// kept: what is written in Greek does not go into LATIN1.
-func suits(version, encoding string) error {
-	var release int
-	if _, err := fmt.Sscanf(version, "%d", &release); err == nil && release < oldestPostgres {
-		return fmt.Errorf("PostgreSQL %s is too old: %d or a newer one is needed", version, oldestPostgres)
-	}
-	if encoding != "" && encoding != "UTF8" {
-		return fmt.Errorf("the database keeps its text as %s: make another by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name that one", encoding)
-	}
-	return nil
-}
-
-// settled reports whether a new connection is to a database that suits, and has the
-// settings that it asked for. Behind a pooler that was told to drop them mail would be
-// acknowledged before it is flushed, where the server's default says so; most poolers
-// lose notifications too.
+// settled reports whether a new connection is to a database that can hold every text
+// (what is written in Greek does not go into LATIN1), and has the settings that it
+// asked for. Behind a pooler that was told to drop them mail would be acknowledged
+// before it is flushed, where the server's default says so; most poolers lose
+// notifications too.
 func settled(ctx context.Context, conn *pgx.Conn) error {
-	server := conn.PgConn()
-	if err := suits(server.ParameterStatus("server_version"), server.ParameterStatus("server_encoding")); err != nil {
-		return err
+	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
+		return fmt.Errorf("the database keeps its text as %s: make another by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name that one", encoding)
 	}
 	rows, err := conn.Query(ctx, `SELECT name, current_setting(name) FROM unnest($1::text[]) AS name`,
 		pgx.QueryExecModeSimpleProtocol, slices.Collect(maps.Keys(sessionSettings)))
@@ -90,8 +75,11 @@ func settledOrClosed(ctx context.Context, conn *pgx.Conn) error {
 
 // refusal says what to do about a connection that is refused for its settings.
 func refusal(err error) error {
-	if sqlState(err) == "08P01" { // protocol_violation: an unsupported startup parameter
+	switch state := sqlState(err); {
+	case state == "08P01": // protocol_violation: an unsupported startup parameter
 		return fmt.Errorf("%w (%w)", errPooler, err)
+	case state == "42704" && strings.Contains(err.Error(), "idle_session_timeout"): // which came with 14
+		return fmt.Errorf("the server is too old: PostgreSQL 14 or a newer one is needed (%w)", err)
 	}
 	return err
 }

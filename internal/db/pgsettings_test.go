@@ -11,32 +11,40 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
-// A database that can't hold every text is refused before anything is in it.
-func TestUnsuitedDatabase(t *testing.T) {
-	ctx := t.Context()
+// database makes one on the tests' server that is set in its own way, and returns its URL.
+func database(t *testing.T, settings ...string) string {
+	t.Helper()
 	u, err := url.Parse(os.Getenv("MAILSTEAD_TEST_POSTGRES"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := connect(t, u.String())
-	name := "latin_" + strings.ToLower(rand.Text())
-	exec(t, admin, `CREATE DATABASE `+name+` ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
-	t.Cleanup(func() { exec(t, admin, "DROP DATABASE "+name) })
+	admin, name := connect(t, u.String()), "t_"+strings.ToLower(rand.Text())
+	exec(t, admin, "CREATE DATABASE "+name+" "+settings[0]+" TEMPLATE template0")
+	t.Cleanup(func() { exec(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
+	for _, setting := range settings[1:] {
+		exec(t, admin, "ALTER DATABASE "+name+" SET "+setting)
+	}
 	u.Path = "/" + name
-	_, open := db.Open(ctx, db.Options{URL: u.String()})
-	_, look := db.OpenLook(ctx, db.LookOptions{URL: u.String()})
-	copied := filepath.Join(t.TempDir(), "copy.db")
-	from := dbtest.SQLite(t)
+	return u.String()
+}
+
+// A database that can't hold every text is refused before anything is in it.
+func TestUnsuitedDatabase(t *testing.T) {
+	ctx, latin, from := t.Context(), database(t, `ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'`), dbtest.SQLite(t)
+	_, open := db.Open(ctx, db.Options{URL: latin})
+	_, look := db.OpenLook(ctx, db.LookOptions{URL: latin})
 	dbtest.Open(t, from)
+	copied := filepath.Join(t.TempDir(), "copy.db")
 	if err := db.Snapshot(ctx, from, copied); err != nil {
 		t.Fatal(err)
 	}
-	for what, err := range map[string]error{"open": open, "look": look, "load": db.Load(ctx, copied, u.String())} {
+	for what, err := range map[string]error{"open": open, "look": look, "load": db.Load(ctx, copied, latin)} {
 		if err == nil || !strings.Contains(err.Error(), "as LATIN1: make another by CREATE DATABASE") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -45,19 +53,8 @@ func TestUnsuitedDatabase(t *testing.T) {
 
 // What a server sets for all sessions, to suit other programs, does not bind ours.
 func TestSettingsOfOthers(t *testing.T) {
-	u, err := url.Parse(os.Getenv("MAILSTEAD_TEST_POSTGRES"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin := connect(t, u.String())
-	name := "hasty_" + strings.ToLower(rand.Text())
-	exec(t, admin, `CREATE DATABASE `+name+` TEMPLATE template0`)
-	t.Cleanup(func() { exec(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
-	for _, setting := range []string{"statement_timeout = 1", "default_transaction_isolation = serializable", "synchronous_commit = off"} {
-		exec(t, admin, "ALTER DATABASE "+name+" SET "+setting)
-	}
-	u.Path = "/" + name
-	d, err := db.Open(t.Context(), db.Options{URL: u.String()})
+	hasty := database(t, "", "statement_timeout = 1", "default_transaction_isolation = serializable", "synchronous_commit = off")
+	d, err := db.Open(t.Context(), db.Options{URL: hasty})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,22 +68,11 @@ func TestSettingsOfOthers(t *testing.T) {
 
 var ours = db.SQL(`SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')`)
 
-func TestSuits(t *testing.T) {
-	for _, c := range []struct {
-		version, encoding string
-		suits             bool
-	}{
-		{"15.18 (Debian 15.18-0+deb12u1)", "UTF8", true},
-		{"14.1", "UTF8", true},
-		{"19beta1", "UTF8", true},
-		{"13.23", "UTF8", false},
-		{"9.6.24", "UTF8", false},
-		{"15.18", "SQL_ASCII", false},
-		{"", "", true}, // of a server that says neither
-	} {
-		if err := db.Suits(c.version, c.encoding); (err == nil) != c.suits {
-			t.Errorf("%s, %s: %v", c.version, c.encoding, err)
-		}
+// What an older server than any that tests run on says of a setting that it lacks.
+func TestOldServer(t *testing.T) {
+	err := db.Refusal(&pgconn.PgError{Code: "42704", Message: `unrecognized configuration parameter "idle_session_timeout"`})
+	if !strings.Contains(err.Error(), "PostgreSQL 14 or a newer one") {
+		t.Error(err)
 	}
 }
 

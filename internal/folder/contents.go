@@ -75,12 +75,12 @@ func (c *Contents) Take(ctx context.Context, d Description, size int64, sum Dige
 	key := c.key(d.Envelope, size)
 	at, _ := slices.BinarySearchFunc(c.held, key, func(h held, key uint64) int { return cmp.Compare(h.key, key) })
 	for ; at < len(c.held) && c.held[at].key == key && c.held[at].blob != 0; at++ {
-		sum, err := c.digest(ctx, c.held[at].blob)
+		stored, err := c.digest(ctx, c.held[at].blob)
 		if err != nil && !blob.Lost(err) {
 			return false, err
 		}
 		if err == nil {
-			c.left[sum]++
+			c.left[stored]++
 		}
 		c.held[at].blob = 0
 	}
