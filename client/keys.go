@@ -21,6 +21,7 @@ type APIKey struct {
 	Limits     *KeyLimits `json:"limits"`      // of its own; nil for none
 	ExpiresAt  *time.Time `json:"expires_at"`  // nil for never
 	LastUsedAt *time.Time `json:"last_used_at"`
+	ExposedAt  *time.Time `json:"exposed_at"` // when it was last sent without TLS; nil for never
 	CreatedAt  time.Time  `json:"created_at"`
 }
 

@@ -31,7 +31,7 @@ func dialHTTP(addr string) (*httpConn, error) {
 
 // do sends a request and returns the status and the answer's body.
 func (c *httpConn) do(method, path, token string, body []byte) (status int, answer []byte, err error) {
-	c.out = fmt.Appendf(c.out[:0], "%s /api/v1%s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"+
+	c.out = fmt.Appendf(c.out[:0], "%s /api/v1%s HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: https\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", method, path, token, len(body))
 	rest := body
 	if len(body) < 1<<20 { // in one packet, where it fits

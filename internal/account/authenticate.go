@@ -62,7 +62,7 @@ const (
 )
 
 var (
-	keyByHash = db.SQL(`SELECT k.id, k.account, k.name, k.hint, k.scopes, k.domain, k.networks, k.expires_at, k.last_used_at, k.created_at,
+	keyByHash = db.SQL(`SELECT k.id, k.account, k.name, k.hint, k.scopes, k.domain, k.networks, k.expires_at, k.last_used_at, k.exposed_at, k.created_at,
 			k.requests_per_second, k.burst, k.sends_per_hour, k.sends_per_day, k.recipients_per_day, a.status
 		FROM api_key k JOIN account a ON a.id = k.account WHERE k.hash = $1`)
 	touchKey = db.SQL(`UPDATE api_key SET last_used_at = $2 WHERE id = $1 AND last_used_at < $3`)

@@ -30,6 +30,7 @@ type Key struct {
 	Limits     Rates          // beside those of the account
 	ExpiresAt  time.Time      // zero for never
 	LastUsedAt time.Time      // to the minute; zero for never
+	ExposedAt  time.Time      // when it was last sent without TLS, to the day; zero for never
 	CreatedAt  time.Time
 }
 
@@ -139,7 +140,7 @@ var (
 	insertKey = db.SQL(`INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at,
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12, $13, $14, $15)`)
-	listKeys = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, created_at,
+	listKeys = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, exposed_at, created_at,
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day
 		FROM api_key WHERE account = $1 AND {page}`)
 	insertOperators = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
@@ -222,8 +223,8 @@ func (a *Accounts) DeleteKey(ctx context.Context, account, id db.ID) error {
 func scanKey(r db.Row) (Key, error) {
 	var k Key
 	var scopes, networks string
-	var expires, used, created int64
-	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, &expires, &used, &created,
+	var expires, used, exposed, created int64
+	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, &expires, &used, &exposed, &created,
 		&k.Limits.RequestsPerSecond, &k.Limits.Burst, &k.Limits.SendsPerHour, &k.Limits.SendsPerDay, &k.Limits.RecipientsPerDay); err != nil {
 		return k, err
 	}
@@ -235,6 +236,6 @@ func scanKey(r db.Row) (Key, error) {
 		}
 		k.Networks = append(k.Networks, p)
 	}
-	k.ExpiresAt, k.LastUsedAt, k.CreatedAt = db.Time(expires), db.Time(used), db.Time(created)
+	k.ExpiresAt, k.LastUsedAt, k.ExposedAt, k.CreatedAt = db.Time(expires), db.Time(used), db.Time(exposed), db.Time(created)
 	return k, nil
 }

@@ -75,16 +75,18 @@ type API struct {
 
 	streams *streams
 
-	bodies   *bodies
-	reading  signal.Turns[db.ID] // the accounts, for their answers to be made
-	mux      *http.ServeMux
-	document []byte
+	bodies *bodies
+	// cleartext limits how often a network has keys looked up that it sent without TLS.
+	cleartext *keyless
+	reading   signal.Turns[db.ID] // the accounts, for their answers to be made
+	mux       *http.ServeMux
+	document  []byte
 }
 
 // Handler returns the handler of /api/v1. It answers whatever else it is asked
 // with a problem, too.
 func (a *API) Handler() http.Handler {
-	a.streams, a.bodies = newStreams(), newBodies()
+	a.streams, a.bodies, a.cleartext = newStreams(), newBodies(), a.keyless()
 	r := &router{api: a, mux: http.NewServeMux(), doc: newDocument(a.Version)}
 	a.routes(r)
 	a.unsubscribeRoutes(r)
@@ -196,10 +198,17 @@ func (a *API) authenticate(r *http.Request, scope string) (account.Principal, er
 	return p, p.Require(scope)
 }
 
+// bearer returns the token that a request brings.
+func bearer(r *http.Request) (token string, ok bool) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	return token, strings.EqualFold(scheme, "Bearer") && token != ""
+}
+
 // identify finds out who makes a request.
 func (a *API) identify(r *http.Request) (account.Principal, error) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
+	token, ok := bearer(r)
+	if !ok {
 		return account.Principal{}, fault.New(fault.Unknown, "api_key_required", "Send the header Authorization: Bearer YOUR_API_KEY.")
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)

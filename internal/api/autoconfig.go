@@ -4,6 +4,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +19,17 @@ type autoconfig struct {
 	*keyless
 }
 
+var thunderbirdPaths = []string{"/mail/config-v1.1.xml", "/.well-known/autoconfig/mail/config-v1.1.xml"}
+
+// AnswersInClear reports whether a request may be answered without TLS:
+// Thunderbird asks for its settings that way where a domain has no certificate.
+func AnswersInClear(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains(thunderbirdPaths, r.URL.Path)
+}
+
 func (a *API) autoconfigRoutes(r *router) {
 	c := &autoconfig{api: a, keyless: a.keyless()}
-	for _, path := range []string{"/mail/config-v1.1.xml", "/.well-known/autoconfig/mail/config-v1.1.xml"} {
+	for _, path := range thunderbirdPaths {
 		r.mux.HandleFunc("GET "+path, c.handle(c.thunderbird))
 	}
 	for _, path := range []string{"/autodiscover/autodiscover.xml", "/Autodiscover/Autodiscover.xml", "/AutoDiscover/AutoDiscover.xml"} {

@@ -24,13 +24,15 @@ type keyAnswer struct {
 	Limits     *keyLimitsAnswer `json:"limits,omitempty" doc:"Limits of its own, which hold beside those of the account; absent for none."`
 	ExpiresAt  *time.Time       `json:"expires_at" doc:"When it stops working; null for never."`
 	LastUsedAt *time.Time       `json:"last_used_at" doc:"When it was last used, to the minute; null for never."`
+	ExposedAt  *time.Time       `json:"exposed_at" doc:"When it was last sent to the service without TLS, where others may have read it: replace it then. Null for never."`
 	CreatedAt  time.Time        `json:"created_at" doc:"When it was made."`
 }
 
 func showKey(k account.Key) keyAnswer {
 	return keyAnswer{
 		ID: k.ID, Name: k.Name, Hint: k.Hint, Scopes: append([]string{}, k.Scopes...), Domain: optional(k.Domain),
-		AllowedIPs: networks(k), Limits: showKeyLimits(k.Limits), ExpiresAt: optionalTime(k.ExpiresAt), LastUsedAt: optionalTime(k.LastUsedAt), CreatedAt: stamp(k.CreatedAt),
+		AllowedIPs: networks(k), Limits: showKeyLimits(k.Limits), ExpiresAt: optionalTime(k.ExpiresAt), LastUsedAt: optionalTime(k.LastUsedAt),
+		ExposedAt: optionalTime(k.ExposedAt), CreatedAt: stamp(k.CreatedAt),
 	}
 }
 

@@ -136,15 +136,17 @@ func (d *Dashboard) guarded(next http.Handler) http.Handler {
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Request-Id", strings.ToLower(rand.Text()))
-		if r.TLS != nil {
+		if d.encrypted(r) {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
-		} else if !d.Dev && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			http.Redirect(w, r, d.Base+r.URL.RequestURI(), http.StatusFound)
-			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// encrypted reports whether a request was encrypted on its way here. Outside
+// the sandbox all are: the server answers no page without TLS, and a proxy in
+// front may have ended it.
+func (d *Dashboard) encrypted(r *http.Request) bool { return !d.Dev || r.TLS != nil }
 
 // client returns the address that a request comes from.
 func client(r *http.Request) netip.Addr {

@@ -179,7 +179,7 @@ func (v *visit) told() string {
 // cookie is the name of a cookie: one that only TLS brings can't be planted by
 // others of the same domain.
 func (v *visit) cookie(name string) string {
-	if v.r.TLS != nil {
+	if v.d.encrypted(v.r) {
 		return "__Host-" + name
 	}
 	return name
@@ -188,7 +188,7 @@ func (v *visit) cookie(name string) string {
 // set sets a cookie that scripts and other sites don't get.
 func (v *visit) set(name, value string, life time.Duration) {
 	http.SetCookie(v.w, &http.Cookie{
-		Name: v.cookie(name), Value: value, Path: "/", MaxAge: int(life / time.Second), HttpOnly: true, Secure: v.r.TLS != nil, SameSite: http.SameSiteLaxMode,
+		Name: v.cookie(name), Value: value, Path: "/", MaxAge: int(life / time.Second), HttpOnly: true, Secure: v.d.encrypted(v.r), SameSite: http.SameSiteLaxMode,
 	})
 }
 

@@ -94,7 +94,7 @@ func (h *mxHouse) start(resolver string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.customer, h.smtp = customer{fmt.Sprintf("http://%s:%d", mxAddr, c.PortBase+80), key}, c.PortBase+25
+	h.customer, h.smtp = customer{fmt.Sprintf("https://%s:%d", mxAddr, c.PortBase+443), key}, c.PortBase+25
 	var d domainAnswer
 	h.must("POST", "/domains", map[string]any{"name": "shop.example"}, 201).Into(h.t, &d)
 	publish(h.zone, d)

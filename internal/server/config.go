@@ -64,6 +64,8 @@ type Config struct {
 	MXUnknown  int      `name:"mx-unknown-per-hour" help:"Recipients that don't exist which one network may try in an hour before it is told to come later; 0 for no limit." default:"100" placeholder:"N"`
 	ProxyFrom  []string `name:"proxy-from" help:"Networks of balancers in front, separated by commas: their connections to the SMTP, IMAP and HTTP doors must begin with the PROXY protocol (version 1 or 2), which says who the client is. Nobody else is believed." placeholder:"PREFIX"`
 
+	HTTPProxyFrom []string `name:"http-proxy-from" help:"Networks of HTTP proxies in front that end TLS themselves, separated by commas. Their X-Forwarded-For and X-Forwarded-Proto headers say who the client is and whether it used HTTPS; they must set both. Without this, the HTTP port answers only redirects, ACME, MTA-STS and settings for mail programs." placeholder:"PREFIX"`
+
 	LimitRequests   int64 `name:"limit-requests-per-second" help:"Requests a second that an account may make to the API of each node; 0 for no limit. This limit and the following are those of accounts for which nothing else was set." default:"2000" placeholder:"N"`
 	LimitBurst      int64 `name:"limit-burst" help:"Requests that may come at once; 0 for as many as in a second." default:"20000" placeholder:"N"`
 	LimitHour       int64 `name:"limit-sends-per-hour" help:"Messages that an account may send in an hour of UTC, over all nodes, by the API and by submission; 0 for no limit." default:"1000000" placeholder:"N"`
@@ -212,11 +214,12 @@ func (c *Config) checkOthers() error {
 	_, forwarders := c.forwarders()
 	_, filter := c.filter()
 	_, proxies := prefixes("--proxy-from", c.ProxyFrom)
+	_, httpProxies := prefixes("--http-proxy-from", c.HTTPProxyFrom)
 	_, relay := c.relay()
 	_, private := c.private()
 	_, webhooks := c.webhookAllow()
 	_, roots := c.roots()
-	return cmp.Or(forwarders, filter, proxies, relay, private, webhooks, roots)
+	return cmp.Or(forwarders, filter, proxies, httpProxies, relay, private, webhooks, roots)
 }
 
 // roots returns the authorities for certificates of others; nil: the system's.

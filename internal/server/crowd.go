@@ -62,13 +62,13 @@ func (g *guest) CloseWrite() error {
 	return nil
 }
 
-// inHand limits the requests that one network has in hand over HTTP/2, as counted
-// does its connections: one of them brings hundreds at a time, each of which holds
-// its answer until that is read.
+// inHand limits the concurrent requests of one network over HTTP/2 and through
+// trusted proxies, as counted does its connections: one connection brings hundreds
+// at a time, each of which holds its answer until that is read.
 func inHand(requests *throttle.Conns, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || r.ProtoMajor < 2 {
+		if err != nil || r.ProtoMajor < 2 && !throughProxy(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -122,12 +122,17 @@ func (s *Server) openDoors(context.Context) error {
 	if err != nil {
 		return err
 	}
-	handler = inHand(s.conns(1000), handler)
+	proxies, err := prefixes("--http-proxy-from", s.Config.HTTPProxyFrom)
+	if err != nil {
+		return err
+	}
+	s.httpProxies = proxies
+	handler = s.httpProxies.handler(inHand(s.conns(1000), handler))
 	for range 2 { // in clear, and with TLS
 		s.http = append(s.http, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
 			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"),
+			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"), ConnContext: connContext,
 		})
 		s.http[len(s.http)-1].RegisterOnShutdown(door.EndStreams)
 	}

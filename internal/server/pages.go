@@ -47,18 +47,18 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.certs.Challenge(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, _, _ := strings.Cut(r.Host, ":")
-		if len(name) > len(stsPrefix) && strings.EqualFold(name[:len(stsPrefix)], stsPrefix) {
-			s.policies(name[len(stsPrefix):], w, r)
+	return s.certs.Challenge(s.encryptedOnly(door, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if domain, ok := policyOf(r); ok {
+			s.policies(domain, w, r)
 			return
 		}
+		name, _, _ := strings.Cut(r.Host, ":")
 		if door.Takes(r) || !s.Config.Dev && !strings.EqualFold(name, s.Config.Host) {
 			calls.ServeHTTP(w, r)
 			return
 		}
 		pages.ServeHTTP(w, r)
-	})), nil
+	}))), nil
 }
 
 // health is how this node is.

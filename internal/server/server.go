@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -84,23 +85,24 @@ type Server struct {
 	Transfers    *transfer.Transfers
 	Dashboard    *dashboard.Dashboard
 
-	data      *dataFolder
-	key       *secret.Key
-	node      *db.Node
-	zone      *dns.Server
-	published atomic.Pointer[domain.Domains] // what the zone answers from
-	resolver  *dns.Resolver
-	certs     *cert.Source
-	outside   queue.Courier
-	captured  *relay.Capture // nil for serve
-	simulator *relay.Simulator
-	pool      *smtpclient.Pool // of outside; nil if that captures
-	router    *route.Router    // the same
-	sts       *route.STS       // the same
-	doors     *doors
-	http      []*http.Server
-	smtp      []*smtpd.Server
-	imap      *imapd.Server
+	data        *dataFolder
+	key         *secret.Key
+	node        *db.Node
+	zone        *dns.Server
+	published   atomic.Pointer[domain.Domains] // what the zone answers from
+	resolver    *dns.Resolver
+	certs       *cert.Source
+	outside     queue.Courier
+	captured    *relay.Capture // nil for serve
+	simulator   *relay.Simulator
+	pool        *smtpclient.Pool // of outside; nil if that captures
+	router      *route.Router    // the same
+	sts         *route.STS       // the same
+	doors       *doors
+	http        []*http.Server
+	httpProxies httpProxies
+	smtp        []*smtpd.Server
+	imap        *imapd.Server
 
 	carrying duties // the queue, the webhooks and the migrations; end beside the doors
 	duties   duties // what else runs in the background
@@ -163,6 +165,7 @@ func (s *Server) serve(ctx context.Context) error {
 		return err
 	}
 	web := s.conns(1000) // of both: programs that send, and whole offices, may have one address
+	web.Friend = func(from netip.Addr) bool { return s.friend(from) || s.httpProxies.trusts(from) }
 	for name, serve := range map[string]func(net.Listener) error{
 		"http":  func(l net.Listener) error { return s.http[0].Serve(&counted{l, web, s.Log}) },
 		"https": func(l net.Listener) error { return s.http[1].ServeTLS(&counted{l, web, s.Log}, "", "") },

@@ -63,6 +63,16 @@ func (s *Server) filter() (*spam.Filter, error) {
 // §3.3).
 const stsPrefix = "mta-sts."
 
+// policyOf returns the domain whose MTA-STS policy a request is for, by the name
+// under which it came.
+func policyOf(r *http.Request) (domain string, ok bool) {
+	name, _, _ := strings.Cut(r.Host, ":")
+	if len(name) <= len(stsPrefix) || !strings.EqualFold(name[:len(stsPrefix)], stsPrefix) {
+		return "", false
+	}
+	return name[len(stsPrefix):], true
+}
+
 // policies answers what is asked of mta-sts.<domain>: the domain's policy, and
 // nothing else.
 func (s *Server) policies(name string, w http.ResponseWriter, r *http.Request) {
