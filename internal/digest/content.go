@@ -135,7 +135,8 @@ func (s *source) section(span message.Span) *io.SectionReader {
 }
 
 func (s *source) header(ix *message.Index) (message.Header, error) {
-	b, err := io.ReadAll(io.LimitReader(s.section(ix.Parts[0].Header), message.MaxHeader))
+	p := &ix.Parts[0]
+	b, err := p.ReadHeader(s.section(p.Header))
 	if err != nil {
 		return nil, fmt.Errorf("reading the header of a message: %w", err)
 	}

@@ -200,12 +200,12 @@ func (t *texts) hasField(c *criterion) bool {
 	return false
 }
 
-// header reads the header of a part, up to message.MaxHeader bytes.
+// header reads the header of a part, as far as message reads it for fields.
 func (t *texts) header(p *message.Part) message.Header {
 	if p == &t.ix.Parts[0] && t.top != nil {
 		return t.top
 	}
-	b, err := io.ReadAll(io.LimitReader(t.section(p.Header), message.MaxHeader))
+	b, err := p.ReadHeader(t.section(p.Header))
 	t.fail(err)
 	if p == &t.ix.Parts[0] {
 		t.top = b
@@ -257,9 +257,19 @@ func (t *texts) lookThrough(sought []*criterion, decided func() bool) {
 		}
 		return !news || !decided()
 	}
+	seeAll := func(r io.Reader, body bool) (more bool) {
+		before := 0
+		more = true
+		t.fail(foldedWindows(r, keep, t.buf, func(window []byte) bool {
+			more = see(window, before, body)
+			before = min(len(window), keep)
+			return more
+		}))
+		return more
+	}
 	seeHeader := func(p *message.Part, body bool) (more bool) {
 		for line := range t.headerTexts(p) {
-			if !see([]byte(fold(line)), 0, body) {
+			if !seeAll(strings.NewReader(line), body) {
 				return false
 			}
 		}
@@ -273,16 +283,7 @@ func (t *texts) lookThrough(sought []*criterion, decided func() bool) {
 		if t.isWithin(p) && !seeHeader(p, true) {
 			return
 		}
-		if !isText(p) {
-			continue
-		}
-		before, more := 0, true
-		t.fail(foldedWindows(t.text(p), keep, t.buf, func(window []byte) bool {
-			more = see(window, before, true)
-			before = min(len(window), keep)
-			return more
-		}))
-		if !more {
+		if isText(p) && !seeAll(t.text(p), true) {
 			return
 		}
 	}

@@ -18,8 +18,13 @@ const (
 	// MaxParts is how many parts of a message are told apart; the last one
 	// holds all that follows.
 	MaxParts = 10_000
-	// MaxHeader is how many bytes of each header are read for fields.
+	// MaxHeader is how many bytes of a message's own header are read for fields.
 	MaxHeader = 1 << 20
+	// MaxPartHeader is how many bytes of a part's header are read, also when the part
+	// is a message.
+	MaxPartHeader = 128 << 10
+	// MaxField is how many bytes of one field's value are read.
+	MaxField = 128 << 10
 	// MaxAddresses is how many addresses of a list are read.
 	MaxAddresses = 4_096
 	// MaxReferences is how many Message-IDs of a References field are kept:
@@ -28,6 +33,7 @@ const (
 
 	maxParams          = 64
 	maxBoundary        = 250
-	maxNestedEnvelopes = 1 << 20 // bytes of all envelopes of embedded messages
-	maxLine            = 998     // octets before CRLF, RFC 5322 §2.1.1
+	maxDescription     = 1 << 20   // bytes of all texts that describe parts
+	maxNestedEnvelopes = 512 << 10 // bytes of all envelopes of embedded messages
+	maxLine            = 998       // octets before CRLF, RFC 5322 §2.1.1
 )

@@ -4,9 +4,13 @@ package message
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 )
+
+// maxSmallHeader is how long a header may be without being called large, in bytes.
+const maxSmallHeader = 64 << 10
 
 const emptyEnvelope = "(NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL)"
 
@@ -91,6 +95,9 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 		default:
 			more = true
 		}
+	}
+	if len(h) > maxSmallHeader { // append would take twice as much
+		dst = slices.Grow(dst, len(h)+2*MaxField)
 	}
 	var p addressParser
 	var scratch [256]byte

@@ -2,7 +2,10 @@
 
 package message
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // describe fills in what the header just read says about part p.
 func (s *Scanner) describe(p *Part) {
@@ -14,7 +17,7 @@ func (s *Scanner) describe(p *Part) {
 		}
 		rest = next
 		if len(f.Name) > 8 && equalFold(f.Name[:8], "content-") {
-			p.setField(f)
+			s.setField(p, f)
 		}
 	}
 	if p.Type == "" {
@@ -36,33 +39,89 @@ func (s *Scanner) describe(p *Part) {
 	}
 }
 
-// setField takes over a Content- field. The first of each name counts.
-func (p *Part) setField(f Field) {
+// setField takes over a Content- field. The first of each name counts. Once there is
+// too much of them in a message, what describes a part is left out; a type or an
+// encoding becomes one that nobody knows.
+func (s *Scanner) setField(p *Part, f Field) {
 	name := f.Name[8:]
 	switch {
 	case equalFold(name, "type") && p.Type == "":
 		p.Type, p.Subtype, p.Params = parseContentType(f.Value)
+		if !s.room(costOf(p.Type) + costOf(p.Subtype)) {
+			p.Type, p.Subtype = "application", "octet-stream"
+		}
+		p.Params = s.params(p.Params)
 	case equalFold(name, "transfer-encoding") && p.Encoding == "":
-		p.Encoding = lower(firstToken(f.Value))
+		if p.Encoding = lower(firstToken(f.Value)); !s.room(costOf(p.Encoding)) {
+			p.Encoding = "x-unknown"
+		}
 	case equalFold(name, "disposition") && p.Disposition == "":
-		var lead []byte
-		lead, p.DispositionParams = parseParams(f.Value)
-		p.Disposition = lower(lead)
+		lead, params := parseParams(f.Value)
+		if p.Disposition = lower(lead); !s.room(costOf(p.Disposition)) {
+			p.Disposition = "attachment"
+		}
+		p.DispositionParams = s.params(params)
 	case equalFold(name, "id") && p.ID == "":
-		p.ID = f.Text()
+		p.ID = s.text(f)
 	case equalFold(name, "description") && p.Description == "":
-		p.Description = f.Text()
+		p.Description = s.text(f)
 	case equalFold(name, "md5") && p.MD5 == "":
-		p.MD5 = f.Text()
+		p.MD5 = s.text(f)
 	case equalFold(name, "location") && p.Location == "":
-		p.Location = f.Text()
+		p.Location = s.text(f)
 	case equalFold(name, "language") && p.Languages == nil:
 		for _, l := range bytes.SplitN(f.Value, []byte{','}, maxParams) {
-			if l = firstToken(l); len(l) > 0 {
+			if l = firstToken(l); len(l) > 0 && s.room(stringCost+len(l)) {
 				p.Languages = append(p.Languages, string(l))
 			}
 		}
 	}
+}
+
+// What a text, and a parameter, take beside their bytes.
+const (
+	stringCost = 16
+	paramCost  = 2 * stringCost
+)
+
+// costOf returns what a text takes. Common words take nothing.
+func costOf(text string) int {
+	if len(text) == 0 {
+		return 0
+	}
+	if len(text) <= maxCommonWord {
+		if _, common := commonWord([]byte(text)); common {
+			return 0
+		}
+	}
+	return stringCost + len(text)
+}
+
+// room reports whether n more bytes may describe the parts, and counts them.
+func (s *Scanner) room(n int) bool {
+	if s.told+n > maxDescription {
+		return false
+	}
+	s.told += n
+	return true
+}
+
+func (s *Scanner) text(f Field) string {
+	text := f.Text()
+	if !s.room(costOf(text)) {
+		return ""
+	}
+	return text
+}
+
+// params returns those of the parameters that there is room for.
+func (s *Scanner) params(list []Param) []Param {
+	for i, p := range list {
+		if !s.room(paramCost + costOf(p.Name) + costOf(p.Value)) {
+			return slices.Clone(list[:i])
+		}
+	}
+	return list
 }
 
 // parseContentType reads a Content-Type value. One that is none is text/plain

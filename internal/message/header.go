@@ -16,7 +16,7 @@ type Header []byte
 type Field struct {
 	Raw   []byte // the whole field with its line ends
 	Name  []byte // without the colon; empty for a line that is no field
-	Value []byte // after the colon, folded as in the message, without the last line end
+	Value []byte // after the colon, folded as in the message, without the last line end; at most MaxField bytes
 }
 
 // Is reports whether the field is called name, which is in any case.
@@ -116,6 +116,7 @@ func nextField(b []byte) (f Field, rest []byte, ok bool) {
 		f.Name = f.Raw[:n]
 		colon := n + bytes.IndexByte(f.Raw[n:], ':')
 		f.Value = trimLineEnd(f.Raw[colon+1:])
+		f.Value = f.Value[:min(len(f.Value), MaxField)]
 	}
 	return f, b[end:], true
 }

@@ -37,7 +37,7 @@ func ParseMessageIDs(value string) []string {
 		if len(ids) == MaxReferences {
 			ids = append(ids[:1], ids[2:]...)
 		}
-		ids = append(ids, id)
+		ids = append(ids, strings.Clone(id)) // value may be long
 	}
 }
 

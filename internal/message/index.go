@@ -2,7 +2,10 @@
 
 package message
 
-import "strings"
+import (
+	"io"
+	"strings"
+)
 
 // Span is a range of bytes of a message.
 type Span struct{ Start, Len int64 }
@@ -114,6 +117,21 @@ func (p *Part) Attachment() bool {
 	typ, _ := p.MediaType()
 	return p.Kind == Embedded || p.Kind == Leaf && typ != "text" && p.ID == "" ||
 		p.Kind == Leaf && p.Disposition != "inline" && p.Filename() != "" && p.ID == ""
+}
+
+// ReadHeader reads the header of the part, which begins at r, as far as it is read for
+// fields. The errors are r's.
+func (p *Part) ReadHeader(r io.Reader) (Header, error) {
+	limit := int64(MaxPartHeader)
+	if p.Parent < 0 {
+		limit = MaxHeader
+	}
+	h := make([]byte, min(p.Header.Len, limit))
+	n, err := io.ReadFull(r, h)
+	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // what io.ReadFull promises
+		err = nil
+	}
+	return h[:n], err
 }
 
 // Has reports whether any part has one of these traits.

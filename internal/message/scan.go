@@ -33,6 +33,8 @@ type Scanner struct {
 	frames   []frame // open parts, outermost first
 	top      []byte  // the message's own header
 	buf      []byte  // the header of the part being read
+	lineAt   int     // where the current line begins in buf
+	inBuf    bool    // the current line is there
 	inHeader bool
 	frozen   bool // MaxParts reached: delimiters count no more
 	bounds   int  // frames with an open boundary
@@ -41,6 +43,7 @@ type Scanner struct {
 	lines    int64 // line ends before it
 	eol      int64 // octets of the line end before it
 	nested   int   // bytes of envelopes of embedded messages so far
+	told     int   // bytes of texts that describe parts so far
 	partial  []byte
 	partLen  int64
 	partBits Traits
@@ -111,14 +114,16 @@ func (s *Scanner) start() {
 }
 
 // keep holds back the beginning of a line whose end is not there yet: as much
-// of it as a header may have, or a delimiter.
+// of it as a delimiter may have. A header's line goes into its buffer, too.
 func (s *Scanner) keep(b []byte, bits Traits) {
-	limit := 2 * maxBoundary
-	if s.inHeader {
-		limit = MaxHeader
-	}
-	if room := limit - len(s.partial); room > 0 {
+	if room := 2*maxBoundary - len(s.partial); room > 0 {
 		s.partial = append(s.partial, b[:min(room, len(b))]...)
+	}
+	if s.inHeader {
+		if s.partLen == 0 {
+			s.lineAt, s.inBuf = len(s.buf), true
+		}
+		s.keepHeader(b)
 	}
 	s.partLen += int64(len(b))
 	if bits != 0 {
@@ -140,10 +145,29 @@ func (s *Scanner) endPartial() {
 	head, n, bits := s.partial, s.partLen, s.partBits
 	s.partial, s.partLen, s.partBits = s.partial[:0], 0, 0
 	s.line(head, n, bits)
+	s.inBuf = false
 }
 
-// line takes one line of n octets, of which head is the beginning. Only the
-// last line of a message may lack its line end.
+// keepHeader appends to the header of the part being read, as far as that is read.
+func (s *Scanner) keepHeader(b []byte) {
+	limit := headerLimit(len(s.ix.Parts) - 1)
+	b = b[:min(len(b), max(0, limit-len(s.buf)))]
+	if need := len(s.buf) + len(b); need > cap(s.buf) && need > limit/4 { // append would make it larger than the limit
+		s.buf = append(make([]byte, 0, limit), s.buf...)
+	}
+	s.buf = append(s.buf, b...)
+}
+
+// headerLimit is how many bytes are read of the header of the part in this place.
+func headerLimit(part int) int {
+	if part == 0 {
+		return MaxHeader
+	}
+	return MaxPartHeader
+}
+
+// line takes one line of n octets, of which head is the beginning: all of it, unless
+// it came by keep. Only the last line of a message may lack its line end.
 func (s *Scanner) line(head []byte, n int64, bits Traits) {
 	eol := lineEndLength(head)
 	if s.bounds > 0 && len(head) > 2 && head[0] == '-' && head[1] == '-' && !s.frozen {
@@ -157,7 +181,10 @@ func (s *Scanner) line(head []byte, n int64, bits Traits) {
 		}
 	}
 	if s.inHeader {
-		s.headerLine(head, n, eol, bits)
+		if !s.inBuf {
+			s.keepHeader(head)
+		}
+		s.headerLine(n, eol, bits)
 		return
 	}
 	s.mark(s.frames[len(s.frames)-1].part, n, eol, bits)
@@ -182,10 +209,7 @@ func (s *Scanner) mark(part int, n, eol int64, bits Traits) {
 	}
 }
 
-func (s *Scanner) headerLine(head []byte, n, eol int64, bits Traits) {
-	if room := MaxHeader - len(s.buf); room > 0 {
-		s.buf = append(s.buf, head[:min(room, len(head))]...)
-	}
+func (s *Scanner) headerLine(n, eol int64, bits Traits) {
 	s.advance(n, eol)
 	if n == eol {
 		s.endHeader()
@@ -265,6 +289,9 @@ func (s *Scanner) delimiter(line []byte) int {
 	if !closing && len(s.ix.Parts) >= MaxParts {
 		s.frozen = true
 		return -1
+	}
+	if s.inHeader && s.inBuf {
+		s.buf = s.buf[:s.lineAt] // the delimiter is no part of the header
 	}
 	for s.inHeader {
 		s.endHeader()

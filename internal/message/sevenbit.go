@@ -81,7 +81,7 @@ func (s *sevenBit) plan() {
 		// Containers that were not taken apart, too: RFC 2045 §6.4 lets them
 		// have no encoding.
 		s.fixed[i] = s.fixed[i] || p.Type == "message" || p.Kind == Leaf && p.Type == "multipart" ||
-			p.Header.Len > MaxHeader || !identity(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
+			p.Header.Len > int64(headerLimit(i)) || !identity(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
 		embedded := s.ix.inside(i, Embedded)
 		s.result.NeedsUTF8 = s.result.NeedsUTF8 || p.Traits&HeaderEightBit != 0 && !embedded
 		stays := s.fixed[i] || p.Kind == Multipart && !s.mayDrop(p)

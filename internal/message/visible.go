@@ -6,7 +6,6 @@ import (
 	"errors"
 	"html"
 	"io"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -42,6 +41,7 @@ type visible struct {
 	end     bool   // of an end tag
 	hidden  string // the element whose content is no text
 	attr    []byte
+	gap     bool // white space came after attr
 	last    rune // before this one, within a tag, white space left out
 	quote   rune
 	alt     bool
@@ -192,12 +192,11 @@ func (v *visible) inTag(c rune) {
 	case c == '>':
 		v.endTag()
 	case c <= ' ':
-		if v.last != '=' && len(v.attr) > 0 {
-			v.attr = append(v.attr, ' ') // another name follows, unless it is "="
-		}
+		v.gap = true // another name follows, unless it is "="
 	case v.last == '=':
 		v.alt = !v.end && string(v.name) == "img" && string(v.attr) == "alt"
 		v.attr, v.last = v.attr[:0], 0
+		v.gap = false
 		if v.space = v.space || v.alt; c == '"' || c == '\'' {
 			v.quote, v.step = c, (*visible).quoted
 			return
@@ -205,12 +204,12 @@ func (v *visible) inTag(c rune) {
 		v.quote, v.step = 0, (*visible).quoted
 		v.quoted(c)
 	case c == '=' && len(v.attr) > 0:
-		v.attr, v.last = []byte(strings.TrimRight(string(v.attr), " ")), c
+		v.gap, v.last = false, c
 	case c == '/':
 		v.attr = v.attr[:0]
 	default:
-		if n := len(v.attr); n > 0 && v.attr[n-1] == ' ' {
-			v.attr = v.attr[:0]
+		if v.gap {
+			v.attr, v.gap = v.attr[:0], false
 		}
 		if len(v.attr) < maxTagName {
 			v.attr = append(v.attr, lowerName(c))

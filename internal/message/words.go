@@ -13,6 +13,9 @@ var commonWords = [...]string{
 	"micalg", "protocol", "type", "size", "filename*", "name*", "no", "windows-1252", "digest",
 }
 
+// maxCommonWord is the length of the longest word that commonWord knows.
+const maxCommonWord = len("quoted-printable")
+
 // commonWord returns b as one of commonWords.
 func commonWord(b []byte) (string, bool) {
 	switch string(b) { // in place: the compiler compares without allocating
