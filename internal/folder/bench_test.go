@@ -184,7 +184,7 @@ func BenchmarkSearch(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			eachBench(b, many, func(b *testing.B, h *house, v *View) {
 				for b.Loop() {
-					_, err := v.Search(h.ctx(), c)
+					_, err := v.Search(h.ctx(), c, nil)
 					h.must(err)
 				}
 			})

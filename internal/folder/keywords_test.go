@@ -115,7 +115,7 @@ func TestKeywordsUncounted(t *testing.T) {
 			}))
 		}
 		for _, c := range []Criterion{{Test: HasKeyword, Text: "LATE"}, {Test: HasKeyword, Text: "new", Not: true}} {
-			found, err := v.Search(h.ctx(), c)
+			found, err := v.Search(h.ctx(), c, nil)
 			h.must(err)
 			if len(found) == 0 || found[0] != uids[0] {
 				t.Errorf("%+v finds %v", c, found)

@@ -101,7 +101,10 @@ const toldUnread = 100
 // at rows only if neither the view nor the index decides, at bytes only if the
 // rows do not. It ends early with ctx. What can't be read and may be meant is
 // left out: then the others come with ErrUnread.
-func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
+//
+// Before it reads the first body it calls acquire, unless that is nil, with no
+// transaction open; after the last it calls release. An error of acquire ends the search.
+func (v *View) Search(ctx context.Context, c Criterion, acquire func(context.Context) (release func(), err error)) ([]uint32, error) {
 	ready := v.prepare(&c)
 	few, known, err := v.fromIndex(ctx, &ready)
 	if err != nil {
@@ -124,6 +127,13 @@ func (v *View) Search(ctx context.Context, c Criterion) ([]uint32, error) {
 		if index, open, err = v.narrow(ctx, &ready, open, &hits); err != nil {
 			return nil, err
 		}
+	}
+	if acquire != nil && len(open) > 0 && ready.readsBodies() {
+		release, err := acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 	}
 	buf, unread := make([]byte, textBuffer), 0
 	want := ready.wants()
@@ -251,6 +261,11 @@ func (c *criterion) wants() (want Want) {
 		want |= c.of[i].wants()
 	}
 	return want
+}
+
+// readsBodies reports whether the criterion may have to look through bodies.
+func (c *criterion) readsBodies() bool {
+	return c.Test == InBody || c.Test == InText || slices.ContainsFunc(c.of, func(o criterion) bool { return o.readsBodies() })
 }
 
 // judge says whether the criterion holds, as far as what was read tells.

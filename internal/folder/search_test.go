@@ -91,7 +91,7 @@ func TestSearch(t *testing.T) {
 			{Criterion{Test: And, Of: []Criterion{not(text(InBody, "needle")), {Test: HasFlags, Flags: Seen}, header("subject", "two")}}, "[2]"},
 			{not(Criterion{Test: Or, Of: []Criterion{header("subject", "two"), date(SentSince, 2)}}), "[3 4 5]"},
 		} {
-			got, err := v.Search(h.ctx(), c.c)
+			got, err := v.Search(h.ctx(), c.c, nil)
 			if err != nil || fmt.Sprint(got) != c.want {
 				t.Errorf("search %d %+v: %v, %v; want %s", i, c.c, got, err, c.want)
 			}
@@ -121,7 +121,7 @@ func TestSearchHeader(t *testing.T) {
 			{"to", "", "[1]", "[1]"},
 		} {
 			for test, want := range map[Test]string{HasHeader: c.in, InEnvelope: c.envelope} {
-				got, err := v.Search(h.ctx(), Criterion{Test: test, Header: c.header, Text: c.text})
+				got, err := v.Search(h.ctx(), Criterion{Test: test, Header: c.header, Text: c.text}, nil)
 				if err != nil || fmt.Sprint(got) != want {
 					t.Errorf("search %d, test %d: %v, %v; want %s", i, test, got, err, want)
 				}
@@ -175,7 +175,7 @@ func TestSearchReadsOnce(t *testing.T) {
 		h.Blobs.Files = stopped{Files: h.Blobs.Files, stop: func() {}, reads: &reads}
 		search := func(c Criterion) []uint32 {
 			reads = 0
-			uids, err := v.Search(h.ctx(), c)
+			uids, err := v.Search(h.ctx(), c, nil)
 			h.must(err)
 			return uids
 		}
@@ -217,7 +217,7 @@ func TestSearchEnds(t *testing.T) {
 		for i := range 50 {
 			c.Of = append(c.Of, Criterion{Test: InBody, Text: fmt.Sprint("x", i)})
 		}
-		if _, err := v.Search(ctx, c); !errors.Is(err, context.Canceled) {
+		if _, err := v.Search(ctx, c, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 		if reads > 1 {

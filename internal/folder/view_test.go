@@ -276,7 +276,7 @@ func TestMissedByFetch(t *testing.T) {
 		h.must(err)
 		_, err = there.Expunge(h.ctx(), nil)
 		h.must(err)
-		found, err := here.Search(h.ctx(), Criterion{Test: SentSince, Time: time.Unix(0, 0)})
+		found, err := here.Search(h.ctx(), Criterion{Test: SentSince, Time: time.Unix(0, 0)}, nil)
 		h.must(err)
 		if c := h.sync(here, false); len(found) != 1 || !c.Held || c.Exists != 2 {
 			t.Errorf("found %v, told %+v", found, c)

@@ -74,7 +74,7 @@ func (s *session) matches(key *wire.SearchKey) (uids []uint32, withModSeq bool, 
 	if p.modSeq {
 		s.wantModSeqs()
 	}
-	uids, err = s.view.Search(s.ctx(), criterion)
+	uids, err = s.searchView(criterion)
 	return uids, p.modSeq, err
 }
 

@@ -66,11 +66,12 @@ type Timeouts struct {
 // Server is the door. It is made by New.
 type Server struct {
 	Options
-	buffers   wire.Buffers
-	deflaters wire.Deflaters
-	chunks    sync.Pool // *[]byte of chunkSize
-	base      context.Context
-	cancel    context.CancelFunc
+	buffers      wire.Buffers
+	deflaters    wire.Deflaters
+	chunks       sync.Pool // *[]byte of chunkSize
+	bodySearches searchSemaphore
+	base         context.Context
+	cancel       context.CancelFunc
 
 	mu        sync.Mutex
 	draining  bool

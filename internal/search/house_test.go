@@ -141,7 +141,7 @@ func (h *house) view(s *folder.Store, box db.ID, name string) *folder.View {
 
 func (h *house) search(v *folder.View, c folder.Criterion) []uint32 {
 	h.Helper()
-	uids, err := v.Search(h.ctx(), c)
+	uids, err := v.Search(h.ctx(), c, nil)
 	h.must(err)
 	return uids
 }

@@ -422,7 +422,7 @@ func TestLostBytes(t *testing.T) {
 		if upto := h.count(`SELECT upto FROM search_folder`); upto != 3 {
 			t.Errorf("indexed up to %d", upto)
 		}
-		uids, err := v.Search(h.ctx(), folder.Criterion{Test: folder.InBody, Text: "says <2>"})
+		uids, err := v.Search(h.ctx(), folder.Criterion{Test: folder.InBody, Text: "says <2>"}, nil)
 		if !errors.Is(err, folder.ErrUnread) || !slices.Equal(uids, []uint32{3}) {
 			t.Errorf("found %v, %v", uids, err)
 		}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imapd_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/imapd"
+)
+
+// gate stops whoever reads a message's file until it may go on.
+type gate struct {
+	blob.Files
+	began chan struct{} // receives whenever somebody begins to read
+	pass  chan struct{} // lets one of them go on
+
+	mu           sync.Mutex
+	inside, most int
+}
+
+func newGate(f blob.Files) *gate {
+	return &gate{Files: f, began: make(chan struct{}, 100), pass: make(chan struct{})}
+}
+
+// Open is that of blob.Files.
+func (g *gate) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
+	r, err := g.Files.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	g.count(1)
+	g.began <- struct{}{}
+	<-g.pass
+	return gatedFile{r, g}, nil
+}
+
+func (g *gate) count(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside += n
+	g.most = max(g.most, g.inside)
+}
+
+type gatedFile struct {
+	blob.FileReader
+	gate *gate
+}
+
+func (r gatedFile) Close() error {
+	r.gate.count(-1)
+	return r.FileReader.Close()
+}
+
+// bodySearches are commands that read bodies, each with the first words of its result.
+var bodySearches = [][2]string{
+	{"SEARCH BODY needle", "* SEARCH 1"},
+	{"UID SEARCH TEXT needle", "* SEARCH 1"},
+	{"SEARCH RETURN (COUNT) OR BODY needle SUBJECT nothing", "* ESEARCH …COUNT 1"},
+	{"SORT (DATE) UTF-8 NOT BODY nothing", "* SORT 1"},
+	{"THREAD REFERENCES UTF-8 TEXT needle", "* THREAD (1)"},
+	{"SEARCH RETURN (SAVE ALL) NOT (NOT BODY needle)", "* ESEARCH …ALL 1"},
+}
+
+// withGate runs f with a server on which each of the mailboxes has a large message.
+func withGate(t *testing.T, mailboxes int, f func(h *house, g *gate, names []string)) {
+	t.Helper()
+	var g *gate
+	eachWith(t, func(o *imapd.Options) {
+		g = newGate(o.Blobs.Files)
+		o.Blobs.Files = g
+	}, func(h *house) {
+		names := []string{alice}
+		for len(names) < mailboxes {
+			name := fmt.Sprint("box", len(names))
+			h.newMailbox(name)
+			names = append(names, name+"@demo.test")
+		}
+		for _, name := range names {
+			h.loginAs(name).append("INBOX", "", note("large")+strings.Repeat("Hay.\r\n", blob.Inline/4)+"A needle.\r\n")
+		}
+		f(h, g, names)
+	})
+}
+
+// inLine waits until so many searches of a mailbox, and of its account, read bodies or
+// wait to.
+func (h *house) inLine(box db.ID, ofMailbox, ofAccount int) {
+	for {
+		m, a := h.server.BodySearches(h.box.Account, box)
+		if m == ofMailbox && a == ofAccount {
+			return
+		}
+		if h.Context().Err() != nil {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// Two searches of a mailbox read bodies at once. The others wait in line, however they
+// are spelled, and hold up nothing else.
+func TestBodySearchesOfMailbox(t *testing.T) {
+	withGate(t, 1, func(h *house, g *gate, _ []string) {
+		var all []*client
+		var tags []string
+		for i, s := range bodySearches {
+			c := h.selected("INBOX")
+			all, tags = append(all, c), append(tags, c.begin(s[0]))
+			if h.inLine(h.box.ID, i+1, min(i+1, 2)); i < 2 {
+				<-g.began
+			}
+		}
+		other := h.selected("INBOX")
+		other.ok("SEARCH SUBJECT large")
+		other.got("* SEARCH 1")
+		other.ok(`STORE 1 +FLAGS (\Flagged)`)
+		other.append("Sent", "", note("small"))
+		for i := range all {
+			g.pass <- struct{}{}
+			all[i].finish(tags[i]) // they come in the order of the line
+			if !strings.HasPrefix(all[i].tagged, "OK ") || !matches(bodySearches[i][1], all[i].untagged[0]) {
+				t.Errorf("%s: %q, %q", bodySearches[i][0], all[i].untagged, all[i].tagged)
+			}
+			if i+2 < len(all) {
+				<-g.began
+			}
+		}
+		if g.most != 2 {
+			t.Errorf("%d searches read bodies at once", g.most)
+		}
+		h.inLine(h.box.ID, 0, 0)
+	})
+}
+
+// Eight searches of an account read bodies at once.
+func TestBodySearchesOfAccount(t *testing.T) {
+	withGate(t, 5, func(h *house, g *gate, names []string) {
+		var all []*client
+		var tags []string
+		for _, name := range names {
+			for range 2 {
+				c := h.loginAs(name)
+				c.ok("SELECT INBOX")
+				all, tags = append(all, c), append(tags, c.begin("SEARCH BODY needle"))
+			}
+		}
+		h.inLine(h.box.ID, 2, 10)
+		for range 8 {
+			<-g.began
+		}
+		for range all {
+			g.pass <- struct{}{}
+		}
+		for i, c := range all {
+			c.finish(tags[i])
+			c.got("* SEARCH 1")
+		}
+		if g.most != 8 {
+			t.Errorf("%d searches read bodies at once", g.most)
+		}
+	})
+}
+
+// A search that waits ends when its client leaves, when its log-in ends, and when the
+// server shuts down.
+func TestBodySearchWaitEnds(t *testing.T) {
+	withGate(t, 2, func(h *house, g *gate, names []string) {
+		reading := []*client{h.selected("INBOX"), h.selected("INBOX")}
+		var tags []string
+		for _, c := range reading {
+			tags = append(tags, c.begin("SEARCH BODY needle"))
+			<-g.began
+		}
+		leaves := h.selected("INBOX")
+		leaves.begin("SEARCH BODY needle")
+		h.inLine(h.box.ID, 3, 2)
+		h.must(leaves.nc.Close())
+		h.inLine(h.box.ID, 2, 2)
+
+		waits := h.selected("INBOX")
+		waits.begin("SEARCH BODY needle")
+		h.inLine(h.box.ID, 3, 2)
+		ended := make(chan error)
+		go func() { ended <- h.server.Shutdown(context.Background()) }()
+		waits.next("* BYE The server is going down.")
+		waits.closed()
+		for i, c := range reading { // they had begun
+			g.pass <- struct{}{}
+			c.finish(tags[i])
+			c.got("* SEARCH 1")
+		}
+		h.must(<-ended)
+	})
+}
+
+// A search that reads bodies or waits to ends with its log-in.
+func TestBodySearchRevoked(t *testing.T) {
+	withGate(t, 1, func(h *house, g *gate, _ []string) {
+		var all []*client
+		for i := range 3 {
+			c := h.selected("INBOX")
+			c.begin("SEARCH BODY needle")
+			all = append(all, c)
+			h.inLine(h.box.ID, i+1, min(i+1, 2))
+		}
+		<-g.began
+		<-g.began
+		changed := "Another-Passw0rd!"
+		_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, &changed)
+		h.must(err)
+		all[2].next("* BYE …")
+		all[2].closed()
+		for _, c := range all[:2] {
+			g.pass <- struct{}{}
+			c.next("* BYE …")
+			c.closed()
+		}
+		h.inLine(h.box.ID, 0, 0)
+	})
+}
