@@ -12,14 +12,21 @@ import (
 
 // headerEnd returns where the empty line after the header begins, or -1.
 func headerEnd(msg []byte) int {
-	for at := 0; ; {
+	end, _ := headerEndAfter(msg, 0)
+	return end
+}
+
+// headerEndAfter looks from a line that begins at this place on. Without an empty line
+// it returns -1, and where the last line begins.
+func headerEndAfter(msg []byte, at int) (end, last int) {
+	for {
 		lf := bytes.IndexByte(msg[at:], '\n')
 		if lf < 0 {
-			return -1
+			return -1, at
 		}
 		line := msg[at : at+lf]
 		if len(line) == 0 || len(line) == 1 && line[0] == '\r' {
-			return at
+			return at, at
 		}
 		at += lf + 1
 	}
@@ -36,10 +43,11 @@ func cutHeader(msg []byte) (header, body []byte) {
 
 // pickFields returns those of the wanted names that go into h= and the canonical text of those fields,
 // in the order of h=: for a name that occurs more than once the last field
-// comes first (RFC 6376 section 5.4.2).
+// comes first (RFC 6376 section 5.4.2). Of more than maxNames fields it returns too
+// many names.
 func pickFields(header []byte, wanted []signedField) (names []string, text []byte) {
 	found := make([][][]byte, len(wanted))
-	for len(header) > 0 {
+	for n := 0; len(header) > 0 && n <= maxNames; {
 		var field []byte
 		field, header = cutField(header)
 		colon := bytes.IndexByte(field, ':')
@@ -50,6 +58,7 @@ func pickFields(header []byte, wanted []signedField) (names []string, text []byt
 		for i := range wanted {
 			if len(wanted[i].name) == len(name) && strings.EqualFold(wanted[i].name, string(name)) {
 				found[i] = append(found[i], field)
+				n++
 				break
 			}
 		}

@@ -37,11 +37,19 @@ type DKIM struct {
 type head struct {
 	raw    []byte
 	fields map[string][][]byte // by name in lower case, from the top
+	cut    map[string]bool     // names with more fields: no signature of those can be verified
 }
+
+// How many fields are indexed: of one name, and of all that signatures name. Mail has a
+// few hundred.
+const (
+	maxOfName  = maxNames
+	maxIndexed = 10 * maxNames
+)
 
 // readHead indexes the fields of these names, in lower case.
 func readHead(header []byte, names ...string) *head {
-	h := &head{header, map[string][][]byte{}}
+	h := &head{raw: header, fields: map[string][][]byte{}, cut: map[string]bool{}}
 	h.index(names)
 	return h
 }
@@ -58,6 +66,7 @@ func (h *head) index(names []string) {
 		return
 	}
 	lower := make([]byte, 0, 256)
+	n := 0
 	for rest := h.raw; len(rest) > 0 && rest[0] != '\r' && rest[0] != '\n'; {
 		var field []byte
 		field, rest = cutField(rest)
@@ -76,8 +85,14 @@ func (h *head) index(names []string) {
 			}
 			lower = append(lower, c)
 		}
-		if list, ok := wanted[string(lower)]; ok {
+		list, ok := wanted[string(lower)]
+		switch {
+		case !ok:
+		case len(list) == maxOfName || n == maxIndexed:
+			h.cut[string(lower)] = true
+		default:
 			wanted[string(lower)] = append(list, field)
+			n++
 		}
 	}
 	maps.Copy(h.fields, wanted)

@@ -63,7 +63,22 @@ func (j *Judge) Begin(header []byte) *Trial {
 		signed = append(signed, d.names...)
 	}
 	t.head.index(signed)
+	t.refuseCut()
 	return t
+}
+
+// refuseCut refuses the signatures of fields that there are too many of.
+func (t *Trial) refuseCut() {
+	const why = "the header has too many fields that it signs"
+	cut := func(name string) bool { return t.head.cut[name] }
+	for _, d := range t.signatures {
+		if d.Result == "" && slices.ContainsFunc(d.names, cut) {
+			d.Result, d.Reason = PermError, why
+		}
+	}
+	if t.arc.Result == "" && slices.ContainsFunc(t.arcContent.names, cut) {
+		t.arc.Result, t.arc.Reason = Fail, why
+	}
 }
 
 // sum returns the hash of the body in a form, the same for all who want it.

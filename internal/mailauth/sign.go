@@ -29,7 +29,7 @@ const maxHeader = 1 << 20
 // The errors of Sign for messages that cannot be signed.
 var (
 	ErrNoFrom       = errors.New("mailauth: the message has no From field")
-	ErrHeaderTooBig = errors.New("mailauth: the message's header is larger than 1 MiB")
+	ErrHeaderTooBig = errors.New("mailauth: the message's header is larger than 1 MiB, or has too many fields")
 )
 
 // signedField is a header field that signatures cover. With over they cover
@@ -91,13 +91,16 @@ func (s *Signer) SignReader(r io.Reader) ([]byte, error) {
 	return s.sign(header, body)
 }
 
+// smallHeader has the header of most messages, in bytes.
+const smallHeader = 8 << 10
+
 // readMessage reads a message's header, of at most 1 MiB, and hashes its body in
 // relaxed form.
 func readMessage(r io.Reader) (header []byte, body [sha256.Size]byte, err error) {
 	var h bodyHash
 	h.reset()
-	buf := make([]byte, 0, 8<<10) // for most messages all that is needed
-	for header == nil {
+	buf := make([]byte, 0, smallHeader)
+	for line := 0; header == nil; {
 		if len(buf) == cap(buf) {
 			if cap(buf) >= maxHeader {
 				return nil, body, ErrHeaderTooBig
@@ -106,11 +109,14 @@ func readMessage(r io.Reader) (header []byte, body [sha256.Size]byte, err error)
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if end := headerEnd(buf); end >= 0 || errors.Is(err, io.EOF) {
+		var end int
+		if end, line = headerEndAfter(buf, line); end >= 0 || errors.Is(err, io.EOF) {
 			var rest []byte
 			header, rest = cutHeader(buf)
 			h.write(rest)
-			if header = bytes.Clone(header); header == nil {
+			if len(buf) > smallHeader {
+				buf = make([]byte, smallHeader) // the header stays where it is
+			} else if header = bytes.Clone(header); header == nil {
 				header = []byte{}
 			}
 		}
@@ -129,6 +135,9 @@ func (s *Signer) sign(header []byte, bodyDigest [sha256.Size]byte) ([]byte, erro
 		return nil, ErrHeaderTooBig
 	}
 	names, signed := pickFields(header, signedFields())
+	if len(names) > maxNames {
+		return nil, ErrHeaderTooBig
+	}
 	if !bytes.HasPrefix(signed, []byte("from:")) {
 		return nil, ErrNoFrom
 	}

@@ -25,6 +25,9 @@ func ReadHeader(r *bufio.Reader) (Header, error) {
 	start := 0 // of the current line
 	for {
 		piece, err := r.ReadSlice('\n')
+		if need := len(h) + len(piece); need > cap(h) && need > MaxHeader/4 { // append would take more
+			h = append(make(Header, 0, MaxHeader+r.Size()), h...)
+		}
 		h = append(h, piece...)
 		if len(h) > MaxHeader {
 			return nil, fault.New(fault.TooLarge, "header_too_large", "The message header is larger than 1 MiB.")
