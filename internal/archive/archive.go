@@ -79,10 +79,13 @@ type Sink struct {
 const (
 	maxPlace    = 200             // bytes
 	maxName     = 4 << 10         // bytes of a file's name, as systems bound it; of thousands it is remembered
-	maxSideFile = 4 << 20         // bytes of a file that tells of folders or keywords
+	maxSideFile = 256 << 10       // bytes of a file that tells of keywords
 	maxSides    = 4 * maxSideFile // of all of them
+	maxFolders  = 4 << 20         // bytes of a file that tells of folders
+	maxNote     = 64 << 10        // bytes of what it tells of one
+	maxNames    = 1 << 20         // bytes of the names that it tells
 	maxFurther  = 16 << 10        // bytes of the keywords of one message: more than ours can have
-	maxTables   = 10_000          // folders with keywords
+	maxTables   = 10_000          // folders with keywords, and folders that are told
 )
 
 // place makes a name of an archive fit to be shown.

@@ -4,9 +4,13 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"path"
+	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -39,21 +43,24 @@ type folderNote struct {
 
 // maildirs is what is known of the Maildirs of an archive.
 type maildirs struct {
-	letters map[string][]string          // keywords of a Maildir, by letter
-	more    map[string]map[string]string // further ones, with spaces between, by Maildir and message
-	notes   map[string]folderNote        // by Maildir
-	bytes   int                          // read of the files that tell all this
+	letters map[string][]string   // keywords of a Maildir, by letter
+	more    map[string]*further   // further ones, by Maildir
+	notes   map[string]folderNote // by Maildir
+	bytes   int                   // read of the files that tell of keywords
+	names   int                   // bytes of names in notes
 }
 
 func newMaildirs() *maildirs {
-	return &maildirs{letters: map[string][]string{}, more: map[string]map[string]string{}, notes: map[string]folderNote{}}
+	return &maildirs{letters: map[string][]string{}, more: map[string]*further{}, notes: map[string]folderNote{}}
 }
 
 // side reads a file that tells of a Maildir, in dir. known is false if it is
 // none.
 func (d *maildirs) side(dir, base string, r io.Reader, to Sink) (known bool, err error) {
 	switch base {
-	case keywordsFile, moreFile, foldersFile:
+	case keywordsFile, moreFile:
+	case foldersFile:
+		return true, d.folders(dir, r, to)
 	default:
 		return false, nil
 	}
@@ -61,30 +68,77 @@ func (d *maildirs) side(dir, base string, r io.Reader, to Sink) (known bool, err
 	if err != nil {
 		return true, err
 	}
-	if d.bytes += len(text); d.bytes > maxSides || len(d.letters)+len(d.more)+len(d.notes) > maxTables {
-		return true, broken("The files of the archive that tell of keywords and folders are too large.")
+	if d.bytes += len(text); d.bytes > maxSides || len(d.letters)+len(d.more) > maxTables {
+		return true, broken("The files of the archive that tell of keywords are too large.")
 	}
-	switch base {
-	case keywordsFile:
+	if base == keywordsFile {
 		d.letters[dir] = readLetters(text)
-	case moreFile:
+	} else {
 		d.more[dir] = readMore(text)
-	default:
-		var notes []folderNote
-		if json.Unmarshal(text, &notes) != nil || len(notes) > maxTables {
-			return true, to.Failed(place(path.Join(dir, base)), "This list of folders can't be read.")
-		}
-		for _, n := range notes {
-			if len(n.Name) > maxName { // it is fitted again for each message
-				n.Name = strings.ToValidUTF8(n.Name[:maxName], "")
-			}
-			d.notes[clean(path.Join(dir, n.Path))] = n
-			if err := to.Folder(Folder{Name: n.Name, Special: use(n.Special), Subscribed: n.Subscribed}); err != nil {
-				return true, err
-			}
-		}
 	}
 	return true, nil
+}
+
+// folders reads foldersFile, one folder after the other: all at once would take many
+// times the memory of the file.
+func (d *maildirs) folders(dir string, r io.Reader, to Sink) error {
+	in := &metered{r: io.LimitReader(r, maxFolders), left: maxNote}
+	list := json.NewDecoder(in)
+	failed := func() error {
+		if in.err != nil {
+			return in.err
+		}
+		return to.Failed(place(path.Join(dir, foldersFile)), "This list of folders can't be read.")
+	}
+	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
+		return failed()
+	}
+	for list.More() {
+		in.left = maxNote
+		var n folderNote
+		if list.Decode(&n) != nil {
+			return failed()
+		}
+		if len(n.Name) > maxName { // it is fitted again for each message
+			n.Name = strings.ToValidUTF8(n.Name[:maxName], "")
+		}
+		at := clean(path.Join(dir, n.Path))
+		d.names += len(n.Name) + len(n.Special) + len(at)
+		if len(d.notes) >= maxTables || d.names > maxNames {
+			return broken("The archive tells of too many folders.")
+		}
+		d.notes[at] = n
+		if err := to.Folder(Folder{Name: n.Name, Special: use(n.Special), Subscribed: n.Subscribed}); err != nil {
+			return err
+		}
+	}
+	if _, err := list.Token(); err != nil {
+		return failed()
+	}
+	return nil
+}
+
+// errNote says that a folder has too much to tell.
+var errNote = errors.New("too long")
+
+// metered bounds how much is read until left is set again.
+type metered struct {
+	r    io.Reader
+	left int
+	err  error // of r, but for its end
+}
+
+// Read is that of io.Reader.
+func (m *metered) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, errNote
+	}
+	n, err := m.r.Read(p[:min(len(p), m.left)])
+	m.left -= n
+	if err != nil && err != io.EOF { //nolint:errorlint // what io.Reader promises
+		m.err = err
+	}
+	return n, err
 }
 
 // readLetters reads lines such as "0 $Forwarded".
@@ -99,21 +153,58 @@ func readLetters(text []byte) []string {
 	return letters
 }
 
-// readMore reads lines such as "U17V1700000000 $Forwarded".
-// They are taken apart when their message comes: all at once would take
-// many times the memory of the file.
-func readMore(text []byte) map[string]string {
-	more := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		key, words, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if number, rest, ok := strings.Cut(key, "V"); ok && rest != "" && len(number) > 1 && key[0] == 'U' && words != "" {
-			if len(words) > maxFurther { // of another's making, and taken apart for each message of that name
-				words = words[:max(0, strings.LastIndexByte(words[:maxFurther], ' '))]
+// further are the lines of a moreFile, such as "U17V1700000000 $Forwarded". They are
+// taken apart when their message comes: all at once would take many times the memory
+// of the file.
+type further struct {
+	text  string
+	lines []uint32 // where they begin in text, in the order of their keys
+}
+
+func readMore(text []byte) *further {
+	f := &further{text: string(text)}
+	count := bytes.Count(text, []byte("\n")) + 1
+	f.lines = make([]uint32, 0, min(count, len(text)/len("U1V1 a")+1))
+	at := 0
+	for line := range strings.Lines(f.text) {
+		if key, words := cutMore(line); words != "" {
+			if number, rest, ok := strings.Cut(key, "V"); ok && rest != "" && len(number) > 1 && key[0] == 'U' {
+				f.lines = append(f.lines, uint32(at))
 			}
-			more[key] = words
 		}
+		at += len(line)
 	}
-	return more
+	slices.SortStableFunc(f.lines, func(a, b uint32) int { return cmp.Compare(f.key(a), f.key(b)) })
+	return f
+}
+
+func cutMore(line string) (key, words string) {
+	key, words, _ = strings.Cut(strings.TrimSpace(line), " ")
+	return key, words
+}
+
+// key is that of the line there.
+func (f *further) key(line uint32) string {
+	text, _, _ := strings.Cut(f.text[line:], "\n")
+	key, _ := cutMore(text)
+	return key
+}
+
+// words are the further keywords of a message; of several lines the last counts.
+func (f *further) words(key string) []string {
+	if f == nil {
+		return nil
+	}
+	after := sort.Search(len(f.lines), func(i int) bool { return f.key(f.lines[i]) > key })
+	if after == 0 || f.key(f.lines[after-1]) != key {
+		return nil
+	}
+	line, _, _ := strings.Cut(f.text[f.lines[after-1]:], "\n")
+	_, words := cutMore(line)
+	if len(words) > maxFurther { // of another's making, and taken apart for each message of that name
+		words = words[:max(0, strings.LastIndexByte(words[:maxFurther], ' '))]
+	}
+	return strings.Fields(words)
 }
 
 // message describes the message in a file of a Maildir by its name. verbatim
@@ -145,7 +236,7 @@ func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *
 	parts := strings.Split(name, ".")
 	if len(parts) > 1 {
 		if at := strings.IndexByte(parts[1], 'U'); at >= 0 {
-			m.Keywords = append(m.Keywords, strings.Fields(d.more[dir][parts[1][at:]])...)
+			m.Keywords = append(m.Keywords, d.more[dir].words(parts[1][at:])...)
 		}
 	}
 	if !sane(m.Date) {

@@ -30,7 +30,7 @@ const (
 // maxAhead is how far Content-Length is believed beyond a line that looks as if
 // it began a message, in bytes: so much has to be read ahead to see whether it
 // fits.
-const maxAhead = 8 << 20
+const maxAhead = 1 << 20
 
 // maxHead is how much of a message's header is looked at, in bytes.
 const maxHead = message.MaxHeader
@@ -186,6 +186,9 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 		}
 		line = w.line(0) // reading ahead has moved it
 		if begun = true; !drop {
+			if need := len(b.buf) + len(line) + 1; need > cap(b.buf) && need > maxHead/4 { // append would take more
+				b.buf = append(make([]byte, 0, maxHead+fragment), b.buf...)
+			}
 			b.buf = appendLine(b.buf, line)
 		}
 		w.take(len(line))

@@ -99,7 +99,7 @@ func TestKeywordsOfOneName(t *testing.T) {
 		t.Errorf("the message has %d keywords", len(m.Keywords))
 	}
 	to := (&gathered{}).sink()
-	if _, err := d.side("", foldersFile, strings.NewReader(`[{"name": "`+strings.Repeat("x", maxSideFile-100)+`"}]`), to); err != nil {
+	if _, err := d.side("", foldersFile, strings.NewReader(`[{"name": "`+strings.Repeat("x", maxNote/2)+`"}]`), to); err != nil {
 		t.Fatal(err)
 	}
 	if m, _ := d.message("", "1.x:2,", time.Time{}, 0); m.Folder == "" || len(m.Folder) > maxName {
@@ -129,7 +129,7 @@ func TestMemoryOfKeywords(t *testing.T) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		if n := int64(after.HeapAlloc - before.HeapAlloc); n > 8*4*maxSideFile {
+		if n := int64(after.HeapAlloc - before.HeapAlloc); n > 2*4*maxSideFile {
 			t.Errorf("%s: %d MB are kept", name, n>>20)
 		}
 		runtime.KeepAlive(d)

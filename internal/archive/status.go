@@ -42,6 +42,7 @@ func (m *Message) mark(name, value string) {
 		}
 	case "x-keywords", "x-mozilla-keys":
 		m.Keywords = append(m.Keywords, strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' })...)
+		m.Keywords = m.Keywords[:min(len(m.Keywords), maxFurther/2)]
 	case "x-mozilla-status":
 		bits, err := strconv.ParseUint(value, 16, 32)
 		if err != nil {

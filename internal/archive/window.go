@@ -36,10 +36,10 @@ func (w *window) ahead(n int) []byte {
 func (w *window) fill(n int) {
 	switch {
 	case cap(w.buf)-w.at >= n: // there is room behind
-	case cap(w.buf) >= max(2*n, windowSize):
+	case cap(w.buf) >= n+windowSize/2:
 		w.buf, w.at = w.buf[:copy(w.buf, w.buf[w.at:])], 0
-	default: // twice as much, so that it is not moved for every line
-		grown := make([]byte, len(w.buf)-w.at, max(2*n, windowSize))
+	default: // more, so that it is not moved for every line
+		grown := make([]byte, len(w.buf)-w.at, n+windowSize)
 		copy(grown, w.buf[w.at:])
 		w.buf, w.at = grown, 0
 	}
