@@ -20,6 +20,13 @@ var (
 	errNumbers = errors.New("a search found what are no numbers")
 )
 
+const (
+	// maxLine bounds a line of an answer, in bytes, but for what a search has found.
+	maxLine = 256 << 10
+	// maxSpans is how many ranges of UIDs a search may find.
+	maxSpans = 2 << 20
+)
+
 // line is the connection to a source, whose program is a stranger's. It bounds
 // how much may come in answer to a command, so that what a client library keeps
 // in memory is bounded too, and how long it may say nothing. The client's own
@@ -38,6 +45,8 @@ type line struct {
 	hiding bool     // see screen
 	rev2   bool     // there was something to hide
 	part   []byte   // of a line
+	within bool     // part goes on with what a search has found
+	over   bool     // what follows there is no UID
 	text   int64    // so much of a message is still to come
 	found  []span   // by a search
 	odd    []string // names of folders that can't be decoded, as they are shown
@@ -78,7 +87,7 @@ func (l *line) screen(chunk []byte) error {
 	for l.text == 0 {
 		end := looked + bytes.IndexByte(l.part[looked:], '\n') + 1
 		if end == looked {
-			return nil
+			return l.unfinished()
 		}
 		line := l.part[:end]
 		looked = 0
@@ -87,13 +96,17 @@ func (l *line) screen(chunk []byte) error {
 			return errTooMuch
 		}
 		if name, bad := unreadable(line); bad {
+			if len(l.odd) == maxListed {
+				return errTooMuch
+			}
 			l.odd = append(l.odd, shown(name))
 			continue
 		}
-		if begin := search.Find(line); begin != nil {
+		if begin := search.Find(line); begin != nil || l.within {
 			if err := l.find(line[len(begin):]); err != nil {
 				return err
 			}
+			l.within, l.over = false, false
 			continue
 		}
 		if l.hiding && revision.Match(line) {
@@ -116,10 +129,38 @@ func (l *line) screen(chunk []byte) error {
 	return nil
 }
 
+// unfinished looks at a line whose end has not come. It is not kept once it is too long;
+// what a search has found is noted piece by piece.
+func (l *line) unfinished() error {
+	if len(l.part) < maxLine {
+		return nil
+	}
+	begin := 0
+	if !l.within {
+		if begin = len(search.Find(l.part)); begin == 0 {
+			return errTooMuch
+		}
+		l.within = true
+	}
+	end := bytes.LastIndexAny(l.part, " ,")
+	if end < begin {
+		return errTooMuch
+	}
+	if err := l.find(l.part[begin:end]); err != nil {
+		return err
+	}
+	l.part = bytes.Clone(l.part[end:])
+	return nil
+}
+
 // find notes what a search has found.
 func (l *line) find(said []byte) error {
+	if l.over {
+		return nil
+	}
 	for word := range bytes.FieldsFuncSeq(said, func(r rune) bool { return strings.ContainsRune(" ,\r\n", r) }) {
 		if word[0] == '(' || bytes.EqualFold(word, []byte("MODSEQ")) {
+			l.over = true
 			return nil // no more UIDs
 		}
 		if bytes.EqualFold(word, []byte("ALL")) {
@@ -134,8 +175,25 @@ func (l *line) find(said []byte) error {
 		if err != nil || err2 != nil {
 			return errNumbers
 		}
-		l.found = append(l.found, span{uint32(min(low, high)), uint32(max(low, high))})
+		if err := l.add(span{uint32(min(low, high)), uint32(max(low, high))}); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// add notes UIDs that were found, with those before if they follow them.
+func (l *line) add(s span) error {
+	if n := len(l.found); n > 0 {
+		if last := &l.found[n-1]; s.low >= last.low && uint64(s.low) <= uint64(last.high)+1 {
+			last.high = max(last.high, s.high)
+			return nil
+		}
+	}
+	if len(l.found) == maxSpans {
+		return errTooMuch
+	}
+	l.found = append(l.found, s)
 	return nil
 }
 

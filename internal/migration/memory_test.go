@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/heaptest"
+)
+
+// stranger is a connection to a source that says whatever it wants.
+type stranger struct {
+	net.Conn
+	io.Reader
+}
+
+func (s stranger) Read(p []byte) (int, error)      { return s.Reader.Read(p) }
+func (s stranger) SetDeadline(time.Time) error     { return nil }
+func (s stranger) SetReadDeadline(time.Time) error { return nil }
+
+// What is kept of a source's answers is bounded, whatever it says.
+func TestMemoryOfAnswers(t *testing.T) {
+	answers := func(r io.Reader) any {
+		l := &line{Conn: stranger{Reader: r}, patience: time.Hour, hiding: true}
+		l.ask(2 * heaptest.Size)
+		_, err := io.Copy(io.Discard, l)
+		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errTooMuch) {
+			t.Error(err)
+		}
+		return l
+	}
+	heaptest.Check(t, answers,
+		heaptest.Input{Head: "", Unit: "x"},
+		heaptest.Input{Head: "* 1 FETCH (BODY[] {67108864}\r\n", Unit: "\r"},
+		heaptest.Input{Head: "* SEARCH", Unit: " 4294967295"},
+		heaptest.Input{Head: "* SEARCH 1 (MODSEQ", Unit: " 1"},
+		heaptest.Input{Head: "", Unit: "* LIST () \"/\" \"&\"\r\n"})
+	// These are that many UIDs.
+	heaptest.CheckLimit(t, 3*8*maxSpans, answers, heaptest.Input{Head: "* SEARCH", Unit: " 1 9"})
+}
