@@ -16,6 +16,7 @@ type parts struct {
 	header   message.Header
 	texts    []string // for people, without HTML if there is plain text
 	status   string   // message/delivery-status
+	statuses int      // parts of that kind that were read
 	feedback message.Header
 	original message.Header
 	returned string // what a text cites of the original
@@ -67,8 +68,9 @@ func (p *parts) part(raw []byte, i int, part *message.Part, pages *[]string) {
 		}
 	case typ == "message" && (strings.Contains(subtype, "delivery-status") || subtype == "delivery-statu"),
 		typ == "text" && subtype == "delivery-status":
-		if len(p.status) < maxText {
+		if len(p.status) < maxText && p.statuses < maxTexts {
 			p.status += body() + "\n\n"
+			p.statuses++
 		}
 	case typ == "message" && subtype == "feedback-report":
 		p.feedback = headerOf(body())

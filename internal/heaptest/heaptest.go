@@ -51,7 +51,7 @@ func peakOf(in Input, parse func(r io.Reader) (result any)) int64 {
 		s.block = append(s.block, in.Unit...)
 	}
 	runtime.GC() // what pools keep goes with the second cycle
-	s.start = live()
+	s.start = Live()
 	result := parse(s)
 	s.measure()
 	runtime.KeepAlive(result)
@@ -91,10 +91,10 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *stream) measure() { s.peak = max(s.peak, live()-s.start) }
+func (s *stream) measure() { s.peak = max(s.peak, Live()-s.start) }
 
-// live returns how much of the heap is in use after a collection.
-func live() int64 {
+// Live returns how much of the heap is in use after a collection, in bytes.
+func Live() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -116,7 +116,7 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 			dst, budget = p.appendList(dst, first[k], budget)
 		} else {
 			for f := range h.Fields() {
-				if envelopeFieldOf(f.Name) == k && budget > 0 {
+				if envelopeFieldOf(f.Name) == k && budget > 0 && len(dst)-start < MaxField {
 					dst, budget = p.appendList(dst, f.Value, budget)
 				}
 			}

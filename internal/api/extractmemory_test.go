@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"io"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/heaptest"
+)
+
+// Of a request's body as much is kept as was asked for, whatever it is made of, and of
+// the content of attachments nothing.
+func TestMemoryOfExtractor(t *testing.T) {
+	const most = 1 << 19
+	body := func(r io.Reader) any {
+		rest, bad, err := extract(r, -1, func() io.Writer { return io.Discard }, bounds{body: 2 * heaptest.Size, rest: most, values: maxValues, faults: maxFaults})
+		if len(rest) > most || len(bad) > maxFaults {
+			t.Errorf("%d bytes, %d faults", len(rest), len(bad))
+		}
+		return []any{rest, bad, err}
+	}
+	const attachments = `{"attachments":[`
+	heaptest.Check(t, body,
+		heaptest.Input{Head: "", Unit: " "},
+		heaptest.Input{Head: "", Unit: "["},
+		heaptest.Input{Head: `"`, Unit: "\\"},
+		heaptest.Input{Head: attachments, Unit: `{"content":1},`},
+		heaptest.Input{Head: attachments + `{"content":"`, Unit: "A"})
+}

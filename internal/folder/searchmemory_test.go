@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/heaptest"
+)
+
+// metered are files that measure the heap while they are read.
+type metered struct {
+	blob.Files
+	blob.FileReader
+	m *meter
+}
+
+type meter struct{ reads, start, peak int64 }
+
+// Open is that of blob.Files.
+func (f metered) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
+	r, err := f.Files.Open(ctx, name)
+	f.FileReader = r
+	return f, err
+}
+
+// ReadAt is that of io.ReaderAt.
+func (f metered) ReadAt(p []byte, off int64) (int, error) {
+	if f.m.reads++; f.m.reads%128 == 1 {
+		f.m.peak = max(f.m.peak, heaptest.Live()-f.m.start)
+	}
+	return f.FileReader.ReadAt(p, off)
+}
+
+// Close is that of io.Closer.
+func (f metered) Close() error { return f.FileReader.Close() }
+
+// A search through bodies needs little memory, whatever the bodies are made of.
+func TestSearchMemory(t *testing.T) {
+	each(t, func(h *house) {
+		const size = 8 << 20
+		for _, text := range []string{
+			"Content-Type: text/html\r\n\r\n<a href" + strings.Repeat(strings.Repeat(" ", 510)+"\r\n", size/512) + "=x>x</a>\r\n",
+			"Content-Type: text/html\r\n\r\n" + strings.Repeat("<", size),
+			"Content-Type: text/plain; charset=iso-2022-jp\r\n\r\n" + strings.Repeat("\x1b$B", size/3),
+			"Subject: " + strings.Repeat("\x80", size) + "\r\n\r\nx\r\n",
+		} {
+			_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(text, 0))
+			h.must(err)
+		}
+		v := h.view(Inbox)
+		m := &meter{start: heaptest.Live()}
+		h.Blobs.Files = metered{Files: h.Blobs.Files, m: m}
+		for _, test := range []Test{InBody, InText} {
+			if _, err := v.Search(h.ctx(), Criterion{Test: test, Text: "nowhere"}, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		if m.reads == 0 || m.peak > heaptest.Limit {
+			t.Errorf("%d KiB of heap are live, in %d readings", m.peak>>10, m.reads)
+		}
+	})
+}

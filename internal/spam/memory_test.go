@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spam
+
+import (
+	"bufio"
+	"io"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/heaptest"
+)
+
+// The words of a text need little memory, whatever the text is.
+func TestMemoryOfTokens(t *testing.T) {
+	words := func(r io.Reader) any {
+		all := &tokenizer{seen: map[uint64]struct{}{}}
+		if err := all.words("", bufio.NewReader(r)); err != nil {
+			t.Error(err)
+		}
+		return all
+	}
+	heaptest.Check(t, words,
+		heaptest.Input{Unit: "a"},
+		heaptest.Input{Unit: "\u0e01"})
+}
