@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -44,7 +45,7 @@ type attempt struct {
 // delays its answer after failures, at most 4 s.
 func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password string, from netip.Addr) (Mailbox, error) {
 	return m.signIn(ctx, &attempt{p, user, from, password, WrongPassword}, func(key string) (Mailbox, []Protocol, error) {
-		return m.verify(ctx, key, password)
+		return m.verify(ctx, m.requester(key, from), password)
 	})
 }
 
@@ -93,10 +94,11 @@ func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify func(key stri
 // verify finds the mailbox that a password is of, and what that is good for:
 // nothing, if it is wrong; then the mailbox is one that has the address. What
 // looks like an app password is never tried as an own one.
-func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, []Protocol, error) {
+func (m *Mailboxes) verify(ctx context.Context, by credential.Requester, password string) (Mailbox, []Protocol, error) {
+	key := by.Target
 	token, app := appToken(password)
 	if app {
-		if box, protocols, err := m.verifyApp(ctx, key, token); err != nil || len(protocols) > 0 {
+		if box, protocols, err := m.verifyApp(ctx, by, token); err != nil || len(protocols) > 0 {
 			return box, protocols, err
 		}
 	}
@@ -114,19 +116,25 @@ func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, 
 	case app:
 		return Mailbox{}, nil, nil
 	case len(found) == 0:
-		return Mailbox{}, nil, m.Hasher.Dummy(ctx, password)
+		return Mailbox{}, nil, m.Hasher.Refuse(ctx, by, password)
 	}
 	for _, l := range found[:min(len(found), maxNamesakes)] {
-		ok, err := m.cache.Verify(ctx, int64(l.ID), l.generation, l.phc, password)
+		ok, err := m.Hasher.Verify(ctx, by, int64(l.ID), l.phc, password)
 		if err != nil {
 			return Mailbox{}, nil, err
 		}
 		if ok {
-			m.learn(ctx, l, password)
+			m.learn(ctx, by, l, password)
 			return l.Mailbox, l.protocols, nil
 		}
 	}
 	return found[0].Mailbox, nil, nil
+}
+
+// requester is who has a password or a proof verified: a client that signs in with
+// an address.
+func (m *Mailboxes) requester(key string, from netip.Addr) credential.Requester {
+	return credential.Requester{Networks: m.Guesses.Networks(from), Target: key}
 }
 
 func scanLogin(r db.Row) (l login, err error) {

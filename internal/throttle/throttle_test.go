@@ -3,6 +3,7 @@
 package throttle
 
 import (
+	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -28,6 +29,16 @@ func TestNetwork(t *testing.T) {
 		"2001:db8:1:2:ffff::99": "2001:db8:1:2::/64",
 	} {
 		if got := Network(ip(in)).String(); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"192.0.2.7":           "[192.0.2.7/32 192.0.2.0/24]",
+		"::ffff:192.0.2.7":    "[192.0.2.7/32 192.0.2.0/24]",
+		"2001:db8:1:2:3::4":   "[2001:db8:1:2::/64 2001:db8:1::/48]",
+		"2001:db8:1:ffff::99": "[2001:db8:1:ffff::/64 2001:db8:1::/48]",
+	} {
+		if got := fmt.Sprint(Networks(ip(in))); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}
