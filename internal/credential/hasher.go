@@ -36,6 +36,9 @@ const (
 	rightEach   = 4
 	wrongTTL    = time.Minute
 	wrongEach   = 32
+	// repeatPause is how long the answer to a repeated wrong password waits: many
+	// connections that repeat one as fast as they can would take all processors.
+	repeatPause = time.Second
 )
 
 // Hasher hashes and verifies passwords with argon2id (RFC 9106), at most as
@@ -43,7 +46,9 @@ const (
 // in a fair queue. It remembers results for a short time, so that a client that
 // repeats a password, right or wrong, costs microseconds.
 type Hasher struct {
-	Now func() time.Time // the clock; change it before the first use
+	// The clock; change both before the first use.
+	Now   func() time.Time
+	Pause func(context.Context, time.Duration) error
 
 	slots  *slots
 	hashes atomic.Int64
@@ -52,26 +57,30 @@ type Hasher struct {
 
 	mu           sync.Mutex
 	right, wrong memory
-	running      map[verificationKey]*verification
+	running      map[claim]*verification
 }
 
-// verification is one that is under way. Others with the same password wait
-// for its result.
+// verification is one that is done or under way. Others of the same network with
+// the same password wait for its result.
 type verification struct {
-	done chan struct{} // closed when ok and err are set
-	ok   bool
-	err  error
+	done     chan struct{} // closed when ok and err are set
+	ok       bool
+	err      error
+	repeated bool // a wrong password again
 }
 
-type verificationKey struct {
+// claim is a password that a client gives. A right one is remembered for all
+// networks. A wrong one, which may open something elsewhere, is for its own
+// network only: else time would tell which ones others have tried.
+type claim struct {
 	subject
-	fingerprint
+	anywhere, here fingerprint
 }
 
 // NewHasher returns a Hasher.
 func NewHasher() *Hasher {
 	h := &Hasher{
-		Now: time.Now, slots: newSlots(signal.Processors), running: map[verificationKey]*verification{},
+		Now: time.Now, Pause: signal.Sleep, slots: newSlots(signal.Processors), running: map[claim]*verification{},
 		right: memory{ttl: rightTTL, each: rightEach, max: maxSubjects},
 		wrong: memory{ttl: wrongTTL, each: wrongEach, max: maxSubjects},
 	}
@@ -118,12 +127,12 @@ func (h *Hasher) verify(ctx context.Context, by Requester, s subject, phc, passw
 	if err != nil || len(password) > MaxLength {
 		return false, err
 	}
-	key := verificationKey{s, h.fingerprint(phc, password)}
+	c := h.claim(s, by, phc, password)
 	for {
-		v, first := h.begin(key)
+		v, first := h.begin(c)
 		if first {
 			v.ok, v.err = h.compute(ctx, by, stored, password)
-			h.finish(key, v)
+			h.finish(c, v)
 			return v.ok, v.err
 		}
 		select {
@@ -131,9 +140,12 @@ func (h *Hasher) verify(ctx context.Context, by Requester, s subject, phc, passw
 		case <-ctx.Done():
 			return false, fmt.Errorf("waiting to hash a password: %w", ctx.Err())
 		}
-		// An error is of the one who went ahead: its client left, or its network
-		// has too many in line.
-		if v.err == nil {
+		if v.repeated && len(by.Networks) > 0 {
+			if err := h.Pause(ctx, repeatPause); err != nil {
+				return false, err
+			}
+		}
+		if v.err == nil { // else it is of the one who went ahead, whose client left
 			return v.ok, nil
 		}
 	}
@@ -141,36 +153,36 @@ func (h *Hasher) verify(ctx context.Context, by Requester, s subject, phc, passw
 
 // begin returns the verification of a password: one that is done or under way,
 // or a new one that the caller carries out.
-func (h *Hasher) begin(key verificationKey) (v *verification, first bool) {
+func (h *Hasher) begin(c claim) (v *verification, first bool) {
 	now := h.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	right := h.right.has(key.subject, key.fingerprint, now)
-	if right || h.wrong.has(key.subject, key.fingerprint, now) {
-		v = &verification{done: make(chan struct{}), ok: right}
+	right := h.right.has(c.subject, c.anywhere, now)
+	if right || h.wrong.has(c.subject, c.here, now) {
+		v = &verification{done: make(chan struct{}), ok: right, repeated: !right}
 		close(v.done)
 		return v, false
 	}
-	if v = h.running[key]; v != nil {
+	if v = h.running[c]; v != nil {
 		return v, false
 	}
 	v = &verification{done: make(chan struct{})}
-	h.running[key] = v
+	h.running[c] = v
 	return v, true
 }
 
 // finish tells the result of a verification to those who wait, and remembers it.
-func (h *Hasher) finish(key verificationKey, v *verification) {
+func (h *Hasher) finish(c claim, v *verification) {
 	now := h.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.running, key)
+	delete(h.running, c)
 	switch {
 	case v.err != nil:
 	case v.ok:
-		h.right.add(key.subject, key.fingerprint, now)
+		h.right.add(c.subject, c.anywhere, now)
 	default:
-		h.wrong.add(key.subject, key.fingerprint, now)
+		h.wrong.add(c.subject, c.here, now)
 	}
 	close(v.done)
 }
@@ -211,15 +223,20 @@ func (h *Hasher) ForgetAll() {
 // Hashes returns how many passwords were hashed since the start.
 func (h *Hasher) Hashes() int64 { return h.hashes.Load() }
 
-// fingerprint covers the stored hash, whose salt changes with each password: so
-// what was found of an old password says nothing of a new one, on any node.
-func (h *Hasher) fingerprint(phc, password string) (f fingerprint) {
-	mac := hmac.New(sha256.New, h.key[:])
-	mac.Write([]byte(phc))
-	mac.Write([]byte{0})
-	mac.Write([]byte(prepare(password)))
-	mac.Sum(f[:0])
-	return f
+// claim covers the stored hash, whose salt changes with each password: so what was
+// found of an old password says nothing of a new one, on any node.
+func (h *Hasher) claim(s subject, by Requester, phc, password string) claim {
+	fingerprintOf := func(network string) (f fingerprint) {
+		mac := hmac.New(sha256.New, h.key[:])
+		mac.Write([]byte(phc + "\x00" + network + "\x00" + prepare(password)))
+		mac.Sum(f[:0])
+		return f
+	}
+	c := claim{subject: s, anywhere: fingerprintOf("")}
+	if c.here = c.anywhere; len(by.Networks) > 0 {
+		c.here = fingerprintOf(by.Networks[0].String())
+	}
+	return c
 }
 
 func newHash() hash {

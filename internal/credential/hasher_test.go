@@ -26,13 +26,15 @@ func cheap(password string) string {
 
 type testHasher struct {
 	*Hasher
-	t   *testing.T
-	now time.Time
+	t      *testing.T
+	now    time.Time
+	paused time.Duration // only without concurrency
 }
 
 func newTestHasher(t *testing.T) *testHasher {
-	h := &testHasher{NewHasher(), t, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	h := &testHasher{Hasher: NewHasher(), t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	h.Now = func() time.Time { return h.now }
+	h.Pause = func(_ context.Context, d time.Duration) error { h.paused += d; return nil }
 	h.dummy = cheap("that nobody has")
 	return h
 }
@@ -107,6 +109,29 @@ func TestResultsAreRemembered(t *testing.T) {
 	h.hashed(1, func() { h.verify(2, "wrong ", false) })
 	h.hashed(0, func() { h.verify(2, strings.Repeat("x", MaxLength+1), false) })
 	h.hashed(1, func() { _ = h.Refuse(t.Context(), Requester{Target: "other@demo.test"}, "wrong") })
+}
+
+// A wrong password is remembered for the network that gave it: how long the answer
+// takes tells nobody what others have tried. Only to repeat it is slow.
+func TestWrongPasswordsAreOfTheirNetwork(t *testing.T) {
+	h, phc := newTestHasher(t), cheap("right")
+	verify := func(network, password string, want bool) {
+		t.Helper()
+		if ok, err := h.Verify(t.Context(), from(network, "192.0.2.0/24", "ann@demo.test"), 1, phc, password); err != nil || ok != want {
+			t.Fatal(ok, err)
+		}
+	}
+	for _, network := range []string{"192.0.2.1/32", "192.0.2.2/32"} {
+		h.hashed(1, func() { verify(network, "wrong", false) })
+	}
+	h.hashed(1, func() { verify("192.0.2.1/32", "right", true); verify("192.0.2.2/32", "right", true) })
+	if h.paused != 0 {
+		t.Errorf("waited %s", h.paused)
+	}
+	h.hashed(0, func() { verify("192.0.2.1/32", "wrong", false) })
+	if h.paused != repeatPause {
+		t.Errorf("waited %s to repeat a wrong password", h.paused)
+	}
 }
 
 // What was found of an old password says nothing of a new one.
@@ -202,17 +227,17 @@ func TestAnotherTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	phc := cheap("right")
-	key := verificationKey{subject{id: 1}, h.fingerprint(phc, "right")}
+	c := h.claim(subject{id: 1}, Requester{}, phc, "right")
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error)
-	ahead, first := h.begin(key)
+	ahead, first := h.begin(c)
 	if !first {
 		t.Fatal("somebody was first")
 	}
 	go func() {
 		stored, _ := parsePHC(phc)
 		ahead.ok, ahead.err = h.compute(ctx, Requester{}, stored, "right")
-		h.finish(key, ahead)
+		h.finish(c, ahead)
 		left <- ahead.err
 	}()
 	var all sync.WaitGroup
@@ -238,7 +263,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	if _, err := h.Acquire(t.Context(), Requester{}); err != nil {
 		t.Fatal(err)
 	}
-	h.begin(verificationKey{subject{id: 2}, h.fingerprint(cheap("right"), "x")}) // is under way, for ever
+	h.begin(h.claim(subject{id: 2}, Requester{}, cheap("right"), "x")) // is under way, for ever
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.Hash(ctx, Requester{}, "x"); !errors.Is(err, context.Canceled) {
