@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/credential"
@@ -21,6 +22,10 @@ var byAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.addres
 		u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, CASE WHEN m.scram_of = m.password THEN m.scram ELSE '' END
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
 	WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 3`)
+
+// RefusalPause is how long a listener waits before it answers that there were too
+// many tries. Many connections that go on trying would else take all processors.
+const RefusalPause = time.Second
 
 // login is a password of a mailbox.
 type login struct {

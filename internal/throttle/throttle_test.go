@@ -124,6 +124,35 @@ func TestConns(t *testing.T) {
 	}
 }
 
+// Who has a /48 has 65,536 networks, but not all connections.
+func TestConnsOfASite(t *testing.T) {
+	c := &Conns{Total: 20, PerNetwork: 2}
+	var all []func()
+	for i := range 20 {
+		if release, ok := c.Acquire(ip(fmt.Sprintf("2001:db8:1:%x::1", i))); ok {
+			all = append(all, release)
+		}
+	}
+	if len(all) != 2*perSite {
+		t.Errorf("a site has %d connections", len(all))
+	}
+	for i := range 5 { // neighbours in IPv4 are strangers to each other
+		if _, ok := c.Acquire(ip(fmt.Sprintf("192.0.2.%d", i))); !ok {
+			t.Error("refused beside a site")
+		}
+	}
+	all[0]()
+	if _, ok := c.Acquire(ip("2001:db8:1::99")); !ok {
+		t.Error("refused though there is a place")
+	}
+	for _, release := range all {
+		release()
+	}
+	if c.Open() != 6 || len(c.by) != 5+2 {
+		t.Errorf("%d open of %d networks", c.Open(), len(c.by))
+	}
+}
+
 func TestManyAtOnce(t *testing.T) {
 	conns := &Conns{Total: 5, PerNetwork: 3}
 	l := NewLimiter[netip.Prefix](3, time.Second, 10)
