@@ -5,16 +5,61 @@ package credential
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // A hash made by the argon2 reference program: "password", salt "somesalt".
 const known = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 
+// cheap is the hash of a password with the least cost, so that tests are quick.
+func cheap(password string) string {
+	h := hash{memory: 8, time: 1, threads: 1, salt: []byte("somesalt")}
+	h.sum = h.of(password, newSum)
+	return h.String()
+}
+
+type testHasher struct {
+	*Hasher
+	t      *testing.T
+	now    time.Time
+	paused time.Duration // only without concurrency
+}
+
+func newTestHasher(t *testing.T) *testHasher {
+	h := &testHasher{Hasher: NewHasher(), t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	h.Now = func() time.Time { return h.now }
+	h.Pause = func(_ context.Context, d time.Duration) error { h.paused += d; return nil }
+	h.dummy = cheap("that nobody has")
+	return h
+}
+
+// hashed runs f, and checks how many hashes that costs.
+func (h *testHasher) hashed(want int64, f func()) {
+	h.t.Helper()
+	before := h.Hashes()
+	f()
+	if n := h.Hashes() - before; n != want {
+		h.t.Fatalf("cost %d hashes, want %d", n, want)
+	}
+}
+
+// verify checks a password of a credential whose password is "right".
+func (h *testHasher) verify(id int64, password string, want bool) {
+	h.t.Helper()
+	if ok, err := h.Verify(h.t.Context(), Requester{}, id, cheap("right"), password); err != nil || ok != want {
+		h.t.Fatalf("%v, %v, want %v", ok, err, want)
+	}
+}
+
 func TestHashAndVerify(t *testing.T) {
 	h, ctx := NewHasher(), t.Context()
-	phc, err := h.Hash(ctx, "Passw0rd!ü")
+	phc, err := h.Hash(ctx, Requester{}, "Passw0rd!ü")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,40 +69,266 @@ func TestHashAndVerify(t *testing.T) {
 	for password, want := range map[string]bool{
 		"Passw0rd!ü": true, "Passw0rd!u\u0308": true, "Passw0rd!u": false, "": false, strings.Repeat("x", 1<<20): false,
 	} {
-		if ok, err := h.Verify(ctx, phc, password); err != nil || ok != want {
+		if ok, err := h.Verify(ctx, Requester{}, 1, phc, password); err != nil || ok != want {
 			t.Errorf("%.12q: %v, %v", password, ok, err)
 		}
 	}
-	if ok, err := h.Verify(ctx, known, "password"); err != nil || !ok {
+	if ok, err := h.Verify(ctx, Requester{}, 2, known, "password"); err != nil || !ok {
 		t.Errorf("another program's hash: %v, %v", ok, err)
 	}
-	if again, _ := h.Hash(ctx, "Passw0rd!ü"); again == phc {
+	if again, _ := h.Hash(ctx, Requester{}, "Passw0rd!ü"); again == phc {
 		t.Error("the salt repeats")
 	}
-	if err := h.Dummy(ctx, "Passw0rd!"); err != nil {
-		t.Error(err)
+}
+
+// The same password again is answered without a hash, right or wrong, and also
+// for an address that does not exist.
+func TestResultsAreRemembered(t *testing.T) {
+	h := newTestHasher(t)
+	refuse := func() {
+		t.Helper()
+		if err := h.Refuse(t.Context(), Requester{Target: "nobody@demo.test"}, "wrong"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		h.hashed(3, func() { h.verify(1, "right", true); h.verify(1, "wrong", false); refuse() })
+		h.hashed(0, func() {
+			for range 100 {
+				h.verify(1, "right", true)
+				h.verify(1, "wrong", false)
+				refuse()
+			}
+		})
+		h.now = h.now.Add(wrongTTL)
+		h.hashed(2, func() { h.verify(1, "right", true); h.verify(1, "wrong", false); refuse() })
+		h.now = h.now.Add(rightTTL)
+	}
+	h.hashed(1, func() { h.verify(2, "right", true) })
+	h.hashed(1, func() { h.verify(2, "wrong", false) })
+	h.hashed(1, func() { h.verify(2, "wrong ", false) })
+	h.hashed(0, func() { h.verify(2, strings.Repeat("x", MaxLength+1), false) })
+	h.hashed(1, func() { _ = h.Refuse(t.Context(), Requester{Target: "other@demo.test"}, "wrong") })
+}
+
+// A wrong password is remembered for the network that gave it: how long the answer
+// takes tells nobody what others have tried. Only to repeat it is slow.
+func TestWrongPasswordsAreOfTheirNetwork(t *testing.T) {
+	h, phc := newTestHasher(t), cheap("right")
+	verify := func(network, password string, want bool) {
+		t.Helper()
+		if ok, err := h.Verify(t.Context(), from(network, "192.0.2.0/24", "ann@demo.test"), 1, phc, password); err != nil || ok != want {
+			t.Fatal(ok, err)
+		}
+	}
+	for _, network := range []string{"192.0.2.1/32", "192.0.2.2/32"} {
+		h.hashed(1, func() { verify(network, "wrong", false) })
+	}
+	h.hashed(1, func() { verify("192.0.2.1/32", "right", true); verify("192.0.2.2/32", "right", true) })
+	if h.paused != 0 {
+		t.Errorf("waited %s", h.paused)
+	}
+	h.hashed(0, func() { verify("192.0.2.1/32", "wrong", false) })
+	if h.paused != repeatPause {
+		t.Errorf("waited %s to repeat a wrong password", h.paused)
+	}
+}
+
+// What was found of an old password says nothing of a new one.
+func TestNewPasswordCountsAtOnce(t *testing.T) {
+	h := newTestHasher(t)
+	h.verify(1, "right", true)
+	h.verify(1, "next", false)
+	for password, want := range map[string]bool{"right": false, "next": true} {
+		if ok, err := h.Verify(t.Context(), Requester{}, 1, cheap("next"), password); err != nil || ok != want {
+			t.Errorf("%s: %v, %v", password, ok, err)
+		}
+	}
+}
+
+func TestForget(t *testing.T) {
+	h := newTestHasher(t)
+	for id := range int64(3) {
+		h.verify(id, "right", true)
+		h.verify(id, "wrong", false)
+	}
+	h.Forget(1)
+	h.Forget(99)
+	h.hashed(0, func() { h.verify(0, "right", true); h.verify(2, "wrong", false) })
+	h.hashed(2, func() { h.verify(1, "right", true); h.verify(1, "wrong", false) })
+	h.ForgetAll()
+	if h.right.recent.Len()+h.wrong.recent.Len()+len(h.right.of)+len(h.wrong.of) != 0 {
+		t.Error("did not forget all")
+	}
+	h.hashed(2, func() { h.verify(0, "right", true); h.verify(0, "wrong", false) })
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	h := newTestHasher(t)
+	h.right.max, h.wrong.max = 3, 3
+	for id := range int64(10) {
+		h.verify(id, "right", true)
+		h.verify(0, "right", true)
+	}
+	if len(h.right.of) != 3 || h.right.recent.Len() != 3 {
+		t.Errorf("%d and %d credentials kept", len(h.right.of), h.right.recent.Len())
+	}
+	// Not the longest unused was dropped; and no number of wrong ones pushes a
+	// right one out.
+	guess := func(id int64, i int) { h.verify(id, fmt.Sprint("wrong ", i), false) }
+	for i := range 1000 {
+		guess(9, i)
+		guess(int64(i), i)
+		_ = h.Refuse(t.Context(), Requester{Target: fmt.Sprint(i, "@demo.test")}, "wrong")
+	}
+	h.hashed(0, func() { h.verify(0, "right", true); h.verify(9, "right", true) })
+	h.hashed(1, func() { h.verify(7, "right", true) })
+	// Of one credential the last are kept, as many as the login limiter lets through.
+	h.hashed(0, func() {
+		for i := 1000 - wrongEach; i < 1000; i++ {
+			guess(9, i)
+		}
+	})
+	h.hashed(1, func() { guess(9, 1000-wrongEach-1) })
+	if n := len(h.wrong.of); n > 3 {
+		t.Errorf("wrong passwords of %d credentials kept", n)
+	}
+	if n := len(h.wrong.of[subject{id: 9}].Value.(*passwords).seen); n != wrongEach {
+		t.Errorf("%d wrong passwords of one kept", n)
+	}
+	// What is over goes, not only what is pushed out.
+	h.now = h.now.Add(wrongTTL)
+	guess(1, 0)
+	if n := len(h.wrong.of); n != 1 {
+		t.Errorf("%d kept after their time", n)
+	}
+}
+
+// Whoever opens many connections at once pays for one hash.
+func TestSamePasswordAtOnce(t *testing.T) {
+	h := newTestHasher(t)
+	for password, want := range map[string]bool{"right": true, "wrong": false} {
+		h.hashed(1, func() {
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() { h.verify(1, password, want) })
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// Who goes ahead may fail for a reason of its own: another takes over.
+func TestAnotherTakesOver(t *testing.T) {
+	h := newTestHasher(t)
+	h.slots = newSlots(1)
+	held, err := h.Acquire(t.Context(), Requester{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	phc := cheap("right")
+	c := h.claim(subject{id: 1}, Requester{}, phc, "right")
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	ahead, first := h.begin(c)
+	if !first {
+		t.Fatal("somebody was first")
+	}
+	go func() {
+		stored, _ := parsePHC(phc)
+		ahead.ok, ahead.err = h.compute(ctx, Requester{}, stored, "right")
+		h.finish(c, ahead)
+		left <- ahead.err
+	}()
+	var all sync.WaitGroup
+	h.hashed(1, func() {
+		for range 10 {
+			all.Go(func() { h.verify(1, "right", true) })
+		}
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		held()
+		all.Wait()
+	})
+	if len(h.running) != 0 {
+		t.Error("a verification stays under way")
 	}
 }
 
 func TestWaitingEndsWithItsContext(t *testing.T) {
-	h := NewHasher()
-	for range cap(h.slots) {
-		h.slots <- struct{}{}
+	h := newTestHasher(t)
+	h.slots = newSlots(1)
+	if _, err := h.Acquire(t.Context(), Requester{}); err != nil {
+		t.Fatal(err)
 	}
+	h.begin(h.claim(subject{id: 2}, Requester{}, cheap("right"), "x")) // is under way, for ever
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := h.Hash(ctx, "x"); !errors.Is(err, context.Canceled) {
+	if _, err := h.Hash(ctx, Requester{}, "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("Hash: %v", err)
 	}
-	if _, err := h.Verify(ctx, known, "x"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Verify: %v", err)
+	for id := range int64(3) {
+		if _, err := h.Verify(ctx, Requester{}, id, cheap("right"), "x"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Verify: %v", err)
+		}
 	}
-	if err := h.Dummy(ctx, "x"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Dummy: %v", err)
+	if err := h.Refuse(ctx, Requester{}, "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Refuse: %v", err)
 	}
-	if _, err := NewCache(h).Verify(ctx, 1, 1, known, "x"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Cache.Verify: %v", err)
+}
+
+// 500 clients of one network try passwords at once: as many wait as the line has
+// places, the others are refused at once. A client from elsewhere gets its answer.
+func TestFloodOfWrongPasswords(t *testing.T) {
+	h := newTestHasher(t)
+	h.slots = newSlots(1)
+	held, err := h.Acquire(t.Context(), Requester{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	var flood sync.WaitGroup
+	phc := cheap("right")
+	for i := range 500 {
+		flood.Go(func() {
+			by := from("192.0.2.1/32", "192.0.2.0/24", fmt.Sprintf("a%d@demo.test", i))
+			if ok, err := h.Verify(t.Context(), by, int64(i), phc, "wrong"); ok || err != nil && !fault.Is(err, fault.Limited) {
+				t.Error(ok, err)
+			}
+		})
+	}
+	// The line is full now; who is of that network is refused at once.
+	for waiting := 0; waiting != maxLine; {
+		waiting = lineOf(h)
+	}
+	var others sync.WaitGroup
+	others.Go(func() {
+		ok, err := h.Verify(t.Context(), from("198.51.100.1/32", "198.51.100.0/24", "ann@demo.test"), 1000, phc, "right")
+		if err != nil || !ok {
+			t.Error(ok, err)
+		}
+	})
+	others.Go(func() {
+		if _, err := h.Hash(t.Context(), Requester{Target: "account 1"}, "new"); err != nil {
+			t.Error(err)
+		}
+	})
+	for waiting := 0; waiting != maxLine+2; {
+		waiting = lineOf(h)
+	}
+	held()
+	others.Wait()
+	flood.Wait()
+	if n := h.Hashes(); n != maxLine+2 {
+		t.Errorf("%d hashes", n)
+	}
+}
+
+func lineOf(h *testHasher) int {
+	h.slots.mu.Lock()
+	defer h.slots.mu.Unlock()
+	return len(h.slots.line)
 }
 
 var hostile = []string{
@@ -84,7 +355,7 @@ var hostile = []string{
 func TestDamagedHashes(t *testing.T) {
 	h := NewHasher()
 	for _, phc := range hostile {
-		if ok, err := h.Verify(t.Context(), phc, "password"); ok || err == nil {
+		if ok, err := h.Verify(t.Context(), Requester{}, 1, phc, "password"); ok || err == nil {
 			t.Errorf("%.80q was taken", phc)
 		}
 	}
@@ -108,14 +379,19 @@ func FuzzParsePHC(f *testing.F) {
 	})
 }
 
-func BenchmarkVerify(b *testing.B) {
+func BenchmarkHash(b *testing.B) {
 	h := NewHasher()
-	phc, err := h.Hash(b.Context(), "Passw0rd!")
-	if err != nil {
-		b.Fatal(err)
-	}
 	for b.Loop() {
-		if ok, _ := h.Verify(b.Context(), phc, "Passw0rd!"); !ok {
+		if _, err := h.Hash(b.Context(), Requester{}, "Passw0rd!"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRemembered(b *testing.B) {
+	h, phc := NewHasher(), cheap("right")
+	for b.Loop() {
+		if ok, _ := h.Verify(b.Context(), Requester{}, 1, phc, "right"); !ok {
 			b.Fatal("refused")
 		}
 	}

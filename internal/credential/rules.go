@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package credential judges, hashes and verifies passwords, and remembers
-// successful logins for a short time so that the next ones cost microseconds.
+// Package credential checks, hashes and verifies passwords. It shares the
+// processors fairly between those who ask for it, and remembers results for a
+// short time, so that the same password again costs microseconds.
 package credential
 
 import (

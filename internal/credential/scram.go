@@ -54,14 +54,14 @@ func (s *Scram) Offers() bool { return s != nil && s.Offered }
 
 // Verifiers returns what to store for a name's password, of which several
 // spellings may be given, in the form of RFC 5803 §2 and separated by blanks. It
-// fails only when ctx ends before its turn to hash comes.
-func (s *Scram) Verifiers(ctx context.Context, name string, spellings ...string) (string, error) {
+// fails as Hasher.Hash does.
+func (s *Scram) Verifiers(ctx context.Context, by Requester, name string, spellings ...string) (string, error) {
 	if s == nil {
 		return "", nil
 	}
 	var all []string
 	for _, password := range forms(spellings) {
-		release, err := s.Hasher.slot(ctx)
+		release, err := s.Hasher.Acquire(ctx, by)
 		if err != nil {
 			return "", err
 		}

@@ -79,11 +79,11 @@ func converse(t *testing.T, s *Scram, user, password, stored string) bool {
 
 func TestScram(t *testing.T) {
 	s, ctx := testScram(), t.Context()
-	stored, err := s.Verifiers(ctx, "Ann@Example.com", "Passw0rd!")
+	stored, err := s.Verifiers(ctx, Requester{}, "Ann@Example.com", "Passw0rd!")
 	if err != nil || strings.Count(stored, "$") != 2 {
 		t.Fatalf("stored %q, %v", stored, err)
 	}
-	other, _ := s.Verifiers(ctx, "ann@example.com", "one-of-a-phone", "oneofaphone")
+	other, _ := s.Verifiers(ctx, Requester{}, "ann@example.com", "one-of-a-phone", "oneofaphone")
 	damaged := "SCRAM-SHA-256 $ " + stored[:len(stored)-50] + " " + strings.Replace(stored, ":", "", 2) + " " + stored[:strings.LastIndexByte(stored, ':')] + ":!"
 	for _, c := range []struct {
 		user, password, stored string
@@ -112,7 +112,7 @@ func TestScram(t *testing.T) {
 	if !elsewhere.Lacks("ann@example.com", stored) || converse(t, elsewhere, "ann@example.com", "Passw0rd!", stored) {
 		t.Error("what another key made counts")
 	}
-	if v, err := (*Scram)(nil).Verifiers(ctx, "ann@example.com", "Passw0rd!"); v != "" || err != nil {
+	if v, err := (*Scram)(nil).Verifiers(ctx, Requester{}, "ann@example.com", "Passw0rd!"); v != "" || err != nil {
 		t.Errorf("off, and stored %q, %v", v, err)
 	}
 	if (*Scram)(nil).Offers() || (*Scram)(nil).Lacks("ann@example.com", "") || (&Scram{}).Offers() || !s.Offers() {
@@ -120,10 +120,11 @@ func TestScram(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	for range cap(s.Hasher.slots) {
-		s.Hasher.slots <- struct{}{}
+	s.Hasher.slots = newSlots(1)
+	if _, err := s.Hasher.Acquire(t.Context(), Requester{}); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := s.Verifiers(ctx, "ann@example.com", "x"); !errors.Is(err, context.Canceled) {
+	if _, err := s.Verifiers(ctx, Requester{}, "ann@example.com", "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("without a turn: %v", err)
 	}
 }
@@ -139,7 +140,7 @@ func TestScramForms(t *testing.T) {
 	}
 	s := testScram()
 	for _, password := range []string{"№7-Passw0rd", "Pass\u00a0w0rd", "Gru\u0308ße-12"} {
-		stored, err := s.Verifiers(t.Context(), "ann@example.com", password)
+		stored, err := s.Verifiers(t.Context(), Requester{}, "ann@example.com", password)
 		if err != nil || !converse(t, s, "ann@example.com", password, stored) {
 			t.Errorf("%q does not sign in: %v", password, err)
 		}
@@ -232,7 +233,7 @@ func TestScramMessages(t *testing.T) {
 // Whatever a client sends, nothing is proved without the password.
 func FuzzScram(f *testing.F) {
 	s := testScram()
-	stored, err := s.Verifiers(f.Context(), "ann@example.com", "Passw0rd!")
+	stored, err := s.Verifiers(f.Context(), Requester{}, "ann@example.com", "Passw0rd!")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -260,7 +261,7 @@ func FuzzScram(f *testing.F) {
 func BenchmarkVerifiers(b *testing.B) {
 	s := testScram()
 	for b.Loop() {
-		if _, err := s.Verifiers(b.Context(), "ann@example.com", "Passw0rd!"); err != nil {
+		if _, err := s.Verifiers(b.Context(), Requester{}, "ann@example.com", "Passw0rd!"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -268,7 +269,7 @@ func BenchmarkVerifiers(b *testing.B) {
 
 func BenchmarkProves(b *testing.B) {
 	s := testScram()
-	stored, _ := s.Verifiers(b.Context(), "ann@example.com", "Passw0rd!")
+	stored, _ := s.Verifiers(b.Context(), Requester{}, "ann@example.com", "Passw0rd!")
 	e, _ := s.Begin("n,,n=ann@example.com,r=abc")
 	final := "c=biws,r=abc" + e.nonce + ",p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	for b.Loop() {

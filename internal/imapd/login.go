@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // loginCommand is LOGIN, which is refused before TLS (LOGINDISABLED, RFC 3501
@@ -33,6 +34,9 @@ func (s *session) signIn(user, password string) (wire.Code, error) {
 func (s *session) refused(err error) error {
 	if kind := fault.KindOf(err); kind != fault.Internal {
 		s.logger().Info("imap: login refused", "err", err)
+	}
+	if fault.Is(err, fault.Limited) {
+		_ = signal.Sleep(s.ctx(), mailbox.RefusalPause) // at shutdown it is refused at once
 	}
 	return loginRefusal(err)
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -102,15 +103,15 @@ type app struct{ token, scram string }
 
 func (m *Mailboxes) newApp(ctx context.Context, box Mailbox) (a app, err error) {
 	a.token = secret.Token("", appRandom)
-	a.scram, err = m.appVerifiers(ctx, box, a.token)
+	a.scram, err = m.appVerifiers(ctx, ofAccount(box.Account), box, a.token)
 	return a, err
 }
 
 // appVerifiers are those of an app password as it is shown, and without hyphens:
 // with SCRAM the client's letters are not seen here, to be read as people mean
 // them.
-func (m *Mailboxes) appVerifiers(ctx context.Context, box Mailbox, token string) (string, error) {
-	return m.Scram.Verifiers(ctx, box.Address, grouped(token), token)
+func (m *Mailboxes) appVerifiers(ctx context.Context, by credential.Requester, box Mailbox, token string) (string, error) {
+	return m.Scram.Verifiers(ctx, by, box.Address, grouped(token), token)
 }
 
 func (m *Mailboxes) writeApp(ctx context.Context, tx *db.Tx, account db.ID, made AppPassword, fresh app) error {
@@ -212,12 +213,12 @@ func appToken(password string) (token string, ok bool) {
 }
 
 // verifyApp finds the mailbox with an address and an app password.
-func (m *Mailboxes) verifyApp(ctx context.Context, key, token string) (box Mailbox, protocols []Protocol, err error) {
-	found, err := db.All(ctx, m.db, byApp.With(secret.Hash(token), key), scanAppLogin)
+func (m *Mailboxes) verifyApp(ctx context.Context, by credential.Requester, token string) (box Mailbox, protocols []Protocol, err error) {
+	found, err := db.All(ctx, m.db, byApp.With(secret.Hash(token), by.Target), scanAppLogin)
 	if err != nil || len(found) == 0 {
 		return Mailbox{}, nil, err
 	}
-	m.learnApp(ctx, found[0], token)
+	m.learnApp(ctx, by, found[0], token)
 	return found[0].Mailbox, found[0].protocols, nil
 }
 

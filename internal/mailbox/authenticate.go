@@ -6,8 +6,10 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -20,6 +22,10 @@ var byAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.addres
 		u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, CASE WHEN m.scram_of = m.password THEN m.scram ELSE '' END
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
 	WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 3`)
+
+// RefusalPause is how long a listener waits before it answers that there were too
+// many tries. Many connections that go on trying would else take all processors.
+const RefusalPause = time.Second
 
 // login is a password of a mailbox.
 type login struct {
@@ -44,7 +50,7 @@ type attempt struct {
 // delays its answer after failures, at most 4 s.
 func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password string, from netip.Addr) (Mailbox, error) {
 	return m.signIn(ctx, &attempt{p, user, from, password, WrongPassword}, func(key string) (Mailbox, []Protocol, error) {
-		return m.verify(ctx, key, password)
+		return m.verify(ctx, m.requester(key, from), password)
 	})
 }
 
@@ -93,10 +99,11 @@ func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify func(key stri
 // verify finds the mailbox that a password is of, and what that is good for:
 // nothing, if it is wrong; then the mailbox is one that has the address. What
 // looks like an app password is never tried as an own one.
-func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, []Protocol, error) {
+func (m *Mailboxes) verify(ctx context.Context, by credential.Requester, password string) (Mailbox, []Protocol, error) {
+	key := by.Target
 	token, app := appToken(password)
 	if app {
-		if box, protocols, err := m.verifyApp(ctx, key, token); err != nil || len(protocols) > 0 {
+		if box, protocols, err := m.verifyApp(ctx, by, token); err != nil || len(protocols) > 0 {
 			return box, protocols, err
 		}
 	}
@@ -114,19 +121,25 @@ func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, 
 	case app:
 		return Mailbox{}, nil, nil
 	case len(found) == 0:
-		return Mailbox{}, nil, m.Hasher.Dummy(ctx, password)
+		return Mailbox{}, nil, m.Hasher.Refuse(ctx, by, password)
 	}
 	for _, l := range found[:min(len(found), maxNamesakes)] {
-		ok, err := m.cache.Verify(ctx, int64(l.ID), l.generation, l.phc, password)
+		ok, err := m.Hasher.Verify(ctx, by, int64(l.ID), l.phc, password)
 		if err != nil {
 			return Mailbox{}, nil, err
 		}
 		if ok {
-			m.learn(ctx, l, password)
+			m.learn(ctx, by, l, password)
 			return l.Mailbox, l.protocols, nil
 		}
 	}
 	return found[0].Mailbox, nil, nil
+}
+
+// requester is who has a password or a proof verified: a client that signs in with
+// an address.
+func (m *Mailboxes) requester(key string, from netip.Addr) credential.Requester {
+	return credential.Requester{Networks: m.Guesses.Networks(from), Target: key}
 }
 
 func scanLogin(r db.Row) (l login, err error) {

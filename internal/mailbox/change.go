@@ -178,7 +178,7 @@ func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *s
 	if err != nil {
 		return "", err
 	}
-	password, made, stored, err := m.password(ctx, box.Address, given)
+	password, made, stored, err := m.password(ctx, account, box.Address, given)
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +199,7 @@ func (m *Mailboxes) ChangePassword(ctx context.Context, box Mailbox, password st
 	if err := credential.Check("password", password).Err(); err != nil {
 		return Mailbox{}, err
 	}
-	_, _, stored, err := m.password(ctx, box.Address, &password)
+	_, _, stored, err := m.password(ctx, box.Account, box.Address, &password)
 	if err != nil {
 		return Mailbox{}, err
 	}

@@ -85,7 +85,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		bad.Add("local_part", "too_long", "The whole address may have %d bytes.", address.MaxAddress)
 		return Mailbox{}, "", bad.Err()
 	}
-	password, made, stored, err := m.password(ctx, addr.String(), n.Password)
+	password, made, stored, err := m.password(ctx, account, addr.String(), n.Password)
 	if err != nil {
 		return Mailbox{}, "", err
 	}
@@ -135,16 +135,22 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 type stored struct{ phc, scram string }
 
 // password hashes the given password of an address, or one that it makes.
-func (m *Mailboxes) password(ctx context.Context, addr string, given *string) (password string, made bool, s stored, err error) {
+func (m *Mailboxes) password(ctx context.Context, account db.ID, addr string, given *string) (password string, made bool, s stored, err error) {
 	if given != nil {
 		password = *given
 	} else {
 		password, made = secret.Password(), true
 	}
-	if s.phc, err = m.Hasher.Hash(ctx, password); err == nil {
-		s.scram, err = m.Scram.Verifiers(ctx, addr, password)
+	by := ofAccount(account)
+	if s.phc, err = m.Hasher.Hash(ctx, by, password); err == nil {
+		s.scram, err = m.Scram.Verifiers(ctx, by, addr, password)
 	}
 	return password, made, s, err
+}
+
+// ofAccount is who has new passwords hashed: an account, whoever acts for it.
+func ofAccount(account db.ID) credential.Requester {
+	return credential.Requester{Target: "account " + account.String()}
 }
 
 func checkLocalPart(bad *fault.Fields, local string) {

@@ -95,7 +95,6 @@ type Mailboxes struct {
 	Options
 	db    *db.DB
 	now   func() time.Time
-	cache *credential.Cache
 	pause func(ctx context.Context, d time.Duration) error
 
 	mu      sync.Mutex
@@ -112,9 +111,7 @@ func Open(o Options) *Mailboxes {
 	if o.MaxQuotaMB == 0 {
 		o.MaxQuotaMB = 1 << 20
 	}
-	cache := credential.NewCache(o.Hasher)
-	cache.Now = o.Now
-	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: signal.Sleep, known: map[string]known{}, roomy: map[db.ID]time.Time{},
+	return &Mailboxes{Options: o, db: o.DB, now: o.Now, pause: signal.Sleep, known: map[string]known{}, roomy: map[db.ID]time.Time{},
 		notes:    notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}},
 		sessions: sessions{open: map[db.ID]*openSession{}, news: map[db.ID]bool{}}}
 }
@@ -256,7 +253,7 @@ func (m *Mailboxes) changed(id db.ID) {
 
 // revoked is changed, and cached log-ins are dropped too.
 func (m *Mailboxes) revoked(id db.ID) {
-	m.cache.Forget(int64(id))
+	m.Hasher.Forget(int64(id))
 	m.Hub.Wake(signal.Key{Kind: signal.Credential, ID: int64(id)})
 	m.changed(id)
 	m.tellRevoked(id)
@@ -271,7 +268,7 @@ func (m *Mailboxes) tellRevoked(id db.ID) {
 // Forget drops what is remembered of a mailbox; the server calls it when
 // another node woke signal.Mailbox or signal.Credential.
 func (m *Mailboxes) Forget(id db.ID) {
-	m.cache.Forget(int64(id))
+	m.Hasher.Forget(int64(id))
 	m.forgetAddresses()
 	m.tellRevoked(id)
 }
@@ -279,7 +276,7 @@ func (m *Mailboxes) Forget(id db.ID) {
 // ForgetAll drops everything that is remembered: when signals of other nodes
 // may have been lost.
 func (m *Mailboxes) ForgetAll() {
-	m.cache.ForgetAll()
+	m.Hasher.ForgetAll()
 	m.forgetAddresses()
 	m.tellRevoked(0)
 }

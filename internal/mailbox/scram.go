@@ -45,6 +45,11 @@ func (m *Mailboxes) Prove(ctx context.Context, p Protocol, e *credential.Exchang
 		if err != nil {
 			return Mailbox{}, nil, err
 		}
+		release, err := m.Hasher.Acquire(ctx, m.requester(key, from))
+		if err != nil {
+			return Mailbox{}, nil, err
+		}
+		defer release()
 		tested := 0
 		for _, l := range slices.Concat(owns, apps) {
 			var ok bool
@@ -70,21 +75,21 @@ func (m *Mailboxes) Prove(ctx context.Context, p Protocol, e *credential.Exchang
 
 // learn keeps the verifiers of a password that was just found right, if there are
 // none. No log-in fails over that: the next one tries again.
-func (m *Mailboxes) learn(ctx context.Context, l login, password string) {
+func (m *Mailboxes) learn(ctx context.Context, by credential.Requester, l login, password string) {
 	if !m.Scram.Lacks(l.Address, l.scram) {
 		return
 	}
-	if scram, err := m.Scram.Verifiers(ctx, l.Address, password); err == nil {
+	if scram, err := m.Scram.Verifiers(ctx, by, l.Address, password); err == nil {
 		_ = m.exec(ctx, learnOwn.With(l.ID, l.phc, scram))
 	}
 }
 
 // learnApp is learn for an app password.
-func (m *Mailboxes) learnApp(ctx context.Context, l login, token string) {
+func (m *Mailboxes) learnApp(ctx context.Context, by credential.Requester, l login, token string) {
 	if !m.Scram.Lacks(l.Address, l.scram) {
 		return
 	}
-	if scram, err := m.appVerifiers(ctx, l.Mailbox, token); err == nil {
+	if scram, err := m.appVerifiers(ctx, by, l.Mailbox, token); err == nil {
 		_ = m.exec(ctx, learnApp.With(l.app, scram))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
 // mayAuth reports whether AUTH is possible now: never in clear.
@@ -57,13 +58,13 @@ func (c *conn) auth(ctx context.Context, arg string) reply {
 	}
 	who, err := c.authenticate(ctx, user, password)
 	if err != nil {
-		return c.authFailed(err)
+		return c.authFailed(ctx, err)
 	}
 	return c.signIn(who)
 }
 
 // authFailed translates the refusal of a log-in.
-func (c *conn) authFailed(err error) reply {
+func (c *conn) authFailed(ctx context.Context, err error) reply {
 	c.failed++
 	r := reply{454, "4.7.0", "Signing in is not possible at the moment; try again later"}
 	var f *fault.Error
@@ -75,6 +76,7 @@ func (c *conn) authFailed(err error) reply {
 	case f.Kind == fault.Denied:
 		r = reply{535, "5.7.13", f.Message}
 	case f.Kind == fault.Limited:
+		_ = signal.Sleep(ctx, mailbox.RefusalPause) // at shutdown it is refused at once
 		r = reply{454, "4.7.0", f.Message}
 	}
 	c.log.Info("log-in refused", "code", r.code, "enhanced", r.enhanced)
@@ -147,7 +149,7 @@ func (c *conn) scram(ctx context.Context, initial string, given bool) reply {
 		return c.authBroken(err)
 	}
 	if err != nil {
-		return c.authFailed(err)
+		return c.authFailed(ctx, err)
 	}
 	switch last, err := c.answer(encode(proof), "", false); {
 	case err != nil:

@@ -7,6 +7,10 @@ import (
 	"sync"
 )
 
+// perSite is how many times PerNetwork an IPv6 /48 may have: one customer may
+// have it, with 65,536 networks.
+const perSite = 4
+
 // Conns counts the open connections of a door, in total and per network.
 type Conns struct {
 	Total      int                   // connections at once; 0: no limit
@@ -15,28 +19,35 @@ type Conns struct {
 
 	mu    sync.Mutex
 	total int
-	by    map[netip.Prefix]int // those with connections, so never more than total
+	by    map[netip.Prefix]int // those with connections, so never more than twice total
 }
 
 // Acquire counts a connection in, unless a limit is reached. The caller calls
 // release when the connection ends; calling it again does nothing.
 func (c *Conns) Acquire(ip netip.Addr) (release func(), ok bool) {
-	network := Network(ip)
+	networks := Networks(ip)
+	if networks[0].Addr().Is4() {
+		networks = networks[:1]
+	}
 	friend := c.Friend != nil && c.Friend(ip.Unmap())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.Total > 0 && c.total >= c.Total {
 		return nil, false
 	}
-	if c.PerNetwork > 0 && !friend && c.by[network] >= c.PerNetwork {
-		return nil, false
+	for i, network := range networks {
+		if c.PerNetwork > 0 && !friend && c.by[network] >= []int{c.PerNetwork, perSite * c.PerNetwork}[i] {
+			return nil, false
+		}
 	}
 	if c.by == nil {
 		c.by = make(map[netip.Prefix]int)
 	}
 	c.total++
-	c.by[network]++
-	return sync.OnceFunc(func() { c.release(network) }), true
+	for _, network := range networks {
+		c.by[network]++
+	}
+	return sync.OnceFunc(func() { c.release(networks) }), true
 }
 
 // Open returns the number of connections.
@@ -46,11 +57,13 @@ func (c *Conns) Open() int {
 	return c.total
 }
 
-func (c *Conns) release(network netip.Prefix) {
+func (c *Conns) release(networks []netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total--
-	if c.by[network]--; c.by[network] == 0 {
-		delete(c.by, network)
+	for _, network := range networks {
+		if c.by[network]--; c.by[network] == 0 {
+			delete(c.by, network)
+		}
 	}
 }

@@ -24,6 +24,26 @@ func Network(ip netip.Addr) netip.Prefix {
 	return p
 }
 
+// Networks returns Network, and the wider one that a customer of an access
+// provider may have: an IPv6 /48, whose /64s cost nothing, or an IPv4 /24.
+func Networks(ip netip.Addr) []netip.Prefix {
+	narrow := Network(ip)
+	bits := 24
+	if narrow.Addr().Is6() {
+		bits = 48
+	}
+	wide, _ := narrow.Addr().Prefix(bits)
+	return []netip.Prefix{narrow, wide}
+}
+
+// Networks is the function of that name, but returns none for a friend.
+func (g *Guesses) Networks(ip netip.Addr) []netip.Prefix {
+	if g.friend(ip) {
+		return nil
+	}
+	return Networks(ip)
+}
+
 // recent is a map of at most max entries that drops the longest unused.
 type recent[K comparable, V any] struct {
 	max   int

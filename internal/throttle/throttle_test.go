@@ -3,6 +3,7 @@
 package throttle
 
 import (
+	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -28,6 +29,16 @@ func TestNetwork(t *testing.T) {
 		"2001:db8:1:2:ffff::99": "2001:db8:1:2::/64",
 	} {
 		if got := Network(ip(in)).String(); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"192.0.2.7":           "[192.0.2.7/32 192.0.2.0/24]",
+		"::ffff:192.0.2.7":    "[192.0.2.7/32 192.0.2.0/24]",
+		"2001:db8:1:2:3::4":   "[2001:db8:1:2::/64 2001:db8:1::/48]",
+		"2001:db8:1:ffff::99": "[2001:db8:1:ffff::/64 2001:db8:1::/48]",
+	} {
+		if got := fmt.Sprint(Networks(ip(in))); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}
@@ -110,6 +121,35 @@ func TestConns(t *testing.T) {
 	}
 	if _, there := c.by[Network(ip("192.0.2.1"))]; there {
 		t.Error("a network without connections is still held")
+	}
+}
+
+// Who has a /48 has 65,536 networks, but not all connections.
+func TestConnsOfASite(t *testing.T) {
+	c := &Conns{Total: 20, PerNetwork: 2}
+	var all []func()
+	for i := range 20 {
+		if release, ok := c.Acquire(ip(fmt.Sprintf("2001:db8:1:%x::1", i))); ok {
+			all = append(all, release)
+		}
+	}
+	if len(all) != 2*perSite {
+		t.Errorf("a site has %d connections", len(all))
+	}
+	for i := range 5 { // neighbours in IPv4 are strangers to each other
+		if _, ok := c.Acquire(ip(fmt.Sprintf("192.0.2.%d", i))); !ok {
+			t.Error("refused beside a site")
+		}
+	}
+	all[0]()
+	if _, ok := c.Acquire(ip("2001:db8:1::99")); !ok {
+		t.Error("refused though there is a place")
+	}
+	for _, release := range all {
+		release()
+	}
+	if c.Open() != 6 || len(c.by) != 5+2 {
+		t.Errorf("%d open of %d networks", c.Open(), len(c.by))
 	}
 }
 

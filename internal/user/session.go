@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -90,14 +91,14 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 	}
 	s, err := u.find(ctx, byEmail.With(key))
 	if fault.Is(err, fault.NotFound) {
-		err = u.Hasher.Dummy(ctx, password)
+		err = u.Hasher.Refuse(ctx, u.requester(key, from), password)
 		u.Guesses.Failed(key, from, password)
 		return Session{}, "", errors.Join(err, errWrong())
 	}
 	if err != nil {
 		return Session{}, "", err
 	}
-	ok, err := u.Hasher.Verify(ctx, s.phc, password)
+	ok, err := u.Hasher.Verify(ctx, u.requester(key, from), int64(s.ID), s.phc, password)
 	if err != nil {
 		return Session{}, "", err
 	}
@@ -107,6 +108,11 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 	}
 	u.Guesses.Succeeded(key, from)
 	return u.begin(ctx, s, from, agent)
+}
+
+// requester is who has a password of an address verified.
+func (u *Users) requester(email string, from netip.Addr) credential.Requester {
+	return credential.Requester{Networks: u.Guesses.Networks(from), Target: email}
 }
 
 // MayAsk reports, as fault.Limited, whether somebody asks for mails to addresses
@@ -130,7 +136,7 @@ func (u *Users) verify(ctx context.Context, s stored, password string, from neti
 	} else if err := signal.Sleep(ctx, wait); err != nil {
 		return false, err
 	}
-	ok, err := u.Hasher.Verify(ctx, s.phc, password)
+	ok, err := u.Hasher.Verify(ctx, u.requester(s.Email, from), int64(s.ID), s.phc, password)
 	if err == nil && !ok {
 		u.Guesses.Failed(s.Email, from, password)
 	}

@@ -226,7 +226,7 @@ func (u *Users) SetPassword(ctx context.Context, token, password string) error {
 	if err := credential.Check("password", password).Err(); err != nil {
 		return err
 	}
-	phc, err := u.Hasher.Hash(ctx, password)
+	phc, err := u.Hasher.Hash(ctx, credential.Requester{Target: t.Person.String()}, password)
 	if err != nil {
 		return err
 	}

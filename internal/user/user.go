@@ -153,7 +153,7 @@ func (u *Users) create(ctx context.Context, n New, also func(tx *db.Tx, made Use
 	if err != nil {
 		return User{}, err
 	}
-	phc, err := u.Hasher.Hash(ctx, n.Password)
+	phc, err := u.Hasher.Hash(ctx, credential.Requester{Target: key}, n.Password)
 	if err != nil {
 		return User{}, err
 	}
@@ -241,7 +241,7 @@ func (u *Users) ChangePassword(ctx context.Context, in Session, current, passwor
 	if err := bad.Err(); err != nil {
 		return err
 	}
-	phc, err := u.Hasher.Hash(ctx, password)
+	phc, err := u.Hasher.Hash(ctx, u.requester(s.Email, in.From), password)
 	if err != nil {
 		return err
 	}
