@@ -44,13 +44,20 @@ func (c *backupCommand) Run() error {
 	}
 	fmt.Printf("%s: the database (%s) and %d large messages (%s; %d of them new), %s\n",
 		printable(c.Folder, 300), size(about.Database), about.Files, size(about.Bytes), about.New, key)
-	return missing("backed up", about.Missing)
+	fmt.Printf("manifest %s\n", about.Sum)
+	return incomplete("backed up", about.Missing, nil)
 }
 
-// missing is the error for files that are lost.
-func missing(done string, files []string) error {
-	if len(files) == 0 {
+// incomplete is the error for files that are lost, or are not what they were.
+func incomplete(done string, missing, wrong []string) error {
+	switch {
+	case len(missing)+len(wrong) == 0:
 		return nil
+	case len(wrong) == 0:
+		return fmt.Errorf("all else is %s, but %d files are lost, such as %s", done, len(missing), printable(missing[0], 300))
+	case len(missing) == 0:
+		return fmt.Errorf("all else is %s, but %d files are not what they were and were left out, such as %s", done, len(wrong), printable(wrong[0], 300))
 	}
-	return fmt.Errorf("all else is %s, but the files of %d large messages are lost, such as %s", done, len(files), files[0])
+	return fmt.Errorf("all else is %s, but %d files are lost, such as %s, and %d are not what they were and were left out, such as %s",
+		done, len(missing), printable(missing[0], 300), len(wrong), printable(wrong[0], 300))
 }

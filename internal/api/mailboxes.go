@@ -21,7 +21,7 @@ type mailboxAnswer struct {
 	DisplayName string     `json:"display_name" doc:"The person's name, or empty." example:"Ann Lee"`
 	Password    string     `json:"password,omitempty" doc:"Generated, and shown in this answer only."`
 	QuotaMB     int64      `json:"quota_mb" doc:"How much it may hold, in megabytes of 1,048,576 bytes." example:"1024"`
-	UsedBytes   int64      `json:"used_bytes" doc:"How much it holds, in bytes."`
+	UsedBytes   int64      `json:"used_bytes" doc:"How much of the quota is used, in bytes. Each message counts for its size, but for 1,024 bytes at least."`
 	Messages    int64      `json:"messages" doc:"How many messages it holds."`
 	Status      string     `json:"status" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
 	ForwardTo   []string   `json:"forward_to" nullable:"false" doc:"Where its mail goes as well; empty for nowhere." example:"ann@example.org"`

@@ -4,11 +4,15 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/mailstead/mailstead/internal/blob"
 )
 
 // remove deletes a file of SQLite with its logs.
@@ -56,53 +60,58 @@ func syncFolder(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-func copyFile(from, to string) error {
-	f, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	return writeFrom(to, f)
-}
-
-// copyCertificates copies what certificates there are; over those at their new
-// place if again is set.
-func copyCertificates(from, to string, again bool) error {
+// certificates lists the names of the certificates in a folder, '/' between levels.
+func certificates(dir string) (names []string, err error) {
 	for _, name := range []string{authorityKey, authority} { // without its key it would be refused
-		err := copyIf(filepath.Join(from, name), filepath.Join(to, name), again)
-		if err != nil {
-			return err
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			names = append(names, name)
 		}
 	}
-	return filepath.WalkDir(filepath.Join(from, acmeFolder), func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(dir, acmeFolder), func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // there are none, or it was renewed meanwhile
 		}
-		if err != nil {
+		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
-		name, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		switch target := filepath.Join(to, name); {
-		case e.IsDir():
-			return os.MkdirAll(target, 0o700)
-		case e.Type().IsRegular():
-			return copyIf(path, target, again)
-		}
-		return nil
+		name, err := filepath.Rel(dir, path)
+		names = append(names, filepath.ToSlash(name))
+		return err
 	})
+	return names, err
 }
 
-// copyIf copies a file, if there is one, over another only if again is set.
-func copyIf(from, to string, again bool) error {
-	if _, err := os.Lstat(to); err == nil && !again {
-		return nil
+// readSmall reads a small file of a folder that others may have written.
+func readSmall(dir, name string) ([]byte, error) {
+	f, info, err := blob.OpenRegular(dir, name)
+	if err != nil {
+		return nil, err
 	}
-	err := copyFile(from, to)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	defer f.Close() //nolint:errcheck // only read
+	if info.Size() > maxSmallSize {
+		return nil, fmt.Errorf("%s is too large", filepath.Join(dir, name))
 	}
-	return err
+	return io.ReadAll(io.LimitReader(f, maxSmallSize))
+}
+
+// writeSmall writes a small file, making the folders above it.
+func writeSmall(dir, name string, text []byte) error {
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return writeFile(path, text)
+}
+
+// interruptible ends reading with a context.
+type interruptible struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (i interruptible) Read(p []byte) (int, error) {
+	if err := i.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return i.r.Read(p)
 }

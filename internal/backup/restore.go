@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
@@ -20,70 +19,107 @@ import (
 // workFolder is where the database is made ready, in the data folder.
 const workFolder = ".restore"
 
+// Options say how a backup is restored.
+type Options struct {
+	// Unverified takes a backup without a manifest, as releases before the first
+	// manifest made it: files are not compared with what they were.
+	Unverified bool
+	// Manifest is the SHA-256 that the manifest must have; "" for any that is made
+	// with the service's key.
+	Manifest string
+}
+
+// Restored is what became of a backup.
+type Restored struct {
+	// Copied also has the names of small files, such as certificates, among those
+	// that are missing or wrong.
+	blob.Copied
+	// Extra counts files in the folder that are not of the backup, FirstExtra is one.
+	Extra      int
+	FirstExtra string
+}
+
 // Restore makes a service of a backup, on either engine, whichever the backup is
-// of. The caller has locked the data folder. What is there already is never
+// of. Others may have written the backup's folder: Restore reads nothing but regular
+// files, compares each with the manifest, and the database's schema with that of its
+// version. The caller has locked the data folder. What is there already is never
 // written over, but for what an interrupted Restore left. ready, given the new
 // database before anybody uses it, changes in it what must not be as it was. The
 // database gets its place at last, and whole.
-func Restore(ctx context.Context, from string, s Service, ready func(ctx context.Context, d *db.DB) error) (c blob.Copied, err error) {
+func Restore(ctx context.Context, from string, s Service, o Options, ready func(ctx context.Context, d *db.DB) error) (done Restored, err error) {
 	if err := Is(from); err != nil {
-		return c, err
+		return done, err
 	}
 	unlock, _, err := lock(from)
 	if err != nil {
-		return c, err
+		return done, err
 	}
 	defer unlock()
-	if err := apart(from, s.Blobs); err != nil {
-		return c, err
-	}
-	if err := free(ctx, s); err != nil {
-		return c, err
-	}
-	if err := savedKey(from, &s); err != nil {
-		return c, err
-	}
-	if err := others(s); err != nil {
-		return c, err
+	if err := placesOf(ctx, from, &s); err != nil {
+		return done, err
 	}
 	work := filepath.Join(s.Data, workFolder)
 	if err := os.RemoveAll(work); err != nil {
-		return c, err
+		return done, err
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // the next one does it
 	if err := os.Mkdir(work, 0o700); err != nil {
-		return c, err
+		return done, err
 	}
-	file := filepath.Join(work, databaseFile)
-	if err := copyFile(filepath.Join(from, databaseFile), file); err != nil {
-		return c, err
+	r := restoring{from: from, service: s, options: o, file: filepath.Join(work, databaseFile)}
+	defer r.close()
+	if err := r.database(ctx); err != nil {
+		return done, err
 	}
-	if c, err = prepare(ctx, from, file, s, ready); err != nil {
-		return c, err
+	if err := db.CheckFile(ctx, r.file); err != nil {
+		return done, fmt.Errorf("%s: %w", filepath.Join(from, databaseFile), err)
 	}
-	if !s.KeyGiven {
-		if err := copyIf(filepath.Join(from, keyFile), filepath.Join(s.Data, keyFile), false); err != nil {
-			return c, err
-		}
+	if err := r.prepare(ctx, ready); err != nil {
+		return r.done, err
 	}
-	if err := copyCertificates(from, s.Data, false); err != nil {
-		return c, err
+	if err := r.small(ctx); err != nil {
+		return r.done, err
+	}
+	if err := r.extra(ctx); err != nil {
+		return r.done, err
 	}
 	for _, stale := range []string{"search.db", "search.db-wal", "search.db-shm"} { // of another database
 		if err := os.Remove(filepath.Join(s.Data, stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return c, err
+			return r.done, err
 		}
 	}
 	if target, isFile := strings.CutPrefix(s.Database, "sqlite:"); isFile {
-		return c, rename(file, target)
+		return r.done, rename(r.file, target)
 	}
-	return c, db.Load(ctx, file, s.Database)
+	return r.done, db.Load(ctx, r.file, s.Database)
+}
+
+// placesOf looks whether the service may be restored where it is to be, and
+// completes its key.
+func placesOf(ctx context.Context, from string, s *Service) error {
+	if info, err := os.Lstat(filepath.Join(from, blobFolder)); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s: %w, and no folder", filepath.Join(from, blobFolder), blob.ErrIrregular)
+	}
+	if err := apart(from, s.Blobs); err != nil {
+		return err
+	}
+	if err := free(ctx, *s); err != nil {
+		return err
+	}
+	if err := savedKey(from, s); err != nil {
+		return err
+	}
+	return others(*s)
 }
 
 // Is returns an error unless a folder holds a backup.
 func Is(folder string) error {
-	if _, err := os.Stat(filepath.Join(folder, databaseFile)); err != nil {
-		return fmt.Errorf("%s is no backup: %w", folder, bare(err))
+	info, err := os.Lstat(filepath.Join(folder, databaseFile))
+	if err == nil && !info.Mode().IsRegular() {
+		err = blob.ErrIrregular
+	}
+	if err != nil {
+		return fmt.Errorf("%s is no backup: %s: %w", folder, databaseFile, bare(err))
 	}
 	return nil
 }
@@ -111,7 +147,7 @@ func savedKey(from string, s *Service) (err error) {
 		return nil
 	}
 	saved, here := filepath.Join(from, keyFile), filepath.Join(s.Data, keyFile)
-	text, err := os.ReadFile(saved) // whatever its mode: not every file system has them
+	text, err := readSmall(from, keyFile) // whatever its mode: not every file system has them
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("the secret key is not in the backup; give the service's by --secret-key")
 	}
@@ -139,33 +175,6 @@ func others(s Service) error {
 		err = fmt.Errorf("%s is another service's folder of large messages, with another secret key; name another folder with --blobs", s.Blobs)
 	}
 	return err
-}
-
-// prepare copies the files of large messages, and makes the database ready.
-func prepare(ctx context.Context, from, file string, s Service, ready func(context.Context, *db.DB) error) (c blob.Copied, err error) {
-	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + file, Copy: true})
-	if err != nil {
-		return c, err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.SameKey(ctx, s.Key.Fingerprint()); err != nil {
-		return c, err
-	}
-	to, err := blob.NewFolder(s.Blobs)
-	if err != nil {
-		return c, err
-	}
-	// Without this it would not pass for a folder of files; some ways of copying
-	// leave out folders that are empty.
-	_ = os.MkdirAll(filepath.Join(from, blobFolder, "new"), 0o700)
-	store := &blob.Store{DB: d, Files: blob.ExistingFolder(filepath.Join(from, blobFolder)), Now: time.Now}
-	if c, err = store.CopyFiles(ctx, to); err != nil {
-		return c, err
-	}
-	if err := d.Retire(ctx); err != nil {
-		return c, err
-	}
-	return c, ready(ctx, d)
 }
 
 // bare is an error without the path.

@@ -10,6 +10,7 @@
 //	              by a setting
 //	acme/         certificates and the account at their issuer, if there are any
 //	ca.pem, .key  the authority of self-signed certificates, likewise
+//	manifest-…    sizes and sums of all these, see manifest
 //	backup.json   what this is, for people and scripts
 //
 // At every moment from the first time on it is a whole backup: the database gets
@@ -72,6 +73,10 @@ type About struct {
 	// First is the oldest account of a customer, by which the service is known; 0:
 	// there is none yet.
 	First db.ID `json:"first_account"`
+	// Manifest is the name of the list of files, and Sum its SHA-256, by which all
+	// of the backup is known.
+	Manifest string `json:"manifest"`
+	Sum      string `json:"manifest_sha256"`
 	// Missing are files that were not there, or too short, although the database
 	// names them: what is lost of these messages was lost before.
 	Missing []string `json:"missing_files"`
@@ -112,6 +117,10 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 	if t.former, err = former(to); err != nil {
 		return a, err
 	}
+	if err := t.begin(ctx); err != nil {
+		return a, err
+	}
+	defer t.end()
 	part := filepath.Join(to, partFile+rand.Text())
 	defer remove(part) //nolint:errcheck // the next one does it
 	// Files of mail that is deleted while they are copied may go; a snapshot taken
@@ -124,8 +133,17 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 			break
 		}
 	}
-	if err := t.copySmall(); err != nil {
+	small, err := t.readSmall()
+	if err != nil {
 		return a, err
+	}
+	if err := t.writeManifest(ctx, part, small); err != nil {
+		return a, err
+	}
+	for _, f := range small {
+		if err := writeSmall(to, f.name, f.text); err != nil {
+			return a, err
+		}
 	}
 	if err := rename(part, filepath.Join(to, databaseFile)); err != nil {
 		return a, err
@@ -133,12 +151,7 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 	if err := t.tell(); err != nil {
 		return a, err
 	}
-	for _, name := range t.stale {
-		if err := files.Delete(ctx, name); err != nil {
-			return a, err
-		}
-	}
-	return t.about, nil
+	return t.about, t.clear(ctx, small)
 }
 
 // lock keeps a second backup out of the folder, until unlock is called or the
@@ -174,7 +187,7 @@ func tidy(to string) error {
 
 // former is what the backup that is there says of itself.
 func former(to string) (a About, err error) {
-	text, err := os.ReadFile(filepath.Join(to, aboutFile))
+	text, err := readSmall(to, aboutFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return a, nil
 	}
@@ -198,6 +211,7 @@ func foreign(to string) error {
 			return fmt.Errorf("%s is the data folder of a service; name another folder for the backup", to)
 		case name == aboutFile:
 			ours = true
+		case strings.HasPrefix(name, manifestPrefix):
 		case !slices.Contains(contents, name) && !strings.HasPrefix(name, partFile) && !strings.HasPrefix(name, partPrefix):
 			others = true // than what a first one leaves that was interrupted
 		}
@@ -228,7 +242,7 @@ func apart(to, blobs string) error {
 // new one was started when its data was lost.
 func sameKey(to string, key *secret.Key) error {
 	path := filepath.Join(to, keyFile)
-	text, err := os.ReadFile(path) // whatever its mode: not every file system has them
+	text, err := readSmall(to, keyFile) // whatever its mode: not every file system has them
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -253,6 +267,9 @@ type taking struct {
 	former  About
 	about   About
 	stale   []db.ID // files that only the former database names
+
+	known *manifest // a former one, which may know the sums of files; nil for none
+	lines *os.File  // those of large messages, for the manifest
 }
 
 // round takes the database, and copies the files that it names and that are not
@@ -283,12 +300,16 @@ func (t *taking) round(ctx context.Context, part string) (err error) {
 	if info, err := os.Stat(part); err == nil {
 		t.about.Database = info.Size()
 	}
-	c, err := (&blob.Store{DB: d, Files: blob.ExistingFolder(t.service.Blobs), Now: time.Now}).CopyFiles(ctx, t.files)
+	sums, flush, err := t.sums()
 	if err != nil {
 		return err
 	}
+	c, err := (&blob.Store{DB: d, Files: blob.ExistingFolder(t.service.Blobs), Now: time.Now}).CopyFiles(ctx, t.files, sums)
+	if err = errors.Join(err, flush()); err != nil {
+		return err
+	}
 	t.about.Files, t.about.Bytes, t.about.New = c.Files, c.Bytes, t.about.New+c.New
-	t.about.Missing = append(t.about.Missing[:0], c.Missing...)
+	t.about.Missing = append(append(t.about.Missing[:0], c.Missing...), c.Wrong...)
 	t.stale, err = (&blob.Store{DB: d, Files: t.files, Now: time.Now}).Unnamed(ctx)
 	return err
 }
@@ -307,16 +328,6 @@ func (t *taking) same(ctx context.Context, d *db.DB) error {
 		return fmt.Errorf("%s is the backup of another service, with other accounts; name another folder", t.to)
 	}
 	return nil
-}
-
-// copySmall copies the key and the certificates.
-func (t *taking) copySmall() error {
-	if !t.service.KeyGiven {
-		if err := copyFile(filepath.Join(t.service.Data, keyFile), filepath.Join(t.to, keyFile)); err != nil {
-			return err
-		}
-	}
-	return copyCertificates(t.service.Data, t.to, true)
 }
 
 // tell writes what the backup is.

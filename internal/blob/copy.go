@@ -4,6 +4,7 @@ package blob
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"io/fs"
@@ -22,11 +23,29 @@ type Copied struct {
 	Bytes   int64
 	New     int      // were not there yet
 	Missing []string // names of those that are not in the store, or too short, or can't be read
+	Wrong   []string // names of those that are no regular file, or have other contents than known
+}
+
+// Sum is the SHA-256 of a file.
+type Sum = [sha256.Size]byte
+
+// Sums are what is known of the contents of files, and who is told of them.
+type Sums struct {
+	// Known returns the sum that a file must have, if that is known. It is asked
+	// for names that rise. Nil: nothing is known.
+	Known func(name db.ID) (sum Sum, ok bool)
+	// Only has no file copied whose sum is not known.
+	Only bool
+	// Trust takes a file that is at the destination already for one with the known
+	// sum. Otherwise it is read.
+	Trust bool
+	// Note is told the sum of each file that is copied, or there already.
+	Note func(name db.ID, size int64, sum Sum) error
 }
 
 // CopyFiles copies the files that the rows name to another place. Those that are
-// there already, as long as they must be, stay.
-func (s *Store) CopyFiles(ctx context.Context, to Files) (c Copied, err error) {
+// there already, as long as they must be, stay, unless they have another sum.
+func (s *Store) CopyFiles(ctx context.Context, to Files, sums Sums) (c Copied, err error) {
 	type file struct {
 		name db.ID
 		size int64
@@ -44,24 +63,62 @@ func (s *Store) CopyFiles(ctx context.Context, to Files) (c Copied, err error) {
 				continue
 			}
 			last = f.name
-			switch whole, err := isWhole(ctx, to, f.name, f.size); {
+			fresh, err := s.copyOne(ctx, to, f.name, f.size, &sums)
+			switch {
+			case errors.Is(err, errLost):
+				c.Missing = append(c.Missing, fileName(f.name))
+				continue
+			case errors.Is(err, errOther):
+				c.Wrong = append(c.Wrong, fileName(f.name))
+				continue
 			case err != nil:
 				return c, err
-			case !whole:
-				err := copyFile(ctx, s.Files, to, f.name, f.size)
-				if errors.Is(err, errLost) {
-					c.Missing = append(c.Missing, fileName(f.name))
-					continue
-				}
-				if err != nil {
-					return c, err
-				}
+			case fresh:
 				c.New++
 			}
 			c.Files++
 			c.Bytes += f.size
 		}
 	}
+}
+
+// copyOne copies a file, unless it is at the destination already.
+func (s *Store) copyOne(ctx context.Context, to Files, name db.ID, size int64, sums *Sums) (fresh bool, err error) {
+	var want, sum Sum
+	known := false
+	if sums.Known != nil {
+		want, known = sums.Known(name)
+	}
+	if sums.Only && !known {
+		return false, errLost
+	}
+	there, err := isWhole(ctx, to, name, size)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case there && known && sums.Trust:
+		sum = want
+	case there && !known && sums.Note == nil: // nobody asks for it
+	case there:
+		if sum, err = sumOf(ctx, to, name, size); err != nil {
+			return false, err
+		}
+		there = !known || sum == want
+	}
+	if !there {
+		var check *Sum
+		if known {
+			check = &want
+		}
+		if sum, err = copyFile(ctx, s.Files, to, name, size, check); err != nil {
+			return false, err
+		}
+	}
+	if sums.Note != nil {
+		err = sums.Note(name, size, sum)
+	}
+	return !there, err
 }
 
 // Unnamed lists the files that no row names. While others write there, such a file
@@ -96,32 +153,54 @@ func isWhole(ctx context.Context, in Files, name db.ID, size int64) (bool, error
 	return err == nil, err
 }
 
-// errLost says that a file can't be had, as opposed to not written.
-var errLost = errors.New("the file of a message is lost")
+var (
+	// errLost says that a file can't be had, as opposed to not written.
+	errLost = errors.New("the file of a message is lost")
+	// errOther says that a file is another than it must be.
+	errOther = errors.New("the file of a message has other contents")
+)
 
-func copyFile(ctx context.Context, from, to Files, name db.ID, size int64) error {
-	r, err := from.Open(ctx, name)
-	if Lost(err) {
-		return errLost
-	}
+func sumOf(ctx context.Context, in Files, name db.ID, size int64) (sum Sum, err error) {
+	f, err := in.Open(ctx, name)
 	if err != nil {
-		return err
+		return sum, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	hash := sha256.New()
+	_, err = io.Copy(hash, &noting{r: io.NewSectionReader(f, 0, size), ctx: ctx})
+	return Sum(hash.Sum(nil)), err
+}
+
+// copyFile copies a file, which must have the sum want unless that is nil.
+func copyFile(ctx context.Context, from, to Files, name db.ID, size int64, want *Sum) (sum Sum, err error) {
+	r, err := from.Open(ctx, name)
+	switch {
+	case Lost(err):
+		return sum, errLost
+	case errors.Is(err, ErrIrregular):
+		return sum, errOther
+	case err != nil:
+		return sum, err
 	}
 	defer r.Close() //nolint:errcheck // only read
 	w, err := to.Create(ctx, name)
 	if err != nil {
-		return keeping(err)
+		return sum, keeping(err)
 	}
 	defer w.Abort()
-	source := &noting{r: io.NewSectionReader(r, 0, size), ctx: ctx}
-	n, err := io.Copy(w, source)
-	if Lost(source.err) || err == nil && n < size {
-		return errLost
+	source, hash := &noting{r: io.NewSectionReader(r, 0, size), ctx: ctx}, sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, hash), source)
+	sum = Sum(hash.Sum(nil))
+	switch {
+	case Lost(source.err), err == nil && n < size && want == nil:
+		return sum, errLost
+	case err == nil && want != nil && sum != *want:
+		return sum, errOther
 	}
 	if err == nil {
 		err = w.Commit()
 	}
-	return keeping(err)
+	return sum, keeping(err)
 }
 
 // noting remembers why reading ended, and ends it with ctx.

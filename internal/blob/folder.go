@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -21,6 +22,7 @@ import (
 type Folder struct {
 	dir      string
 	database string // whose rows name the files; "" for any, see Ours
+	foreign  bool   // others may have written it: no link in it is followed
 }
 
 // NewFolder opens the folder, making it when it is not there.
@@ -33,6 +35,9 @@ func NewFolder(dir string) (*Folder, error) {
 
 // ExistingFolder is a folder to be read, as it is: nothing is made in it.
 func ExistingFolder(dir string) *Folder { return &Folder{dir: dir} }
+
+// ForeignFolder is an ExistingFolder that others may have written, see OpenRegular.
+func ForeignFolder(dir string) *Folder { return &Folder{dir: dir, foreign: true} }
 
 // makeFolders makes all folders beforehand, so that no file can be lost with
 // a folder whose own name was not on disk yet.
@@ -105,7 +110,7 @@ func syncDir(dir string) error {
 // Open reads a file. While the folder itself is not there, which is not mounted
 // then, no file counts as lost.
 func (f *Folder) Open(_ context.Context, name db.ID) (FileReader, error) {
-	file, err := os.Open(f.path(name))
+	file, err := f.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, away := os.Stat(filepath.Join(f.dir, "new")); away != nil {
 			return nil, errors.New("the folder of the large messages is not there: " + away.Error())
@@ -113,6 +118,26 @@ func (f *Folder) Open(_ context.Context, name db.ID) (FileReader, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	return file, nil
+}
+
+func (f *Folder) open(name db.ID) (*os.File, error) {
+	if f.foreign {
+		hex := fileName(name)
+		file, _, err := OpenRegular(f.dir, hex[14:]+"/"+hex)
+		return file, err
+	}
+	file, err := os.OpenFile(f.path(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold up its reader
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: f.path(name), Err: ErrIrregular}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -250,3 +251,5 @@ func (t *table) fill(ctx context.Context, file *sql.DB, from pgx.Tx) error {
 	}
 	return to.Commit()
 }
+
+func (t *table) has(column string) bool { return slices.Contains(t.columns, column) }

@@ -3,11 +3,14 @@
 package folder
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -20,13 +23,49 @@ type Upload struct {
 	Date     time.Time // internal date; zero for now
 }
 
-// addNamed takes UIDs in the folder of a name.
+// addNamed takes UIDs in the folder of a name, unless it is full then.
 var addNamed = db.SQL(`UPDATE folder SET uid_next = uid_next + $3, modseq = modseq + 1,
-		messages = messages + $3, unseen = unseen + $4, bytes = bytes + $5
-	WHERE mailbox = $1 AND name = $2 RETURNING id, uidvalidity, uid_next - $3, modseq`)
+		messages = messages + $3, unseen = unseen + $4, bytes = bytes + $5,
+		surcharge = surcharge + $6, surcharge_mark = surcharge_mark + $3
+	WHERE mailbox = $1 AND name = $2 AND messages + $3 <= $7 RETURNING id, uidvalidity, uid_next - $3, modseq`)
+
+var mostArrived = db.SQL(`SELECT COALESCE(MAX(messages), 0) FROM folder WHERE mailbox = $1 AND (name = 'INBOX' OR special = '\Junk')`)
+
+// errNotAdded declines a job whose folder is not there, or would be too full.
+var errNotAdded = fault.New(fault.Unavailable, "folder_busy", "The folder is being changed by others all the time. Try again.")
+
+// whyNotAdded says why messages could not be put into a folder; errNotAdded if
+// they could be now.
+func (s *Store) whyNotAdded(ctx context.Context, box db.ID, name string, messages int64) error {
+	f, err := s.byName(ctx, box, name)
+	if err == nil {
+		err = s.fits(f, messages)
+	}
+	return cmp.Or(err, error(errNotAdded))
+}
+
+// CodeFolderFull is that of a folder that holds as many messages as it may.
+const CodeFolderFull = "folder_full"
+
+// fits refuses messages that a folder can't take beside those that it has.
+func (s *Store) fits(f Folder, messages int64) error {
+	if int64(f.Messages)+messages <= int64(s.MaxMessages) {
+		return nil
+	}
+	return fault.New(fault.Limited, CodeFolderFull, "A folder can hold at most %d messages. Move some to another folder, or delete them.", s.MaxMessages)
+}
+
+// Left returns how many messages may still arrive in a mailbox before its INBOX or
+// Junk folder is full. Those that were accepted by then are filed all the same.
+func (s *Store) Left(ctx context.Context, box db.ID) (int64, error) {
+	var most int64
+	err := s.DB.One(ctx, mostArrived.With(box), &most)
+	return int64(s.MaxMessages) - most, err
+}
 
 // Append puts messages into a folder in one commit, all of them or none, and
-// returns their UIDs in order. No such folder is a fault.NotFound, no room a
+// returns their UIDs in order. No such folder is a fault.NotFound, one that would
+// hold too many messages a fault.Limited with CodeFolderFull, no room a
 // fault.OverQuota, bad keywords a fault.Invalid.
 func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
 	return s.Import(ctx, box, name, nil, messages...)
@@ -55,18 +94,19 @@ func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b
 		sum.messages++
 		sum.unseen += f.unseen()
 		sum.bytes += f.size()
+		sum.surcharge += f.use().Surcharge
 	}
 	var first Filed
 	tell := false
-	err = s.DB.Write(ctx, box, &db.Job{
+	job := &db.Job{
 		Guard: func(b *db.Batch) {
 			if guard != nil {
 				guard(b)
 			}
 			b.Queue(mailbox.Hold(box))
-			b.Queue(addNamed.With(box, name, sum.messages, sum.unseen, sum.bytes)).
-				One(&first.Folder, &first.UIDValidity, &first.UID, &first.ModSeq).Else(noFolder())
-			b.Queue(mailbox.Claim(box, sum.bytes, sum.messages)).Each(mailbox.ToTell(&tell)).Else(mailbox.Full())
+			b.Queue(addNamed.With(box, name, sum.messages, sum.unseen, sum.bytes, sum.surcharge, s.MaxMessages)).
+				One(&first.Folder, &first.UIDValidity, &first.UID, &first.ModSeq).Else(errNotAdded)
+			b.Queue(mailbox.Claim(box, sum.use())).Each(mailbox.ToTell(&tell)).Else(mailbox.Full())
 		},
 		Apply: func(b *db.Batch) {
 			for i, f := range filings {
@@ -78,7 +118,13 @@ func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b
 			s.wakeFolder(first.Folder)
 			s.wakeRoom(tell)
 		},
-	})
+	}
+	err = errNotAdded
+	for n := 0; n < filingTries && errors.Is(err, errNotAdded); n++ {
+		if err = s.DB.Write(ctx, box, job); errors.Is(err, errNotAdded) {
+			err = s.whyNotAdded(ctx, box, name, sum.messages)
+		}
+	}
 	if err != nil {
 		return 0, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // A command that changes messages reckons on the node's view what is to be
@@ -19,7 +20,8 @@ import (
 
 var (
 	takeFolder = db.SQL(`UPDATE folder SET modseq = modseq + $6, changed = modseq + $6,
-			messages = messages - $3, unseen = unseen - $4, bytes = bytes - $5
+			messages = messages - $3, unseen = unseen - $4, bytes = bytes - $5,
+			surcharge = surcharge - $7, surcharge_mark = surcharge_mark + $3
 		WHERE id = $1 AND changed = $2 RETURNING modseq - $6, modseq`)
 	insertChange = db.SQL(`INSERT INTO folder_change (folder, modseq, vanished, uids) VALUES ($1, $2, $3, $4)`)
 	pruneChanges = db.SQL(`DELETE FROM folder_change WHERE folder = $1 AND modseq <= $2`)
@@ -34,14 +36,32 @@ var errStale = errors.New("the folder has changed meanwhile")
 const maxTries = 200
 
 // totals are what messages add up to.
-type totals struct{ messages, unseen, bytes int64 }
+type totals struct{ messages, unseen, bytes, surcharge int64 }
 
 func (t *totals) add(e entry) {
 	t.messages++
 	t.bytes += int64(e.size)
+	t.surcharge += mailbox.Surcharge(int64(e.size))
 	if e.flags&Seen == 0 {
 		t.unseen++
 	}
+}
+
+// use is what the messages count for in their mailbox.
+func (t totals) use() mailbox.Use {
+	return mailbox.Use{Bytes: t.bytes, Messages: t.messages, Surcharge: t.surcharge}
+}
+
+// take makes the statement that takes messages out of a folder, if no change came
+// after since, and raises its mod-sequence by step.
+func (t totals) take(folder db.ID, since uint64, step int64) db.Statement {
+	return takeFolder.With(folder, int64(since), t.messages, t.unseen, t.bytes, step, t.surcharge)
+}
+
+// addTo makes the statement that takes UIDs for messages that come into a folder of
+// this name, unless it is full then.
+func (t totals) addTo(f Folder, most int) db.Statement {
+	return addMessages.With(f.ID, f.Mailbox, f.Name, t.messages, t.unseen, t.bytes, t.surcharge, most)
 }
 
 // repeatedly calls try, which ends in errStale when it was reckoned on an old

@@ -14,12 +14,13 @@ import (
 var (
 	// holdFolder keeps others from changing the messages that are copied.
 	holdFolder = db.SQL(`SELECT changed FROM folder WHERE id = $1 AND changed = $2 {for_update}`)
-	// addMessages takes UIDs for messages that come in.
+	// addMessages takes UIDs for messages that come in, unless the folder is full then.
 	addMessages = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + 1,
-			messages = messages + $4, unseen = unseen + $5, bytes = bytes + $6
-		WHERE id = $1 AND mailbox = $2 AND name = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
+			messages = messages + $4, unseen = unseen + $5, bytes = bytes + $6,
+			surcharge = surcharge + $7, surcharge_mark = surcharge_mark + $4
+		WHERE id = $1 AND mailbox = $2 AND name = $3 AND messages + $4 <= $8 RETURNING uid_next - $4, modseq, uidvalidity`)
 	// moveWithin is both at once, for a move to the folder itself.
-	moveWithin = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + $5, changed = modseq + $5
+	moveWithin = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + $5, changed = modseq + $5, surcharge_mark = surcharge_mark + 2 * $4
 		WHERE id = $1 AND name = $2 AND changed = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
 	copyRows = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		SELECT CAST($4 AS BIGINT), CAST($5 AS BIGINT) - 1 + ROW_NUMBER() OVER (ORDER BY uid), message, flags, keywords,
@@ -53,6 +54,7 @@ func (c *Copied) Runs() (runs []Range) {
 // transfer is a copy or a move on its way.
 type transfer struct {
 	*chosen
+	store    *Store
 	from, to Folder
 	since    uint64
 	move     bool
@@ -68,7 +70,7 @@ type transfer struct {
 
 // Copy copies messages to another folder of the mailbox, all in one commit. No
 // such folder is a fault.NotFound, no room a fault.OverQuota, more messages than
-// Options.Carry a fault.Limited. Messages that were expunged meanwhile are left
+// Options.Carry, or than the folder can take, a fault.Limited. Messages that were expunged meanwhile are left
 // out.
 func (v *View) Copy(ctx context.Context, uids []uint32, to string) (c Copied, err error) {
 	err = v.transfer(ctx, &c, uids, nil, to, false)
@@ -124,7 +126,7 @@ func (v *View) transfer(ctx context.Context, c *Copied, uids, needed []uint32, t
 		}
 		snap, since := sh.state()
 		t = transfer{
-			chosen: &chosen{}, from: v.row, to: dst, since: since, move: move, micros: db.Micros(v.store.Now()), source: sh,
+			chosen: &chosen{}, store: v.store, from: v.row, to: dst, since: since, move: move, micros: db.Micros(v.store.Now()), source: sh,
 		}
 		for index, e := range snap.pick(uids) {
 			t.add(index, e)
@@ -138,6 +140,11 @@ func (v *View) transfer(ctx context.Context, c *Copied, uids, needed []uint32, t
 		}
 		if most := v.store.Carry; !move && len(t.uids) > most {
 			return fault.New(fault.Limited, "too_many_messages", "At most %d messages can be copied at once. Take them in parts.", most)
+		}
+		if !move || dst.ID != sh.id {
+			if err := v.store.fits(dst, t.messages); err != nil {
+				return err
+			}
 		}
 		if move {
 			t.log = t.spans.text()
@@ -177,14 +184,14 @@ func (t *transfer) guard(b *db.Batch) {
 		return
 	}
 	if t.move {
-		b.Queue(takeFolder.With(t.from.ID, int64(t.since), t.messages, t.unseen, t.bytes, step(t.log))).One(new(uint64), &t.srcSeq).Else(errStale)
+		b.Queue(t.take(t.from.ID, t.since, step(t.log))).One(new(uint64), &t.srcSeq).Else(errStale)
 	} else {
 		b.Queue(holdFolder.With(t.from.ID, int64(t.since))).One(new(int64)).Else(errStale)
 	}
-	b.Queue(addMessages.With(t.to.ID, t.to.Mailbox, t.to.Name, t.messages, t.unseen, t.bytes)).
+	b.Queue(t.addTo(t.to, t.store.MaxMessages)).
 		One(&t.first, &t.dstSeq, &t.validity).Else(errStale)
 	if !t.move {
-		b.Queue(mailbox.Claim(t.from.Mailbox, t.bytes, t.messages)).Each(mailbox.ToTell(&t.tell)).Else(mailbox.Full())
+		b.Queue(mailbox.Claim(t.from.Mailbox, t.use())).Each(mailbox.ToTell(&t.tell)).Else(mailbox.Full())
 	}
 }
 

@@ -105,8 +105,8 @@ func (t *tree) nextValidity(ctx context.Context) (int64, error) {
 }
 
 func (t *tree) insert(ctx context.Context, name, special string, validity *int64) (Folder, error) {
-	if len(t.folders) >= MaxFolders {
-		return Folder{}, fault.New(fault.Limited, "too_many_folders", "A mailbox can have at most %d folders.", MaxFolders)
+	if most := t.store.MaxFolders; len(t.folders) >= most {
+		return Folder{}, fault.New(fault.Limited, "too_many_folders", "A mailbox can have at most %d folders.", most)
 	}
 	f := Folder{ID: t.store.DB.NewID(), Mailbox: t.mailbox, Name: name, Special: special, UIDValidity: uint32(*validity), UIDNext: 1,
 		ModSeq: 1, changed: 1, recentFrom: 1}

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	deleteFolder  = db.SQL(`DELETE FROM folder WHERE id = $1 RETURNING uidvalidity, messages, bytes`)
+	deleteFolder  = db.SQL(`DELETE FROM folder WHERE id = $1 RETURNING uidvalidity, messages, bytes, surcharge`)
 	insertDropped = db.SQL(`INSERT INTO dropped (folder, mailbox, uidvalidity) VALUES ($1, $2, $3)`)
 )
 
@@ -53,13 +53,14 @@ func (t *tree) hasBelow(name string) bool {
 // drop makes a folder disappear at once; its messages are taken out later,
 // piece by piece (see collect.go).
 func (t *tree) drop(ctx context.Context, id db.ID) error {
-	var validity, messages, bytes int64
-	if err := t.tx.One(ctx, deleteFolder.With(id), &validity, &messages, &bytes); err != nil {
+	var validity int64
+	var of mailbox.Use
+	if err := t.tx.One(ctx, deleteFolder.With(id), &validity, &of.Messages, &of.Bytes, &of.Surcharge); err != nil {
 		return err
 	}
 	for _, statement := range []db.Statement{
 		insertDropped.With(id, t.mailbox, validity),
-		mailbox.Deposit(t.mailbox, -bytes, -messages),
+		mailbox.Deposit(t.mailbox, of.Less()),
 	} {
 		if _, err := t.tx.Exec(ctx, statement); err != nil {
 			return err

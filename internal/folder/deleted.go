@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Deleted returns how many messages of a folder have the Deleted flag, and
-// their bytes. The node's view tells it: a folder that nobody has open is read
+// Deleted returns how many messages of a folder have the Deleted flag, and how much
+// of the quota they use, in bytes. The node's view tells it: a folder that nobody has open is read
 // once. A folder that is gone is a fault.NotFound.
 func (s *Store) Deleted(ctx context.Context, id db.ID) (messages uint32, bytes int64, err error) {
 	sh := s.acquire(id)
@@ -19,5 +19,5 @@ func (s *Store) Deleted(ctx context.Context, id db.ID) (messages uint32, bytes i
 	}
 	snap, _ := sh.state()
 	all := deleted(snap)
-	return uint32(all.messages), all.bytes, nil
+	return uint32(all.messages), all.bytes + all.surcharge, nil
 }

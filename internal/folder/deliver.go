@@ -21,7 +21,7 @@ import (
 var (
 	// fileInto takes a UID in the folder for a special use, else in INBOX.
 	fileInto = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1,
-			messages = messages + 1, unseen = unseen + $3, bytes = bytes + $4
+			messages = messages + 1, unseen = unseen + $3, bytes = bytes + $4, surcharge = surcharge + $5, surcharge_mark = surcharge_mark + 1
 		WHERE id = COALESCE((SELECT id FROM folder WHERE mailbox = $1 AND special = $2 AND special <> ''),
 			(SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'))
 		RETURNING id, uidvalidity, uid_next - 1, modseq`)
@@ -120,8 +120,8 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 				if f.in.Special != "" {
 					none = errStale
 				}
-				deposit(b, f.mailbox, f.size(), &tell)
-				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size())).Of(f.mailbox).
+				deposit(b, f.mailbox, f.use(), &tell)
+				b.Queue(fileInto.With(f.mailbox, f.in.Special, f.unseen(), f.size(), f.use().Surcharge)).Of(f.mailbox).
 					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).Else(none)
 			}
 		},
@@ -164,9 +164,9 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Incoming) ([]Filed, error)
 
 // deposit counts a message that is filed, whatever room there is. tell is set if
 // the owner of the mailbox is to be told that there is little left.
-func deposit(b *db.Batch, box db.ID, bytes int64, tell *bool) {
+func deposit(b *db.Batch, box db.ID, of mailbox.Use, tell *bool) {
 	var one bool
-	b.Queue(mailbox.Deposit(box, bytes, 1)).Of(box).Each(func(r db.Row) error {
+	b.Queue(mailbox.Deposit(box, of)).Of(box).Each(func(r db.Row) error {
 		err := mailbox.ToTell(&one)(r)
 		*tell = *tell || one
 		return err
@@ -230,6 +230,8 @@ func (s *Store) newFiling(mailbox db.ID, u Upload) (*filing, error) {
 }
 
 func (f *filing) size() int64 { return f.blob.Size }
+
+func (f *filing) use() mailbox.Use { return mailbox.UseOf(f.size()) }
 
 func (f *filing) unseen() int64 { return int64(f.Flags&Seen ^ Seen) }
 

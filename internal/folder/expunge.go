@@ -114,10 +114,10 @@ func (v *View) commitExpunge(ctx context.Context, out *chosen, since uint64) (wa
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
 			b.Queue(mailbox.Hold(v.row.Mailbox))
-			b.Queue(takeFolder.With(sh.id, int64(since), out.messages, out.unseen, out.bytes, step(log))).One(&was, &modseq).Else(errStale)
+			b.Queue(out.take(sh.id, since, step(log))).One(&was, &modseq).Else(errStale)
 		},
 		Apply: func(b *db.Batch) {
-			b.Queue(mailbox.Deposit(v.row.Mailbox, -out.bytes, -out.messages))
+			b.Queue(mailbox.Deposit(v.row.Mailbox, out.use().Less()))
 			for p := range pieces(out.spans.list) {
 				b.Queue(p.with(noteExpunged, noteExpungedList, sh.id, now))
 				b.Queue(p.with(takeOut, takeOutList, sh.id))

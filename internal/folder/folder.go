@@ -63,6 +63,11 @@ type Options struct {
 	// Part is how many messages other commands change in one commit, so that
 	// others write in between; 0 is 5,000.
 	Part int
+	// MaxMessages is how many messages a folder may hold; 0 is DefaultMaxMessages.
+	// Only mail that was accepted before the folder was full may exceed it.
+	MaxMessages int
+	// MaxFolders is how many folders a mailbox may have; 0 is DefaultMaxFolders.
+	MaxFolders int
 	// Narrow asks the index which of some messages of a mailbox, in the order
 	// of their ids, may have which of the texts. It may leave messages out, and
 	// tell of others, but must never say of one that it lacks what it has.
@@ -74,6 +79,12 @@ type Options struct {
 	// all messages of the folder.
 	Find func(ctx context.Context, mailbox db.ID, s Seek) (*Found, error)
 }
+
+// Limits where Options name no others.
+const (
+	DefaultMaxMessages = 1_000_000
+	DefaultMaxFolders  = 10_000
+)
 
 // Store keeps the folders of all mailboxes. It is safe for use by many
 // goroutines.
@@ -105,6 +116,12 @@ func New(o Options) *Store {
 	}
 	if o.Part == 0 {
 		o.Part = 5_000
+	}
+	if o.MaxMessages == 0 {
+		o.MaxMessages = DefaultMaxMessages
+	}
+	if o.MaxFolders == 0 {
+		o.MaxFolders = DefaultMaxFolders
 	}
 	return &Store{Options: o, open: map[db.ID]*shared{}}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/signal"
 )
@@ -35,11 +36,12 @@ var (
 		VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
 	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota,
 		status, created_at, deleted_at) VALUES ($1, $2, $3, $4, $4, '', '', 1, $5, 'active', 0, 0)`)
-	insertUsage = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
-	readUsage   = db.SQL(`SELECT bytes, messages FROM mailbox_usage WHERE mailbox = $1`)
-	setQuota    = db.SQL(`UPDATE mailbox SET quota = $2 WHERE id = $1`)
-	readEvents  = db.SQL(`SELECT data FROM event ORDER BY id`)
-	countBlobs  = db.SQL(`SELECT (SELECT COUNT(*) FROM message), (SELECT COUNT(*) FROM blob), (SELECT COUNT(*) FROM expunged)`)
+	insertUsage   = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
+	readUse       = db.SQL(`SELECT bytes, messages, surcharge FROM mailbox_usage WHERE mailbox = $1`)
+	readSurcharge = db.SQL(`SELECT surcharge, surcharge_mark FROM folder WHERE id = $1`)
+	setQuota      = db.SQL(`UPDATE mailbox SET quota = $2 WHERE id = $1`)
+	readEvents    = db.SQL(`SELECT data FROM event ORDER BY id`)
+	countBlobs    = db.SQL(`SELECT (SELECT COUNT(*) FROM message), (SELECT COUNT(*) FROM blob), (SELECT COUNT(*) FROM expunged)`)
 )
 
 func each(t *testing.T, f func(h *house)) {
@@ -168,12 +170,6 @@ func (h *house) recent(name string) uint32 {
 	return n
 }
 
-func (h *house) usage() (bytes, messages int64) {
-	h.Helper()
-	h.must(h.db.One(h.ctx(), readUsage.With(h.box), &bytes, &messages))
-	return bytes, messages
-}
-
 // checkCounts compares the counters with the rows.
 func (h *house) checkCounts() {
 	h.Helper()
@@ -192,15 +188,25 @@ func (h *house) checkCounts() {
 			}
 			return err
 		}))
-		if got := (totals{int64(f.Messages), int64(f.Unseen), f.Bytes}); got != t {
-			h.Errorf("%s counts %+v, holds %+v", f.Name, got, t)
+		got, mark := totals{int64(f.Messages), int64(f.Unseen), f.Bytes, 0}, int64(0)
+		h.must(h.db.One(h.ctx(), readSurcharge.With(f.ID), &got.surcharge, &mark))
+		if got != t || mark != 2*int64(f.UIDNext)-int64(f.Messages) {
+			h.Errorf("%s counts %+v with mark %d, holds %+v and has UIDNEXT %d", f.Name, got, mark, t, f.UIDNext)
 		}
 		sum.messages += t.messages
 		sum.bytes += t.bytes
+		sum.surcharge += t.surcharge
 	}
-	if bytes, messages := h.usage(); bytes != sum.bytes || messages != sum.messages {
-		h.Errorf("the mailbox counts %d bytes in %d messages, holds %d in %d", bytes, messages, sum.bytes, sum.messages)
+	if got := h.use(h.box); got != sum.use() {
+		h.Errorf("the mailbox counts %+v, holds %+v", got, sum.use())
 	}
+}
+
+// use reads what is counted of a mailbox.
+func (h *house) use(box db.ID) (u mailbox.Use) {
+	h.Helper()
+	h.must(h.db.One(h.ctx(), readUse.With(box), &u.Bytes, &u.Messages, &u.Surcharge))
+	return u
 }
 
 // show is what a session knows, in words.

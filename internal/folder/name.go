@@ -14,9 +14,8 @@ import (
 
 // Limits of names and folders.
 const (
-	MaxName    = 255   // bytes
-	MaxDepth   = 20    // levels
-	MaxFolders = 1_000 // of one mailbox
+	MaxName  = 255 // bytes
+	MaxDepth = 20  // levels
 )
 
 // CodeBadName is that of a name that no folder can have.

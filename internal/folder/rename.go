@@ -63,6 +63,13 @@ func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) erro
 // renameInbox moves the messages rather than the folder, so that sessions that
 // have INBOX open see it become empty.
 func (s *Store) renameInbox(ctx context.Context, mailbox db.ID, to string) error {
+	from, err := s.byName(ctx, mailbox, Inbox)
+	if err != nil {
+		return err
+	}
+	if err := s.fits(Folder{}, int64(from.Messages)); err != nil { // all that arrived before it was full
+		return err
+	}
 	if _, err := s.Create(ctx, mailbox, to); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // replaceWithin takes one message out and another in.
 var replaceWithin = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1, changed = modseq + 1,
-		unseen = unseen + $4, bytes = bytes + $5
+		unseen = unseen + $4, bytes = bytes + $5, surcharge = surcharge + $6, surcharge_mark = surcharge_mark + 2
 	WHERE id = $1 AND name = $2 AND changed = $3 RETURNING uid_next - 1, modseq, uidvalidity`)
 
 // replacement is a Replace on its way.
@@ -27,7 +27,8 @@ type replacement struct {
 
 // Replace puts a message into a folder of the mailbox and takes the one with
 // this UID out of the view's, in one commit (RFC 8508); Sync tells that it is
-// gone. It needs room for what the new message is larger. No such folder is a
+// gone. It needs room for what the new message counts for more. A folder that holds
+// too many messages is a fault.Limited. No such folder is a
 // fault.NotFound; so is a message that is gone, with CodeMessageGone.
 func (v *View) Replace(ctx context.Context, uid uint32, to string, u Upload) (Filed, error) {
 	sh := v.shared
@@ -44,6 +45,11 @@ func (v *View) Replace(ctx context.Context, uid uint32, to string, u Upload) (Fi
 		}
 		if len(r.old.uids) == 0 {
 			return expungedMessage()
+		}
+		if dst.ID != sh.id {
+			if err := v.store.fits(dst, 1); err != nil {
+				return err
+			}
 		}
 		if r.new, err = v.store.newFiling(v.row.Mailbox, u); err != nil {
 			return err
@@ -76,18 +82,19 @@ func (r *replacement) guard(b *db.Batch) {
 	f.Folder = r.to.ID
 	b.Queue(mailbox.Hold(r.to.Mailbox))
 	if from == r.to.ID {
-		b.Queue(replaceWithin.With(from, r.to.Name, int64(r.since), f.unseen()-r.old.unseen, f.size()-r.old.bytes)).
+		b.Queue(replaceWithin.With(from, r.to.Name, int64(r.since), f.unseen()-r.old.unseen, f.size()-r.old.bytes, f.use().Surcharge-r.old.surcharge)).
 			One(&f.UID, &f.ModSeq, &f.UIDValidity).Else(errStale)
 	} else {
-		b.Queue(takeFolder.With(from, int64(r.since), r.old.messages, r.old.unseen, r.old.bytes, 1)).One(new(uint64), &r.srcSeq).Else(errStale)
-		b.Queue(addMessages.With(r.to.ID, r.to.Mailbox, r.to.Name, 1, f.unseen(), f.size())).
+		b.Queue(r.old.take(from, r.since, 1)).One(new(uint64), &r.srcSeq).Else(errStale)
+		b.Queue(totals{1, f.unseen(), f.size(), f.use().Surcharge}.addTo(r.to, r.view.store.MaxMessages)).
 			One(&f.UID, &f.ModSeq, &f.UIDValidity).Else(errStale)
 	}
 	// A full mailbox may become less full.
-	if more := f.size() - r.old.bytes; more > 0 {
-		b.Queue(mailbox.Claim(r.to.Mailbox, more, 0)).Each(mailbox.ToTell(&r.tell)).Else(mailbox.Full())
+	more := mailbox.Use{Bytes: f.size() - r.old.bytes, Surcharge: f.use().Surcharge - r.old.surcharge}
+	if more.Bytes+more.Surcharge > 0 {
+		b.Queue(mailbox.Claim(r.to.Mailbox, more)).Each(mailbox.ToTell(&r.tell)).Else(mailbox.Full())
 	} else {
-		b.Queue(mailbox.Deposit(r.to.Mailbox, more, 0))
+		b.Queue(mailbox.Deposit(r.to.Mailbox, more))
 	}
 }
 

@@ -195,7 +195,7 @@ func (v *View) commitStore(ctx context.Context, p *storePlan, since uint64, with
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Job{
 		Guard: func(b *db.Batch) {
 			b.Queue(mailbox.Hold(v.row.Mailbox))
-			b.Queue(takeFolder.With(sh.id, int64(since), 0, p.unseen, 0, step(log))).One(&was, &modseq).Else(errStale)
+			b.Queue(totals{unseen: p.unseen}.take(sh.id, since, step(log))).One(&was, &modseq).Else(errStale)
 		},
 		Apply: func(b *db.Batch) {
 			for _, g := range p.groups {

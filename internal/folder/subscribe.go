@@ -15,10 +15,6 @@ var (
 	countSubscriptions = db.SQL(`SELECT COUNT(*) FROM subscription WHERE mailbox = $1`)
 )
 
-// maxSubscriptions is more than there can be folders: names that don't exist
-// may be among them.
-const maxSubscriptions = 2 * MaxFolders
-
 // Subscribe adds a name, which need not exist (RFC 3501 §6.3.6), to the
 // subscriptions. Too many are a fault.Limited.
 func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error {
@@ -34,7 +30,7 @@ func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error
 		if err := tx.One(ctx, countSubscriptions.With(mailbox), &n); err != nil {
 			return err
 		}
-		if n > maxSubscriptions {
+		if n > 2*s.MaxFolders { // names that don't exist may be among them
 			return fault.New(fault.Limited, "too_many_subscriptions", "There are too many subscriptions.")
 		}
 		return nil

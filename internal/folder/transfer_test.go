@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 func TestDeliver(t *testing.T) {
@@ -80,8 +81,7 @@ func TestDeliver(t *testing.T) {
 
 func TestAppendAndQuota(t *testing.T) {
 	each(t, func(h *house) {
-		size := int64(len(mail("1", "Hello.")))
-		dbtest.Exec(h, h.db, setQuota.With(h.box, 3*size))
+		dbtest.Exec(h, h.db, setQuota.With(h.box, 3*mailbox.Charge(int64(len(mail("1", "Hello."))))))
 		uids := h.fill("Drafts", 2)
 		full := func(err error) {
 			t.Helper()

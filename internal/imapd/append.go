@@ -46,10 +46,10 @@ func (s *session) append(cmd *wire.Append) (wire.Code, error) {
 type intake struct {
 	*session
 	mailbox string
-	room    int64 // bytes that the command itself makes free
+	room    int64 // bytes that the command itself makes free, as mailbox.Charge counts
 	left    int64 // bytes that the mailbox has room for, once that was asked
 	uploads []folder.Upload
-	bytes   int64 // of all messages
+	bytes   int64 // that all messages count for
 	held    int   // bytes in memory
 }
 
@@ -82,7 +82,7 @@ func (in *intake) take(m *wire.NewMessage) error {
 	if m.UTF8 && !in.utf8 {
 		return bad("UTF8 needs ENABLE UTF8=ACCEPT.")
 	}
-	if in.bytes += m.Size; in.bytes > max(blob.Inline, in.left) {
+	if in.bytes += mailbox.Charge(m.Size); in.bytes > max(blob.Inline, in.left) {
 		if err := in.foresee(); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // replace is REPLACE (RFC 8508). The new UID stands in an untagged OK, before
@@ -49,7 +50,7 @@ func (in *intake) replaced(cmd *wire.Replace) (uid uint32, err error) {
 	}
 	there := false
 	err = in.view.Fetch(in.ctx(), []uint32{uid}, 0, func(r *folder.Row) error {
-		there, in.room = true, int64(r.Size)
+		there, in.room = true, mailbox.Charge(int64(r.Size))
 		return nil
 	})
 	if err == nil && !there {

@@ -82,7 +82,7 @@ func TestAccept(t *testing.T) {
 				t.Errorf("Message-ID %s", got.messageID)
 			}
 			now, err := h.boxes.ByID(t.Context(), box.ID)
-			if err != nil || now.Used != int64(len(got.text)) || now.Messages != 1 {
+			if err != nil || now.Used != mailbox.Charge(int64(len(got.text))) || now.Messages != 1 {
 				t.Errorf("%s uses %d in %d, %v; it has %d", box.Address, now.Used, now.Messages, err, len(got.text))
 			}
 		}

@@ -59,7 +59,7 @@ var (
 	touchApp  = db.SQL(`UPDATE app_password SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`)
 	appThere  = db.SQL(`SELECT id FROM app_password WHERE id = $1`)
 	byApp     = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
+			` + used + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
 		FROM app_password p JOIN mailbox m ON m.id = p.mailbox JOIN mailbox_usage u ON u.mailbox = m.id
 		WHERE p.hash = $1 AND m.address = $2 AND m.deleted_at = 0`)
 )

@@ -19,7 +19,7 @@ import (
 const maxNamesakes = 3
 
 var byAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-		u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, CASE WHEN m.scram_of = m.password THEN m.scram ELSE '' END
+		` + used + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, CASE WHEN m.scram_of = m.password THEN m.scram ELSE '' END
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
 	WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 3`)
 

@@ -71,7 +71,7 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Ma
 			return err
 		}
 		// With another quota it may be nearly full, or not any more.
-		return tx.Each(ctx, Deposit(id, 0, 0), ToTell(&tell))
+		return tx.Each(ctx, Deposit(id, Use{}), ToTell(&tell))
 	})
 	if err != nil {
 		return Mailbox{}, err

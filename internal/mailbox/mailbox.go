@@ -87,10 +87,13 @@ type Options struct {
 	// Empty deletes all mail and folders of a mailbox; it may be called again
 	// after it failed.
 	Empty func(ctx context.Context, mailbox db.ID) error
+	// Left returns how many messages may still arrive in a mailbox before a folder
+	// that they go to is full. Nil: there is no limit.
+	Left func(ctx context.Context, mailbox db.ID) (int64, error)
 }
 
 // Mailboxes creates, finds and authenticates. The server may set Owned, Hosted,
-// Provision and Empty after Open and before the first use.
+// Provision, Empty and Left after Open and before the first use.
 type Mailboxes struct {
 	Options
 	db    *db.DB
@@ -132,16 +135,16 @@ func notFound() error { return fault.New(fault.NotFound, "not_found", "There is 
 
 var (
 	byID = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation
+			` + used + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation
 		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1 AND m.deleted_at = 0`)
 	listLive = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			bytes, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation
-		FROM mailbox JOIN mailbox_usage ON mailbox = id
+			` + used + `, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation
+		FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
 		WHERE account = $1 AND deleted_at = 0 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
 			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
 	listDeleted = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			bytes, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation
-		FROM mailbox JOIN mailbox_usage ON mailbox = id
+			` + used + `, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation
+		FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
 		WHERE account = $1 AND deleted_at > $6 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
 			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
 )

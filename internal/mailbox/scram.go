@@ -14,7 +14,7 @@ import (
 
 var (
 	appsByAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
+			` + used + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, p.id, p.name, p.protocols, p.scram
 		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id JOIN app_password p ON p.mailbox = m.id
 		WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 150`)
 	// Whoever has set another password meanwhile has set its verifiers too.

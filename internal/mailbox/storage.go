@@ -12,8 +12,8 @@ import (
 
 var (
 	quotas  = db.SQL(`SELECT CAST(COALESCE(SUM(quota), 0) AS BIGINT) FROM mailbox WHERE account = $1 AND deleted_at = 0`)
-	storage = db.SQL(`SELECT CAST(COALESCE(SUM(quota), 0) AS BIGINT), CAST(COALESCE(SUM(bytes), 0) AS BIGINT)
-		FROM mailbox JOIN mailbox_usage ON mailbox = id WHERE account = $1 AND deleted_at = 0`)
+	storage = db.SQL(`SELECT CAST(COALESCE(SUM(quota), 0) AS BIGINT), CAST(COALESCE(SUM(` + used + `), 0) AS BIGINT)
+		FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1 AND deleted_at = 0`)
 	quotaOf = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2`)
 )
 

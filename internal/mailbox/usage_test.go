@@ -3,6 +3,7 @@
 package mailbox_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 func (h *house) deposit(box db.ID, bytes, messages int64) {
 	h.t.Helper()
-	if err := h.db.Write(h.t.Context(), box, &db.Job{Apply: func(b *db.Batch) { b.Queue(mailbox.Deposit(box, bytes, messages)) }}); err != nil {
+	if err := h.db.Write(h.t.Context(), box, &db.Job{Apply: func(b *db.Batch) { b.Queue(mailbox.Deposit(box, mailbox.Use{Bytes: bytes, Messages: messages})) }}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -25,36 +26,105 @@ func TestRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const mb = 1 << 20
+		const mb, kb = 1 << 20, 1 << 10
 		wantKind(t, h.Room(ctx, box.ID, mb+1), fault.TooLarge, "message_over_quota")
 		claim := func(bytes int64) error {
 			return h.db.Write(ctx, box.ID, &db.Job{Guard: func(b *db.Batch) {
-				b.Queue(mailbox.Claim(box.ID, bytes, 1)).Else(mailbox.Full())
+				b.Queue(mailbox.Claim(box.ID, mailbox.Use{Bytes: bytes, Messages: 1})).Else(mailbox.Full())
 			}})
 		}
 		deposit := func(bytes, messages int64) { h.deposit(box.ID, bytes, messages) }
-		if err := claim(mb - 10); err != nil {
+		if err := claim(mb - 10*kb); err != nil {
 			t.Fatal(err)
 		}
-		wantKind(t, claim(11), fault.OverQuota, mailbox.CodeFull)
-		if err := h.Room(ctx, box.ID, 10); err != nil {
+		wantKind(t, claim(11*kb), fault.OverQuota, mailbox.CodeFull)
+		if err := h.Room(ctx, box.ID, 10*kb); err != nil {
 			t.Error(err)
 		}
-		deposit(20, 1) // what RCPT accepted may overrun
+		deposit(20*kb, 1) // what RCPT accepted may overrun
 		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
 		h.now = h.now.Add(mailbox.OverLong - time.Second)
 		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
 		h.now = h.now.Add(time.Second)
 		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFullLong)
-		deposit(-5, -1)
+		deposit(-5*kb, -1)
 		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull) // the seven days begin anew
-		deposit(-100, 0)
+		deposit(-100*kb, 0)
 		if err := h.Room(ctx, box.ID, 1); err != nil {
 			t.Error(err)
 		}
-		if got, err := h.ByID(ctx, box.ID); err != nil || got.Used != mb-95 || got.Messages != 1 {
+		if got, err := h.ByID(ctx, box.ID); err != nil || got.Used != mb-95*kb || got.Messages != 1 {
 			t.Errorf("uses %d in %d, %v", got.Used, got.Messages, err)
 		}
+	})
+}
+
+// A message counts for 1,024 bytes at least, where its place is judged and where
+// its use is told.
+func TestSmallMessagesCount(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "ann", QuotaMB: new(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(s db.Statement) error {
+			return h.db.Write(ctx, box.ID, &db.Job{Guard: func(b *db.Batch) { b.Queue(s).Else(mailbox.Full()) }})
+		}
+		for range 1023 {
+			if err := write(mailbox.Claim(box.ID, mailbox.UseOf(3))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := h.Room(ctx, box.ID, 1); err != nil {
+			t.Error(err)
+		}
+		if err := write(mailbox.Deposit(box.ID, mailbox.UseOf(3))); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
+		wantKind(t, write(mailbox.Claim(box.ID, mailbox.UseOf(1))), fault.OverQuota, mailbox.CodeFull)
+		_, used, err := h.Stored(ctx, h.account)
+		if err != nil || used != 1<<20 {
+			t.Errorf("the account uses %d, %v", used, err)
+		}
+		list, _, err := h.List(ctx, h.account, mailbox.Filter{}, db.Page{Limit: 10})
+		if err != nil || len(list) != 1 || list[0].Used != 1<<20 || list[0].Messages != 1024 {
+			t.Errorf("listed as %+v, %v", list, err)
+		}
+		if err := write(mailbox.Deposit(box.ID, mailbox.UseOf(3).Less())); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := h.ByID(ctx, box.ID); err != nil || got.Used != 1<<20-mailbox.MinCharge {
+			t.Errorf("uses %d, %v", got.Used, err)
+		}
+	})
+}
+
+// A mailbox in which a folder is full has no room, and after seven days is full for
+// long.
+func TestRoomOfFolders(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		box, _, err := h.Create(ctx, h.account, mailbox.New{Domain: h.domain, LocalPart: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := int64(1)
+		h.Left = func(context.Context, db.ID) (int64, error) { return left, nil }
+		if err := h.Room(ctx, box.ID, 0); err != nil {
+			t.Error(err)
+		}
+		left = 0 // little was left: it is looked at again at once
+		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
+		h.now = h.now.Add(mailbox.OverLong)
+		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFullLong)
+		left = 1
+		if err := h.Room(ctx, box.ID, 0); err != nil {
+			t.Error(err)
+		}
+		left = 0
+		wantKind(t, h.Room(ctx, box.ID, 0), fault.OverQuota, mailbox.CodeFull)
 	})
 }
 
@@ -69,7 +139,7 @@ func TestMostMessages(t *testing.T) {
 		}
 		claim := func(bytes, messages int64) error {
 			return h.db.Write(ctx, box.ID, &db.Job{Guard: func(b *db.Batch) {
-				b.Queue(mailbox.Claim(box.ID, bytes, messages)).Else(mailbox.Full())
+				b.Queue(mailbox.Claim(box.ID, mailbox.Use{Bytes: bytes, Messages: messages})).Else(mailbox.Full())
 			}})
 		}
 		half := int64(mailbox.MaxMessages / 2)

@@ -68,6 +68,9 @@ func (j *job) copyFolder(ctx context.Context, src *source, t *task) error {
 			return err
 		}
 	}
+	if f.full {
+		return j.closeFolder(ctx, t, "failed", fullFolder+" The rest was not copied.")
+	}
 	return j.closeFolder(ctx, t, Done, "")
 }
 
@@ -131,6 +134,7 @@ type copying struct {
 	// renumbered says that messages of this folder were copied under another
 	// UIDVALIDITY: they are known by their digest.
 	renumbered bool
+	full       bool // the folder here can take no more
 }
 
 // all copies all messages above the last that is done. Of a folder whose UIDs
@@ -150,6 +154,9 @@ func (f *copying) all(ctx context.Context, next uint32) error {
 			return err
 		}
 		for len(uids) > 0 {
+			if f.full {
+				return nil
+			}
 			n := min(len(uids), f.window)
 			if err := f.copyWindow(ctx, uids[:n]); err != nil {
 				return f.judge(err, uids[:n])

@@ -308,6 +308,10 @@ func (b *batch) flush(ctx context.Context) error {
 	if len(b.all) == 0 {
 		return nil
 	}
+	if b.full {
+		b.noPlace(ctx)
+		return nil
+	}
 	err := b.file(ctx, b.all)
 	if fault.Is(err, fault.NotFound) { // the folder here was deleted or renamed
 		if err := b.prepare(ctx, b.task); err != nil {
@@ -319,13 +323,18 @@ func (b *batch) flush(ctx context.Context) error {
 		b.all, b.bytes = nil, 0
 		return nil
 	}
-	if !fault.Is(err, fault.Invalid) && !errors.Is(err, errTwice) {
+	if !fault.Is(err, fault.Invalid) && !errors.Is(err, errTwice) && !folderFull(err) {
 		return own(err)
 	}
 	for len(b.all) > 0 {
 		k := b.all[0]
-		b.all = b.all[1:] // what was filed is not to be discarded
 		err := b.file(ctx, []kept{k})
+		if folderFull(err) {
+			b.full = true
+			b.noPlace(ctx)
+			break
+		}
+		b.all = b.all[1:] // what was filed is not to be discarded
 		if err == nil {
 			continue
 		}
@@ -341,6 +350,23 @@ func (b *batch) flush(ctx context.Context) error {
 	b.bytes = 0
 	return nil
 }
+
+// folderFull reports whether a folder can take no more messages.
+func folderFull(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == folder.CodeFolderFull
+}
+
+// noPlace throws away messages for a folder that is full.
+func (b *batch) noPlace(ctx context.Context) {
+	for i := range b.all {
+		b.all[i].Blob.Discard(ctx)
+		b.lost = append(b.lost, Failure{b.name, b.all[i].uid, fullFolder})
+	}
+	b.all, b.bytes = nil, 0
+}
+
+const fullFolder = "The folder here holds as many messages as it may."
 
 // discard throws a message away that was not filed, because of an error. Of the
 // database's it may have been filed all the same: then the sweep finds out.

@@ -108,8 +108,8 @@ func (j *job) plan(ctx context.Context, src *source) error {
 	for _, name := range missing {
 		lost = append(lost, Failure{name, 0, "There is no such folder at the source."})
 	}
-	if len(tasks) > folder.MaxFolders {
-		return final{fmt.Sprintf("The source has %d folders; a mailbox can have %d. Choose which to copy.", len(tasks), folder.MaxFolders)}
+	if most := j.o.Folders.MaxFolders; len(tasks) > most {
+		return final{fmt.Sprintf("The source has %d folders; a mailbox can have %d. Choose which to copy.", len(tasks), most)}
 	}
 	if err := src.measure(tasks); err != nil {
 		return err

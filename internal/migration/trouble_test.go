@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -129,6 +130,28 @@ func TestTrouble(t *testing.T) {
 		}
 		d = m.ends(box, source(m.src.imap, "big", "implicit"), "completed", "", 300-d.Progress.Copied, d.Progress.Copied, 0)
 		m.same("big", "full", d)
+	})
+	t.Run("a full folder", func(t *testing.T) {
+		m := m.with(t)
+		seed(t, m.src.login("wide"), folders, 120)
+		m.s.Folders.MaxMessages = 30
+		defer func() { m.s.Folders.MaxMessages = folder.DefaultMaxMessages }()
+		d := finished(t, m.c, m.start(m.box("narrow", 0), source(m.src.imap, "wide", "implicit")))
+		if d.Status != "completed" || len(d.Failures) == 0 {
+			t.Fatalf("%s %q %+v", d.Status, d.Error, d.Failures)
+		}
+		full := 0
+		for _, f := range d.Folders {
+			if f.Copied > 30 || f.Messages <= 30 && f.Status != "done" || f.Messages > 30 && (f.Copied != 30 || f.Status != "failed") {
+				t.Errorf("%+v", f)
+			}
+			if f.Status == "failed" {
+				full++
+			}
+		}
+		if full == 0 {
+			t.Errorf("no folder was too small: %+v", d.Folders)
+		}
 	})
 	t.Run("new UIDVALIDITY, and a message that is too large", func(t *testing.T) { m.with(t).renumbered() })
 	t.Run("busy", func(t *testing.T) {

@@ -11,13 +11,15 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/backup"
-	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/user"
 )
 
 // Backup brings the backup of a service in a folder up to date, while the service
@@ -52,28 +54,46 @@ type Restoring struct {
 	// Hold keeps what was waiting to be sent, and may have been sent since, until an
 	// operator releases it.
 	Hold bool
+	// EndKeys deletes all API keys and app passwords. Otherwise they are as they were,
+	// with those that were deleted since.
+	EndKeys bool
+	backup.Options
 }
 
+// Restored is what became of a backup.
+type Restored struct {
+	backup.Restored
+	Sessions, Links    int64             // that were ended
+	Keys, AppPasswords int64             // that were ended, or else work as before
+	KeyNames           []account.KeyName // of those that work, at most MaxKeyNames
+}
+
+// MaxKeyNames is how many API keys Restore names.
+const MaxKeyNames = 100
+
 // Restore makes a service of a backup where none is.
-func Restore(ctx context.Context, c Config, from string, how Restoring) (blob.Copied, error) {
+func Restore(ctx context.Context, c Config, from string, how Restoring) (done Restored, err error) {
 	s, err := c.kept()
 	if err != nil {
-		return blob.Copied{}, err
+		return done, err
 	}
 	if err := backup.Is(from); err != nil { // before a data folder is made
-		return blob.Copied{}, err
+		return done, err
 	}
 	// With a lock in it, it would pass for a data folder, and the next backup be refused.
 	there, _ := os.Stat(c.Data)
 	if saved, err := os.Stat(from); err == nil && os.SameFile(there, saved) {
-		return blob.Copied{}, fmt.Errorf("%s is the backup itself; name another folder with --data", c.Data)
+		return done, fmt.Errorf("%s is the backup itself; name another folder with --data", c.Data)
 	}
 	data, err := openData(c.Data)
 	if err != nil {
-		return blob.Copied{}, err
+		return done, err
 	}
 	defer data.close() //nolint:errcheck // it only unlocks
-	return backup.Restore(ctx, from, s, func(ctx context.Context, d *db.DB) error {
+	done.Restored, err = backup.Restore(ctx, from, s, how.Options, func(ctx context.Context, d *db.DB) error {
+		if err := done.endAccess(ctx, d, how.EndKeys); err != nil {
+			return err
+		}
 		if !how.Moved {
 			if err := errors.Join(folder.RenewAll(ctx, d, time.Now()), event.LeaveGap(ctx, d, time.Now()), d.ForgetName(ctx)); err != nil {
 				return err
@@ -84,6 +104,34 @@ func Restore(ctx context.Context, c Config, from string, how Restoring) (blob.Co
 		}
 		_, err := newDesk(ctx, d).Queue.Hold(ctx, queue.Order{All: true, Once: true, Reason: "restored from a backup"})
 		return err
+	})
+	return done, err
+}
+
+// endAccess ends the sessions and links that the backup has, and if they are to end
+// the keys. Otherwise it notes those that work.
+func (r *Restored) endAccess(ctx context.Context, d *db.DB, keys bool) (err error) {
+	if r.Sessions, r.Links, err = user.EndAll(ctx, d); err != nil {
+		return err
+	}
+	profiles, err := mailbox.EndLinks(ctx, d)
+	if err != nil {
+		return err
+	}
+	r.Links += profiles
+	if keys {
+		if r.Keys, err = account.EndEveryKey(ctx, d); err == nil {
+			r.AppPasswords, err = mailbox.EndAppPasswords(ctx, d)
+		}
+		return err
+	}
+	if r.AppPasswords, err = mailbox.AppPasswordCount(ctx, d); err != nil {
+		return err
+	}
+	return newDesk(ctx, d).Accounts.EveryKey(ctx, func(k account.KeyName) {
+		if r.Keys++; len(r.KeyNames) < MaxKeyNames {
+			r.KeyNames = append(r.KeyNames, k)
+		}
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // Config is every setting of the service. Each is a flag, an environment
@@ -93,8 +94,12 @@ type Config struct {
 	Lease      time.Duration `help:"How long after a node fell silent the others take over what it had in hand, from 3s to 5m. A node that can't reach the database starts nothing after two thirds of it. On SQLite, where there are no others, it is 5m." default:"15s" placeholder:"TIME"`
 	SecretKey  string        `help:"Key that seals secrets at rest, 32 bytes in hex or base64; by default made once and kept in the data folder." placeholder:"KEY"`
 	MaxQuotaMB int64         `name:"max-quota-mb" help:"Largest mailbox quota that can be asked for, in megabytes." default:"102400" placeholder:"N"`
-	Drain      time.Duration `help:"How long sessions in hand may take to finish at the end." default:"30s" placeholder:"TIME"`
-	LogLevel   string        `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
+	// MaxFolderMessages and MaxFolders are 0 for the store's own defaults, in tests.
+	MaxFolderMessages int `name:"max-messages-per-folder" help:"Messages that a folder of a mailbox can hold. Clients can't add more; when INBOX or Junk is full, mail to the mailbox is refused for now, as when its quota is used up." default:"1000000" placeholder:"N"`
+	MaxFolders        int `name:"max-folders-per-mailbox" help:"Folders that a mailbox can have." default:"10000" placeholder:"N"`
+
+	Drain    time.Duration `help:"How long sessions in hand may take to finish at the end." default:"30s" placeholder:"TIME"`
+	LogLevel string        `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
 
 	// Dev makes the local sandbox of `mailstead dev`: reserved names resolve
 	// in a DNS zone of our own, loopback is a friend, outside mail is captured.
@@ -182,11 +187,20 @@ func (c *Config) checkMail() error {
 	if c.MaxQuotaMB < 1 || c.MaxQuotaMB > 1<<30 {
 		return fmt.Errorf("--max-quota-mb must be from 1 to %d", 1<<30)
 	}
+	if c.MaxFolderMessages < 0 || c.MaxFolderMessages > mailbox.MaxMessages {
+		return fmt.Errorf("--max-messages-per-folder must be from 1 to %d", mailbox.MaxMessages)
+	}
+	if c.MaxFolders < 0 || c.MaxFolders > mostFolders {
+		return fmt.Errorf("--max-folders-per-mailbox must be from 1 to %d", mostFolders)
+	}
 	if c.MaxConnections < 0 || c.MaxMessages < 0 || !(c.MaxRate >= 0 && c.MaxRate <= 1e6) {
 		return errors.New("--max-connections-per-host, --max-messages-per-connection and --max-rate-per-host must not be negative")
 	}
 	return nil
 }
+
+// mostFolders bounds the folders of a mailbox: to make one reads them all.
+const mostFolders = 100_000
 
 const longestLease = 5 * time.Minute
 

@@ -50,9 +50,10 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	})
 	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Now: time.Now}
 	s.Domains.HasMailboxes = s.Mailboxes.Any
-	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log})
+	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
+		MaxMessages: s.Config.MaxFolderMessages, MaxFolders: s.Config.MaxFolders})
 	s.Transfers = &transfer.Transfers{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}
-	s.Mailboxes.Provision, s.Mailboxes.Empty = s.Folders.Provision, s.Folders.Empty
+	s.Mailboxes.Provision, s.Mailboxes.Empty, s.Mailboxes.Left = s.Folders.Provision, s.Folders.Empty, s.Folders.Left
 	if s.Search, err = search.Open(ctx, search.Options{Path: s.data.file("search.db"), Folders: s.Folders, Now: time.Now, Log: s.Log}); err != nil {
 		return err
 	}

@@ -139,6 +139,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.RunNotes(ctx, s.report("noting sign-ins")) })
 	s.duties.run(s.Folders.Run)
+	s.duties.run(s.Folders.RunRecount)
 	s.duties.run(s.Search.Run)
 	s.carrying.run(s.Queue.Run)
 	s.carrying.run(s.Webhooks.Run)

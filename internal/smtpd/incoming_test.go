@@ -81,5 +81,25 @@ func TestIntoMailbox(t *testing.T) {
 		c.say("Subject: large\r\n\r\n"+strings.Repeat("0123456789\r\n", 100_000)+".", "250 ")
 		c.say("MAIL FROM:<ann@example.com>", "250 ")
 		c.say("RCPT TO:<bob@demo.test>", "452 4.2.2")
+
+		// So is a mailbox whose INBOX is full, and what came before is filed.
+		if _, _, err := boxes.Create(ctx, first.Account, mailbox.New{Domain: first.Domain, LocalPart: "carol"}); err != nil {
+			t.Fatal(err)
+		}
+		folders.MaxMessages, boxes.Left = 1, folders.Left
+		c.say("RSET", "250 ")
+		c.say("MAIL FROM:<ann@example.com>", "250 ")
+		c.say("RCPT TO:<carol@demo.test>", "250 ")
+		late := door.dial()
+		late.want("220 ")
+		late.say("EHLO client.example", "250 ")
+		late.say("MAIL FROM:<ann@example.com>", "250 ")
+		late.say("RCPT TO:<carol@demo.test>", "250 ")
+		for _, c := range []*client{c, late} {
+			c.say("DATA", "354 ")
+			c.say("Subject: hi\r\n\r\nhello\r\n.", "250 2.0.0")
+		}
+		c.say("MAIL FROM:<ann@example.com>", "250 ")
+		c.say("RCPT TO:<carol@demo.test>", "452 4.2.2")
 	})
 }

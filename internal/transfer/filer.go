@@ -4,6 +4,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
@@ -45,24 +46,39 @@ func (f *filer) file(b *batch) error {
 		}
 		err = f.commit(b, len(b.items))
 	}
-	if err == nil || !invalid(err) && !fault.Is(err, fault.OverQuota) {
+	if err == nil || !invalid(err) && !folderFull(err) && !fault.Is(err, fault.OverQuota) {
 		return err
 	}
 	for len(b.items) > 0 {
 		switch err := f.commit(b, 1); {
 		case err == nil:
+		case folderFull(err):
+			f.lose(b, len(b.items), "The folder holds as many messages as it may.")
 		case invalid(err):
-			f.failed++
-			if len(f.failures) < MaxFailures {
-				f.failures = append(f.failures, Failure{b.items[0].place, "It can't be filed here."})
-			}
-			b.items[0].Blob.Discard(f.ctx)
-			b.items = b.items[1:]
+			f.lose(b, 1, "It can't be filed here.")
 		default:
 			return err
 		}
 	}
 	return nil
+}
+
+// lose counts the first of the messages as failed, and throws them away.
+func (f *filer) lose(b *batch, n int, why string) {
+	for _, it := range b.items[:n] {
+		f.failed++
+		if len(f.failures) < MaxFailures {
+			f.failures = append(f.failures, Failure{it.place, why})
+		}
+		it.Blob.Discard(f.ctx)
+	}
+	b.items = b.items[n:]
+}
+
+// folderFull reports whether a folder can take no more messages.
+func folderFull(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == folder.CodeFolderFull
 }
 
 // commit files the first of the messages, and takes them away.

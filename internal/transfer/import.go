@@ -61,7 +61,8 @@ type Failure struct {
 }
 
 // Import files what a stream holds, in the archive's order. The Result counts
-// also if there is an error: what was filed stays. A mailbox without room is a
+// also if there is an error: what was filed stays. Messages for a folder that holds as
+// many as it may have failed. A mailbox without room is a
 // fault.OverQuota, a folder name that can't be or an archive that can't be read
 // (any further) a fault.Invalid, too many transfers a fault.Limited; errors of
 // r are returned as they are.

@@ -57,6 +57,22 @@ func TestFull(t *testing.T) {
 	})
 }
 
+// What has no place in a full folder is told, and what belongs elsewhere comes.
+func TestFullFolder(t *testing.T) {
+	each(t, func(h *house) {
+		h.s.Folders.MaxMessages = 250
+		box := h.box()
+		file := string(letters(600, 100)) + "From x Sat Nov 21 17:00:00 2026\nX-Gmail-Labels: Sent\nSubject: fits\n\n\n"
+		r := h.bring(box, []byte(file), transfer.In{})
+		if r.Imported != 251 || r.Failed != 350 || len(r.Failures) != transfer.MaxFailures || !strings.Contains(r.Failures[0].Why, "as many messages") {
+			h.Fatalf("%d, %d failed, %+v", r.Imported, r.Failed, r.Failures)
+		}
+		if f, err := h.s.Folders.Status(h.Context(), box, folder.Inbox); err != nil || f.Messages != 250 {
+			h.Errorf("INBOX holds %d, %v", f.Messages, err)
+		}
+	})
+}
+
 // What came before the trouble is there, and is told.
 func TestBreaksOff(t *testing.T) {
 	each(t, func(h *house) {
@@ -256,6 +272,7 @@ func TestTooManyAtOnce(t *testing.T) {
 // A file with more folders than there can be brings what fits.
 func TestTooManyFolders(t *testing.T) {
 	s := servertest.Start(t)
+	s.Folders.MaxFolders = 1000
 	h := newHouse(t, s)
 	box := h.box()
 	var b strings.Builder

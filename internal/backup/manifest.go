@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// A manifest lists the files of a backup, a line each with SHA-256, size and name:
+// the database first, then the small files by name, then those of large messages by
+// number. Its last line is an HMAC of the lines before, with a key made of the
+// service's secret key. The manifest is named by the database's sum, so that a
+// backup that is being brought up to date has that of its present database
+// whenever it stops.
+const (
+	manifestPrefix = "manifest-"
+	manifestHead   = "mailstead-backup 1\n"
+	manifestMAC    = "hmac-sha256 "
+	manifestUse    = "backup manifest" // of the secret key
+
+	maxManifestLine = 4 << 10
+	maxSmall        = 10_000  // files beside the database and the large messages
+	maxSmallSize    = 1 << 20 // of each
+)
+
+func manifestName(database blob.Sum) string {
+	return manifestPrefix + hex.EncodeToString(database[:16])
+}
+
+// entry is what a file must be.
+type entry struct {
+	size int64
+	sum  blob.Sum
+}
+
+func line(name string, e entry) string { return fmt.Sprintf("%x %d %s\n", e.sum, e.size, name) }
+
+// parseLine reads a line, with the name as it is.
+func parseLine(text string) (name string, e entry, err error) {
+	sum, rest, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
+	size, name, _ := strings.Cut(rest, " ")
+	raw, err := hex.DecodeString(sum)
+	if err == nil && len(raw) != len(e.sum) {
+		err = errors.New("a sum is too short")
+	}
+	if err == nil {
+		e.size, err = strconv.ParseInt(size, 10, 64)
+	}
+	if err == nil && e.size < 0 {
+		err = errors.New("a size is below zero")
+	}
+	copy(e.sum[:], raw)
+	return name, e, err
+}
+
+// blobName is the name of a large message's file.
+func blobName(id db.ID) string {
+	text := fmt.Sprintf("%016x", int64(id))
+	return blobFolder + "/" + text[14:] + "/" + text
+}
+
+// blobOf is the inverse of blobName.
+func blobOf(name string) (db.ID, bool) {
+	id, err := strconv.ParseInt(path.Base(name), 16, 64)
+	return db.ID(id), err == nil && id > 0 && name == blobName(db.ID(id))
+}
+
+// isSmall reports whether a name is that of a file beside the database.
+func isSmall(name string) bool {
+	switch name {
+	case keyFile, authority, authorityKey:
+		return true
+	}
+	return strings.HasPrefix(name, acmeFolder+"/") && path.Clean(name) == name && filepath.IsLocal(filepath.FromSlash(name))
+}
+
+// manifestWriter writes a manifest.
+type manifestWriter struct {
+	w   *bufio.Writer
+	mac hash.Hash
+}
+
+func newManifestWriter(to io.Writer, key *secret.Key) *manifestWriter {
+	m := &manifestWriter{mac: hmac.New(sha256.New, key.Sub(manifestUse))}
+	m.w = bufio.NewWriter(io.MultiWriter(to, m.mac))
+	return m
+}
+
+// close writes the last line, without its being in the HMAC.
+func (m *manifestWriter) close(to io.Writer) error {
+	if err := m.w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(to, "%s%x\n", manifestMAC, m.mac.Sum(nil))
+	return err
+}
+
+// manifest is one that was read.
+type manifest struct {
+	database entry
+	small    map[string]entry
+	sum      blob.Sum // of all of it
+
+	copy  *os.File // of its own, without a name, so that nobody changes it any more
+	blobs int64    // where the lines of large messages begin there
+	r     *bufio.Reader
+	next  db.ID // the large message that was read last
+	entry entry
+}
+
+func (m *manifest) close() error { return m.copy.Close() }
+
+// errManifest says that a manifest is not as it was written.
+var errManifest = errors.New("it was changed, or made with another secret key")
+
+// readManifest reads and checks a manifest.
+func readManifest(ctx context.Context, dir, name string, key *secret.Key) (*manifest, error) {
+	f, _, err := blob.OpenRegular(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	m := &manifest{small: map[string]entry{}}
+	if m.copy, err = os.CreateTemp("", "mailstead-manifest-"); err != nil {
+		return nil, err
+	}
+	err = os.Remove(m.copy.Name())
+	if err == nil {
+		if err = m.read(ctx, f, key); err != nil {
+			err = fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+		}
+	}
+	if err == nil {
+		err = m.rewind()
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
+}
+
+// read copies the manifest while it checks it.
+func (m *manifest) read(ctx context.Context, from io.Reader, key *secret.Key) error {
+	all, mac := sha256.New(), hmac.New(sha256.New, key.Sub(manifestUse))
+	r, w := bufio.NewReaderSize(from, maxManifestLine), bufio.NewWriter(m.copy)
+	at, last := int64(0), db.ID(0)
+	for n := 0; ; n++ {
+		if n%1000 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		text, err := r.ReadSlice('\n')
+		if err != nil {
+			return errManifest
+		}
+		all.Write(text)
+		if code, ok := bytes.CutPrefix(text, []byte(manifestMAC)); ok {
+			given, err := hex.DecodeString(strings.TrimSuffix(string(code), "\n"))
+			if _, more := r.ReadByte(); err != nil || !hmac.Equal(given, mac.Sum(nil)) || !errors.Is(more, io.EOF) {
+				return errManifest
+			}
+			m.sum = blob.Sum(all.Sum(nil))
+			return w.Flush()
+		}
+		mac.Write(text)
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+		if err := m.take(n, string(text), at, &last); err != nil {
+			return err
+		}
+		at += int64(len(text))
+	}
+}
+
+// take takes line n of the manifest, which begins at at.
+func (m *manifest) take(n int, text string, at int64, last *db.ID) error {
+	if n == 0 {
+		if text != manifestHead {
+			return errors.New("it is of a release that this program does not know")
+		}
+		return nil
+	}
+	name, e, err := parseLine(text)
+	if err != nil {
+		return errManifest
+	}
+	id, large := blobOf(name)
+	switch {
+	case n == 1 && name == databaseFile:
+		m.database = e
+	case n == 1:
+		return errManifest
+	case large && id > *last:
+		if *last == 0 {
+			m.blobs = at
+		}
+		*last = id
+	case isSmall(name) && *last == 0 && len(m.small) < maxSmall && e.size <= maxSmallSize:
+		m.small[name] = e
+	default:
+		return errManifest
+	}
+	return nil
+}
+
+// rewind goes back to the first large message.
+func (m *manifest) rewind() error {
+	if m.blobs == 0 { // there is none
+		m.r = bufio.NewReader(strings.NewReader(""))
+		return nil
+	}
+	_, err := m.copy.Seek(m.blobs, io.SeekStart)
+	m.r, m.next = bufio.NewReader(m.copy), 0
+	return err
+}
+
+// known returns the sum of a large message's file. The numbers that are asked for
+// rise.
+func (m *manifest) known(id db.ID) (blob.Sum, bool) {
+	for m.next < id {
+		text, err := m.r.ReadString('\n')
+		if err != nil {
+			m.next = 1<<63 - 1
+			break
+		}
+		name, e, err := parseLine(text)
+		if err != nil {
+			break
+		}
+		m.next, _ = blobOf(name)
+		m.entry = e
+	}
+	return m.entry.sum, m.next == id
+}
+
+// manifestsIn lists the manifests of a folder.
+func manifestsIn(dir string) (names []string, err error) {
+	list, err := os.ReadDir(dir)
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), manifestPrefix) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+)
+
+// begin looks for the sums of the files that are there already. Without a manifest
+// they are read again.
+func (t *taking) begin(ctx context.Context) (err error) {
+	names, err := manifestsIn(t.to)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if t.known, err = readManifest(ctx, t.to, name, t.service.Key); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+	t.lines, err = os.CreateTemp(t.to, partPrefix)
+	return err
+}
+
+func (t *taking) end() {
+	_ = t.lines.Close()
+	_ = os.Remove(t.lines.Name()) // the next one does it
+	if t.known != nil {
+		_ = t.known.close()
+	}
+}
+
+// sums has the sums of large messages noted. flush is to be called at the end.
+func (t *taking) sums() (s blob.Sums, flush func() error, err error) {
+	if err := t.lines.Truncate(0); err != nil {
+		return s, nil, err
+	}
+	if _, err := t.lines.Seek(0, io.SeekStart); err != nil {
+		return s, nil, err
+	}
+	w := bufio.NewWriter(t.lines)
+	s = blob.Sums{Trust: true, Note: func(name db.ID, size int64, sum blob.Sum) error {
+		_, err := w.WriteString(line(blobName(name), entry{size, sum}))
+		return err
+	}}
+	if t.known != nil {
+		s.Known, err = t.known.known, t.known.rewind()
+	}
+	return s, w.Flush, err
+}
+
+// smallFile is a file beside the database.
+type smallFile struct {
+	name string
+	text []byte
+}
+
+// readSmall reads the key and the certificates.
+func (t *taking) readSmall() (list []smallFile, err error) {
+	names, err := certificates(t.service.Data)
+	if err != nil {
+		return nil, err
+	}
+	if !t.service.KeyGiven {
+		names = append(names, keyFile)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		path := filepath.Join(t.service.Data, filepath.FromSlash(name))
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) && name != keyFile { // it was renewed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(text) > maxSmallSize {
+			return nil, fmt.Errorf("%s is too large", path)
+		}
+		list = append(list, smallFile{name, text})
+	}
+	return list, nil
+}
+
+// writeManifest writes the list of what the backup is to be.
+func (t *taking) writeManifest(ctx context.Context, part string, small []smallFile) (err error) {
+	database, err := measure(ctx, part)
+	if err != nil {
+		return err
+	}
+	t.about.Database, t.about.Manifest = database.size, manifestName(database.sum)
+	f, err := os.CreateTemp(t.to, partPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it has got its name
+	all := sha256.New()
+	to := io.MultiWriter(f, all)
+	m := newManifestWriter(to, t.service.Key)
+	lines := manifestHead + line(databaseFile, database)
+	for _, s := range small {
+		lines += line(s.name, entry{int64(len(s.text)), sha256.Sum256(s.text)})
+	}
+	if _, err = m.w.WriteString(lines); err == nil {
+		_, err = t.lines.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		_, err = io.Copy(m.w, interruptible{ctx, t.lines})
+	}
+	if err == nil {
+		err = m.close(to)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	t.about.Sum = hex.EncodeToString(all.Sum(nil))
+	return rename(f.Name(), filepath.Join(t.to, t.about.Manifest))
+}
+
+// measure reads a file of this process's own.
+func measure(ctx context.Context, path string) (e entry, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return e, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	sum := sha256.New()
+	e.size, err = io.Copy(sum, interruptible{ctx, f})
+	e.sum = blob.Sum(sum.Sum(nil))
+	return e, err
+}
+
+// clear removes what only the former backup had.
+func (t *taking) clear(ctx context.Context, small []smallFile) error {
+	for _, name := range t.stale {
+		if err := t.files.Delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	manifests, err := manifestsIn(t.to)
+	if err != nil {
+		return err
+	}
+	stale := slices.DeleteFunc(manifests, func(name string) bool { return name == t.about.Manifest })
+	there, err := certificates(t.to)
+	if err != nil {
+		return err
+	}
+	for _, name := range there {
+		if strings.HasPrefix(name, acmeFolder+"/") && !slices.ContainsFunc(small, func(s smallFile) bool { return s.name == name }) {
+			stale = append(stale, name)
+		}
+	}
+	for _, name := range stale {
+		if err := os.Remove(filepath.Join(t.to, filepath.FromSlash(name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing what only the former backup had: %w", err)
+		}
+	}
+	return nil
+}

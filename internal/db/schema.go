@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// CheckFile refuses a file of SQLite that is not what Snapshot makes: one whose
+// schema differs from that of its version, such as by a trigger, a view or a column,
+// that SQLite finds damaged, or that has ids which the service never gives. What
+// remains is read as data, not as instructions.
+func CheckFile(ctx context.Context, path string) error {
+	file, err := plainFile(path, "ro", "query_only(1)", "trusted_schema(0)", "cell_size_check(1)", "mmap_size(0)")
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	found, err := schemaOf(ctx, file)
+	if err != nil {
+		return strange("it can't be read: %s", err)
+	}
+	if _, ok := found["table schema_version"]; !ok {
+		return strange("it has no schema version")
+	}
+	// What keeps a view or a trigger from answering here in the table's place.
+	if odd := othersOf(found); odd != "" {
+		return strange("it has a %s, which no version has", odd)
+	}
+	var version int64
+	if err := file.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM schema_version`).Scan(&version); err != nil {
+		return err
+	}
+	wanted, err := schemaAt(ctx, version)
+	if err != nil {
+		return err
+	}
+	if difference := compare(wanted, found); difference != "" {
+		return strange("%s is not as in version %d", difference, version)
+	}
+	if err := undamaged(ctx, file); err != nil {
+		return err
+	}
+	return ownIDs(ctx, file)
+}
+
+func strange(format string, args ...any) error {
+	return fault.New(fault.Invalid, "strange_database", "The database is none of this service's: "+format+".", args...)
+}
+
+// schemaOf returns the definitions of a file's tables, indexes, views and triggers.
+func schemaOf(ctx context.Context, file *sql.DB) (map[string]string, error) {
+	rows, err := file.QueryContext(ctx, `SELECT type, name, tbl_name, COALESCE(sql, '') FROM sqlite_schema`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // only read
+	all := map[string]string{}
+	for rows.Next() {
+		var kind, name, table, text string
+		if err := rows.Scan(&kind, &name, &table, &text); err != nil {
+			return nil, err
+		}
+		switch {
+		case kind == "table" && (name == "sqlite_stat1" || name == "sqlite_stat4" || name == "sqlite_sequence"): // SQLite's own
+			continue
+		case kind == "table" && name == "schema_version": // made by a library, whose text may change
+			text = ""
+		}
+		key := kind + " " + name
+		if _, twice := all[key]; twice {
+			return nil, fmt.Errorf("the %s is there twice", key)
+		}
+		all[key] = table + " " + plainSQL(text)
+	}
+	return all, rows.Err()
+}
+
+// othersOf names a view or trigger.
+func othersOf(schema map[string]string) string {
+	for key := range schema {
+		if strings.HasPrefix(key, "view ") || strings.HasPrefix(key, "trigger ") {
+			return key
+		}
+	}
+	return ""
+}
+
+// schemaAt returns the schema of a version.
+func schemaAt(ctx context.Context, version int64) (map[string]string, error) {
+	fresh, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return nil, err
+	}
+	defer fresh.Close() //nolint:errcheck // it is thrown away
+	fresh.SetMaxOpenConns(1)
+	if version < 1 {
+		return nil, strange("it has no schema version")
+	}
+	if err := migrateTo(ctx, SQLite, fresh, version); err != nil {
+		return nil, err
+	}
+	return schemaOf(ctx, fresh)
+}
+
+// compare names the first difference; "" for none.
+func compare(wanted, found map[string]string) string {
+	var names []string
+	for name, text := range wanted {
+		if found[name] != text {
+			names = append(names, name)
+		}
+	}
+	for name := range found {
+		if _, ok := wanted[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	if len(names) == 0 {
+		return ""
+	}
+	return "its " + names[0]
+}
+
+// plainSQL is a statement without comments and with single blanks: a later release
+// may have worded a migration's comments anew.
+func plainSQL(text string) string {
+	var b strings.Builder
+	blank := false
+	for i := 0; i < len(text); {
+		rest := text[i:]
+		switch c := rest[0]; {
+		case strings.HasPrefix(rest, "--"):
+			n := strings.IndexByte(rest, '\n')
+			if n < 0 {
+				n = len(rest)
+			}
+			i, blank = i+n, true
+			continue
+		case strings.HasPrefix(rest, "/*"):
+			n := strings.Index(rest, "*/")
+			if n < 0 {
+				return b.String() + rest
+			}
+			i, blank = i+n+2, true
+			continue
+		case strings.IndexByte(" \t\r\n\f", c) >= 0:
+			i, blank = i+1, true
+			continue
+		}
+		if blank && b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		blank = false
+		n := 1
+		if q := rest[0]; q == '\'' || q == '"' || q == '`' {
+			if end := strings.IndexByte(rest[1:], q); end >= 0 {
+				n = end + 2
+			} else {
+				n = len(rest)
+			}
+		}
+		b.WriteString(rest[:n])
+		i += n
+	}
+	return b.String()
+}
+
+// undamaged has SQLite look at all pages and rows.
+func undamaged(ctx context.Context, file *sql.DB) error {
+	found, err := texts(ctx, file, `PRAGMA quick_check(1)`)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return strange("it is damaged: %s", err)
+	case len(found) != 1 || found[0] != "ok":
+		return strange("it is damaged: %s", strings.Join(found, ", "))
+	}
+	return nil
+}
+
+// ownIDs refuses ids below zero, which the service never gives: what they name
+// would be passed over.
+func ownIDs(ctx context.Context, file *sql.DB) error {
+	tables, err := tablesOf(ctx, file)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		query := `SELECT id FROM "` + t.name + `" WHERE id < 0 ORDER BY id LIMIT 1`
+		switch {
+		case t.name == "blob":
+			query = `SELECT id FROM blob WHERE id < 0 OR file < 0 OR size < LENGTH(bytes) OR typeof(file) <> 'integer' OR typeof(size) <> 'integer' LIMIT 1`
+		case !t.has("id"):
+			continue
+		}
+		var id int64
+		err := file.QueryRowContext(ctx, query).Scan(&id)
+		if err == nil {
+			return strange("row %d of its table %s has an id or a size that the service never gives", id, t.name)
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+	}
+	return nil
+}
