@@ -81,7 +81,7 @@ func (d *Dashboard) delivery(v *visit) (page, error) {
 		}
 		s.Attempts = append(s.Attempts, shownAttempt{a, b.String()})
 	}
-	body, err := d.Webhooks.Body(v.ctx, v.in.Account, w.ID, id)
+	body, err := d.Webhooks.Body(v.ctx, v.in.Account, w.ID, id, true)
 	if err != nil && !fault.Is(err, fault.Conflict) {
 		return page{}, err
 	}

@@ -122,7 +122,7 @@ func (s *Server) openReceiving() error {
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 		Domains: s.Domains, Judge: judge, Enforcement: domain.Enforcement(s.Config.DMARC), Forgiving: s.offline(), Filter: s.Filter.Judge,
 	})
-	s.Events.Content = s.Inbound.Content
+	s.Events.Content, s.Events.WithoutContent = s.Inbound.Content, inbound.WithoutContent
 	return nil
 }
 
