@@ -14,7 +14,7 @@ import (
 func (a *API) activityRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/activity", id: "listActivity", scope: "activity.read",
 		summary: "List the audit log", description: "Who changed what in the account, by API, dashboard or the operator's command line; who read mail in the dashboard; and failed sign-ins of its people. " +
-			"An entry is written before its change, so no change lacks one. Sent messages have events instead. Entries are kept for a year. A key of one domain can't read it."}, a.listActivity)
+			"An entry is written before its change, so no change lacks one. Sent messages have events instead. Entries are kept for 400 days. A key of one domain can't read it."}, a.listActivity)
 }
 
 type activityAnswer struct {

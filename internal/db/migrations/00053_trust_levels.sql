@@ -16,6 +16,7 @@ UPDATE dashboard_member SET reads_mail = TRUE WHERE role = 'member';
 -- that no change lacks an entry. dashboard_audit.person is the id of the user, API key or
 -- mailbox that did it, by actor.
 ALTER TABLE dashboard_audit ADD COLUMN actor TEXT NOT NULL DEFAULT 'user';      -- user, api_key, mailbox, operator, nobody
-ALTER TABLE dashboard_audit ADD COLUMN action TEXT NOT NULL DEFAULT '';         -- stable name: an operation of the API, or a route
+ALTER TABLE dashboard_audit ADD COLUMN action {text} NOT NULL DEFAULT '';       -- stable name: an operation of the API, or a route
 ALTER TABLE dashboard_audit ADD COLUMN object TEXT NOT NULL DEFAULT '';         -- id of what was changed or read; '' for none
 ALTER TABLE dashboard_audit ADD COLUMN state TEXT NOT NULL DEFAULT 'done';      -- begun, done, failed
+CREATE INDEX dashboard_audit_action ON dashboard_audit (account, action, id);
