@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -106,7 +107,7 @@ func (a *API) audited(o operation, req *http.Request, p account.Principal, act f
 		ended = true
 		switch {
 		case err == nil:
-			err = pending.Done(ctx, r.text(), r.object)
+			err = errors.Join(a.tellCustomer(ctx, p, o, e, r.text()), pending.Done(ctx, r.text(), r.object))
 		case partial[o.id] || fault.KindOf(err) == fault.Internal:
 			err = pending.Failed(ctx)
 		default:
@@ -117,15 +118,15 @@ func (a *API) audited(o operation, req *http.Request, p account.Principal, act f
 		}
 	}
 	err = act(req.WithContext(context.WithValue(ctx, recordKey{}, r)))
-	if err == nil && p.Account == account.Operators && e.Object != "" && strings.HasPrefix(o.path, "/operator/accounts/") {
-		err = a.tellCustomer(ctx, e, r.text())
-	}
 	r.end(err)
 	return err
 }
 
 // tellCustomer writes what an operator did with an account into that account, too.
-func (a *API) tellCustomer(ctx context.Context, e audit.Entry, text string) error {
+func (a *API) tellCustomer(ctx context.Context, p account.Principal, o operation, e audit.Entry, text string) error {
+	if p.Account != account.Operators || !strings.HasPrefix(o.path, "/operator/accounts/") {
+		return nil
+	}
 	id, err := db.ParseID(e.Object)
 	if err != nil {
 		return err
