@@ -79,6 +79,9 @@ var types = map[string]reflect.Type{
 	"SignInList":               reflect.TypeFor[client.Page[client.SignIn]](),
 	"CreateAliasRequest":       nil, // arguments
 	"UpdateAliasRequest":       nil, // arguments
+	"Activity":                 reflect.TypeFor[client.Activity](),
+	"ActivityActor":            reflect.TypeFor[client.ActivityActor](),
+	"ActivityList":             reflect.TypeFor[client.Page[client.Activity]](),
 	"Attempt":                  reflect.TypeFor[client.Attempt](),
 	"Batch":                    reflect.TypeFor[client.BatchAccepted](),
 	"BatchRequest":             nil, // written while it is sent

@@ -101,8 +101,9 @@ type InboundData struct {
 	RawURL   string   `json:"raw_url"`
 	MessageSummary
 	MessageContent
-	Gone    bool `json:"gone"`    // it was deleted before the event was first read
-	Private bool `json:"private"` // the service wrote it to the mailbox's reader: mail programs alone show its text
+	Gone    bool `json:"gone"`            // it was deleted before the event was first read
+	Omitted bool `json:"content_omitted"` // the reader may not read mail: what the message says is left out
+	Private bool `json:"private"`         // the service wrote it to the mailbox's reader: mail programs alone show its text
 }
 
 // MailboxMessage is a message in a mailbox.

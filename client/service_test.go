@@ -33,6 +33,7 @@ func TestService(t *testing.T) {
 		h.webhooks()
 		h.migrations()
 		h.transfers()
+		h.activity()
 		covered(t, s, h.path)
 	})
 }

@@ -18,6 +18,7 @@ type Webhook struct {
 	Events         []string   `json:"events"`          // kinds; "all" alone is every kind
 	Domains        []string   `json:"domains"`         // ids: only events about one of these domains,
 	Mailboxes      []string   `json:"mailboxes"`       // or one of these mailboxes; every event if both are empty
+	IncludeContent bool       `json:"include_content"` // inbound_email events hold what the message says
 	Status         string     `json:"status"`          // enabled or disabled
 	DisabledReason string     `json:"disabled_reason"` // manual; gone: it answered 410; failing: for five days
 	DisabledAt     *time.Time `json:"disabled_at"`
@@ -35,6 +36,9 @@ type NewWebhook struct {
 	Description string   `json:"description,omitempty"`
 	Domains     []string `json:"domains,omitempty"`   // ids: only events about one of these domains,
 	Mailboxes   []string `json:"mailboxes,omitempty"` // or one of these mailboxes
+	// IncludeContent is whether inbound_email events hold what the message says: true
+	// needs the scope mail.read, and nil is true for a key that has it.
+	IncludeContent *bool `json:"include_content,omitempty"`
 }
 
 // WebhookChange says what becomes different; nil leaves a field as it is.
@@ -44,7 +48,9 @@ type WebhookChange struct {
 	Description *string   `json:"description,omitempty"`
 	Domains     *[]string `json:"domains,omitempty"`
 	Mailboxes   *[]string `json:"mailboxes,omitempty"`
-	Status      *string   `json:"status,omitempty"` // enabled or disabled
+	// IncludeContent holds at once if it is false; true needs the scope mail.read.
+	IncludeContent *bool   `json:"include_content,omitempty"`
+	Status         *string `json:"status,omitempty"` // enabled or disabled
 }
 
 // WebhookDelivery is an event on its way to a webhook.

@@ -25,11 +25,19 @@ type accountCreate struct {
 
 func (c *accountCreate) Run() error {
 	return c.desk(func(ctx context.Context, d *server.Desk) error {
-		acc, err := d.Accounts.Create(ctx, c.Email, c.Name)
+		var acc account.Account
+		var token string
+		err := d.Change(ctx, account.Operators, "account create", "", "Created the account "+c.Email+".", func() (err error) {
+			acc, err = d.Accounts.Create(ctx, c.Email, c.Name)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		_, token, err := d.Accounts.CreateKey(ctx, acc.ID, account.NewKey{Name: "first key"})
+		err = d.Change(ctx, acc.ID, "account create", acc.ID.String(), "Created the account "+acc.Email+" and its first API key.", func() (err error) {
+			_, token, err = d.Accounts.CreateKey(ctx, acc.ID, account.NewKey{Name: "first key"})
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,8 @@ func (c *accountLimits) Run() error {
 			return err
 		}
 		if set != limit.All(limit.Keep) {
-			if err := d.Limits.Change(ctx, acc.ID, set); err != nil {
+			change := func() error { return d.Limits.Change(ctx, acc.ID, set) }
+			if err := d.Change(ctx, acc.ID, "account limits", acc.ID.String(), "Set the limits of the account "+acc.Email+".", change); err != nil {
 				return err
 			}
 		}

@@ -30,7 +30,8 @@ func (w where) setStatus(email, status string) error {
 		if err != nil {
 			return err
 		}
-		if err := d.Accounts.SetStatus(ctx, acc.ID, status); err != nil {
+		what := map[string]string{account.Suspended: "Suspended the account ", account.Active: "Resumed the account "}[status] + acc.Email + "."
+		if err := d.Change(ctx, acc.ID, "account status", acc.ID.String(), what, func() error { return d.Accounts.SetStatus(ctx, acc.ID, status) }); err != nil {
 			return err
 		}
 		_, err = fmt.Printf("account  %s is %s; running nodes know within seconds\n", acc.Email, status)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -71,7 +72,12 @@ func (c *keyCreate) Run() error {
 		if c.Expires != 0 { // what has passed is refused
 			n.ExpiresAt = time.Now().Add(c.Expires)
 		}
-		_, token, err := d.Accounts.CreateKey(ctx, whose, n)
+		var token string
+		what := fmt.Sprintf("Created the API key %q (scopes %s).", c.Name, strings.Join(c.Scope, ", "))
+		err = d.Change(ctx, whose, "key create", "", what, func() (err error) {
+			_, token, err = d.Accounts.CreateKey(ctx, whose, n)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -26,6 +26,6 @@ func (c *keyDelete) Run() error {
 		if err != nil {
 			return err
 		}
-		return d.Accounts.DeleteKey(ctx, whose, id)
+		return d.Change(ctx, whose, "key delete", id.String(), "Deleted an API key.", func() error { return d.Accounts.DeleteKey(ctx, whose, id) })
 	})
 }

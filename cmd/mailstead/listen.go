@@ -38,7 +38,7 @@ type listenCommand struct {
 	Forward string   `required:"" help:"Where each event is sent, signed like a webhook." placeholder:"URL"`
 	Events  []string `help:"Kinds of event, separated by commas; all by default." placeholder:"KIND"`
 	URL     string   `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
-	Key     string   `env:"MAILSTEAD_API_KEY" help:"An API key with the scope events.read; that of mailstead dev by default." placeholder:"KEY"`
+	Key     string   `env:"MAILSTEAD_API_KEY" help:"An API key with the scope events.read, and mail.read for the content of mail; that of mailstead dev by default." placeholder:"KEY"`
 	Secret  string   `env:"MAILSTEAD_WEBHOOK_SECRET" help:"What signs; one that belongs to the API key by default." placeholder:"SECRET"`
 	Data    string   `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -108,10 +110,30 @@ func (c *order) give(past string, or queue.Order, which verb, before func(ctx co
 		}
 		p := newProgress(past)
 		or.Progress = p.tell
-		res, err := which(d.Queue)(ctx, or)
+		var res queue.Result
+		act := func() (err error) {
+			res, err = which(d.Queue)(ctx, or)
+			return err
+		}
+		if or.DryRun {
+			err = act()
+		} else {
+			of := cmp.Or(or.Filter.Account, account.Operators)
+			err = d.Change(ctx, of, "queue", cmp.Or(c.Message, c.Account), "Queued deliveries are "+past+c.words()+".", act)
+		}
 		p.end()
 		return errors.Join(err, c.report(past, res))
 	})
+}
+
+// words says what was chosen, for the audit log.
+func (c *order) words() (text string) {
+	for _, given := range [][2]string{{"destination", c.Destination}, {"account", c.Account}, {"message", c.Message}, {"sender", c.Sender}, {"state", c.State}} {
+		if given[1] != "" {
+			text += ", " + given[0] + " " + given[1]
+		}
+	}
+	return text
 }
 
 // orderResult is the result as JSON, in the API's words.

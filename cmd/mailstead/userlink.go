@@ -29,7 +29,7 @@ func (c *userLink) Run() error {
 	return c.desk(func(ctx context.Context, d *server.Desk) error {
 		who, err := d.Users.ByEmail(ctx, c.Email)
 		if err == nil && c.Account == "" && !c.Operator {
-			token, err := d.Users.NewReset(ctx, who)
+			token, err := c.reset(ctx, d, who)
 			if err != nil {
 				return err
 			}
@@ -43,13 +43,39 @@ func (c *userLink) Run() error {
 		if err != nil {
 			return err
 		}
-		token, err := d.Users.NewInvite(ctx, account, c.Email, user.Role(c.Role))
+		var token string
+		what := "Made a link for " + c.Email + " to join as " + c.Role + "."
+		err = d.Change(ctx, account, "user link", "", what, func() (err error) {
+			token, err = d.Users.NewInvite(ctx, account, c.Email, user.Role(c.Role))
+			return err
+		})
 		if err != nil {
 			return err
 		}
 		_, err = fmt.Printf("https://%s/join/%s\nIt lets %s join, once, within seven days.\n", c.Host, token, c.Email)
 		return err
 	})
+}
+
+// reset makes a link to choose a new password, which the activity of the user's first
+// account shows.
+func (c *userLink) reset(ctx context.Context, d *server.Desk, who user.User) (token string, err error) {
+	of, err := d.Users.Memberships(ctx, who.ID)
+	if err != nil {
+		return "", err
+	}
+	issue := func() (err error) {
+		token, err = d.Users.NewReset(ctx, who)
+		return err
+	}
+	for _, m := range of {
+		inner := issue
+		issue = func() error {
+			return d.Change(ctx, m.Account, "user link", who.ID.String(), "Made a link for "+who.Email+" to choose a new password.", inner)
+		}
+	}
+	err = issue()
+	return token, err
 }
 
 func (c *userLink) account(ctx context.Context, d *server.Desk) (db.ID, error) {

@@ -19,6 +19,7 @@ import (
 type Principal struct {
 	Account db.ID
 	Key     db.ID
+	Name    string // of the key
 	Scopes  []string
 	Domain  string // it acts for this domain only; "" for all
 	Limits  Rates  // of the key, beside those of the account
@@ -96,7 +97,7 @@ func (a *Accounts) Authenticate(ctx context.Context, token string, from netip.Ad
 	if now.Sub(k.LastUsedAt) >= usedEvery {
 		a.touch(ctx, k.ID, now)
 	}
-	return Principal{Account: k.Account, Key: k.ID, Scopes: k.Scopes, Domain: k.Domain, Limits: k.Limits}, nil
+	return Principal{Account: k.Account, Key: k.ID, Name: k.Name, Scopes: k.Scopes, Domain: k.Domain, Limits: k.Limits}, nil
 }
 
 func (a *Accounts) lookUp(ctx context.Context, hash [32]byte) (known, error) {

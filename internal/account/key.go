@@ -65,7 +65,7 @@ var resources = [...]string{"api_keys", "domains", "mailboxes", "mail", "message
 
 // Scopes lists every scope that an account can give to a key.
 func Scopes() []string {
-	all := []string{All, "outbound.send", "stats.read", "limits.read"}
+	all := []string{All, "outbound.send", "stats.read", "limits.read", "activity.read"}
 	for _, r := range resources {
 		all = append(all, r+".read", r+".write")
 	}

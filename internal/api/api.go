@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
@@ -43,6 +44,7 @@ import (
 // API is the door with what lies behind it.
 type API struct {
 	Accounts     *account.Accounts
+	Audit        *audit.Log
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
 	Outbox       *outbound.Outbox

@@ -50,6 +50,7 @@ var tags = [...]huma.Tag{
 	{Name: "Sandbox", Description: "In `mailstead dev`: mail as from outside, and what would have gone there."},
 	{Name: "API keys", Description: "What your applications sign in with."},
 	{Name: "Limits", Description: "How much your account may use, and how much it has."},
+	{Name: "Activity", Description: "The audit log: who changed what, and who read mail."},
 	{Name: "Operators", Description: "For those who run the service: the queue of all accounts, and their limits. The scope `operator` is given at the server's command line alone."},
 }
 
@@ -251,6 +252,8 @@ func tagOf(path string) string {
 		return "API keys"
 	case "limits":
 		return "Limits"
+	case "activity":
+		return "Activity"
 	case "operator":
 		return "Operators"
 	default:

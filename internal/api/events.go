@@ -30,14 +30,16 @@ func showEvent(e event.Event) eventAnswer {
 	return eventAnswer{ID: e.ID, Type: e.Type, Timestamp: stamp(e.Timestamp), Version: e.Version, Account: e.Account, Data: object(e.Data)}
 }
 
+const contentNeeds = "For a key without the scope `mail.read`, an `inbound_email` event leaves out what the message says: subject, addresses, header, texts and files; `content_omitted` is true then."
+
 func (a *API) eventRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
 		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data. A page may be short although `has_more` is true: " +
-			"a request looks at a bounded number of events. Events are kept for some days: 30, unless the service says otherwise."}, a.listEvents)
+			"a request looks at a bounded number of events. Events are kept for some days: 30, unless the service says otherwise. " + contentNeeds}, a.listEvents)
 	stream := operation{method: "GET", path: "/events/stream", id: "streamEvents", scope: "events.read", media: "text/event-stream",
 		summary: "Stream events", description: "Server-Sent Events, in order, each once: `id` is where to go on, `event` the type, `data` the same JSON that webhooks get. " +
 			"A client that comes back sends the last id as `Last-Event-ID` (or `after`) and misses nothing that is still kept; without it the stream begins with what happens next, " +
-			"and with `after=0` at the beginning. Every 15 seconds an id comes without an event, to show that the stream lives. The stream ends when the key does, and when the server restarts: connect again."}
+			"and with `after=0` at the beginning. Every 15 seconds an id comes without an event, to show that the stream lives. The stream ends when the key does, and when the server restarts: connect again. " + contentNeeds}
 	describe[streamEventsInput, []byte](r.doc, stream)
 	r.serve(stream, a.streamEvents)
 }
@@ -133,6 +135,7 @@ func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEvent
 	if err != nil {
 		return out, err
 	}
+	f.NoContent = !p.Can(readMail)
 	if ok, err := a.only(ctx, p, &f); err != nil || !ok {
 		return out, err
 	}

@@ -203,3 +203,27 @@ func TestIdempotencyRace(t *testing.T) {
 		}
 	})
 }
+
+// Two keys of an account that use the same Idempotency-Key make two requests: neither
+// gets the other's answer, nor is refused for it.
+func TestIdempotencyKeysOfTwoAPIKeys(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		status(t, "with one key", keyed(t, s, "/send", "invoice-1", reader(aSend)), 202)
+		_, other := newKey(t, s, object{"name": "other", "scopes": []string{"outbound.send"}})
+		for _, body := range []string{aSend, strings.Replace(aSend, "y", "z", 1)} {
+			a := call(t, s, "POST", "/api/v1/outbound/send",
+				map[string]string{"Content-Type": "application/json", "Idempotency-Key": "invoice-1", "Authorization": "Bearer " + other}, reader(body))
+			if body == aSend {
+				status(t, "with another", a, 202)
+				if a.Header.Get("Idempotency-Replayed") != "" {
+					t.Error("one key got the answer of another")
+				}
+				continue
+			}
+			refused(t, "another body", a, 422, "idempotency_key_reused")
+		}
+		if n := messages(t, s); n != 2 {
+			t.Errorf("%d messages, want 2", n)
+		}
+	})
+}

@@ -65,8 +65,12 @@ type listKeptInput struct {
 	Subject string `query:"subject" doc:"Only messages whose subject contains this, in any case." example:"order"`
 }
 
+// readMail is the scope for what mail says. An answer under another scope leaves that
+// out for a key without this one.
+const readMail = "mail.read"
+
 func (a *API) mailRoutes(r *router) {
-	const scope = "mail.read"
+	const scope = readMail
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/messages", id: "listMailboxMessages", scope: scope,
 		summary: "List the messages in a mailbox", description: "In all folders, the last to come first. All that is asked for must hold. " +
 			"A page may be short, or empty, although `has_more` is true, when few of many messages are right: go on with the cursor."}, a.listKept)

@@ -3,8 +3,10 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -37,6 +39,23 @@ func payloads() []payload {
 	}
 }
 
+// alwaysThere takes out of what a schema requires the members that a reader without
+// the scope mail.read does not get.
+func alwaysThere(s *huma.Schema, kind string) {
+	var example event.Event
+	var left map[string]any
+	if json.Unmarshal(webhook.Example(kind), &example) != nil {
+		return
+	}
+	rest, err := inbound.WithoutContent(kind, example.Data)
+	if err != nil || rest == nil {
+		return
+	}
+	text, _ := json.Marshal(rest)
+	_ = json.Unmarshal(text, &left)
+	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { _, ok := left[name]; return !ok })
+}
+
 // webhooks describes what webhooks get.
 func (d *document) webhooks() {
 	d.Webhooks = map[string]*huma.PathItem{}
@@ -45,6 +64,7 @@ func (d *document) webhooks() {
 	}
 	for _, p := range payloads() {
 		d.schemas.Map()[p.name] = huma.SchemaFromType(d.schemas, p.data)
+		alwaysThere(d.schemas.Map()[p.name], p.kind)
 		body := huma.SchemaFromType(d.schemas, reflect.TypeFor[eventAnswer]())
 		body.Properties["type"] = &huma.Schema{Type: "string", Enum: []any{p.kind}, Description: "The kind of event."}
 		body.Properties["data"] = &huma.Schema{Ref: "#/components/schemas/" + p.name, Description: "What happened."}

@@ -23,7 +23,7 @@ const idempotencyKey = "Idempotency-Key"
 
 // sending is what an operation that sends takes. It is never filled in.
 type sending[I any] struct {
-	Key  string `header:"Idempotency-Key" maxLength:"256" doc:"Your own id for this request, 1 to 256 printable characters. Repeated with the same key and body within 24 hours, the request does nothing and gets the first answer again, with the header Idempotency-Replayed: true." example:"order-42"`
+	Key  string `header:"Idempotency-Key" maxLength:"256" doc:"Your own id for this request, 1 to 256 printable characters. Repeated by the same API key with the same id and body within 24 hours, the request does nothing and gets the first answer again, with the header Idempotency-Replayed: true. Another API key's ids are its own." example:"order-42"`
 	Body I
 }
 
@@ -128,7 +128,7 @@ func (p *posting) takeKey(r *http.Request) (err error) {
 	case 0:
 		return nil
 	case 1:
-		p.claim, err = p.api.Keys.Claim(p.principal.Account, p.path, keys[0])
+		p.claim, err = p.api.Keys.Claim(p.principal.Account, idempotency.APIKey(p.principal.Key), p.path, keys[0])
 		p.sum = sha256.New()
 		return merge(&p.bad, onField(err, idempotencyKey))
 	}

@@ -78,8 +78,17 @@ func carryOut[I, O any](a *API, o operation, f func(ctx context.Context, p accou
 				return err
 			}
 		}
-		answer, err := a.made(req.Context(), o, &body, func() (any, error) { return f(req.Context(), p, &in) })
+		done := recordOf(req.Context())
+		done.take(&in)
+		answer, err := a.made(req.Context(), o, &body, func() (any, error) {
+			out, err := f(req.Context(), p, &in)
+			if err == nil {
+				done.gave(out)
+			}
+			return out, err
+		})
 		if err == nil {
+			done.end(nil)
 			answer.write(w)
 		}
 		return err
@@ -131,6 +140,9 @@ func alsoJudged(err error, in any) error {
 type handler func(w http.ResponseWriter, req *http.Request, p account.Principal) error
 
 func (r *router) serve(o operation, f handler) {
+	if o.method != http.MethodGet && (changes[o.id] == "") == (unaudited[o.id] == "") {
+		panic("say what the audit log says of " + o.id)
+	}
 	r.mux.HandleFunc(o.method+" /api/v1"+o.path, func(w http.ResponseWriter, req *http.Request) {
 		p, err := r.api.identify(req)
 		if err == nil {
@@ -141,7 +153,7 @@ func (r *router) serve(o operation, f handler) {
 		}
 		if err == nil {
 			req.Body = arrivingBody{req.Body, func() error { return r.api.still(req) }}
-			err = f(w, req, p)
+			err = r.api.audited(o, req, p, func(req *http.Request) error { return f(w, req, p) })
 		}
 		if err != nil {
 			r.api.fail(w, req, err)

@@ -67,6 +67,7 @@ func (a *API) routes(r *router) {
 	a.statsRoutes(r)
 
 	a.limitRoutes(r)
+	a.activityRoutes(r)
 	handle(r, operation{method: "POST", path: "/api-keys", id: "createAPIKey", scope: "api_keys.write", status: created,
 		summary: "Make an API key", description: "The key is shown in this answer only. It can't be allowed more than the key that makes it."}, a.createKey)
 	handle(r, operation{method: "GET", path: "/api-keys", id: "listAPIKeys", scope: "api_keys.read",

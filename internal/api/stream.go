@@ -97,7 +97,7 @@ func (a *API) streamFilter(w http.ResponseWriter, r *http.Request, p account.Pri
 			return f, false, err
 		}
 	}
-	f.Limit = db.MaxPage
+	f.Limit, f.NoContent = db.MaxPage, !p.Can(readMail)
 	some, err = a.only(r.Context(), p, &f)
 	return f, some, err
 }

@@ -39,6 +39,7 @@ type threadMessage struct {
 	Subject   string       `json:"subject" doc:"The subject line." example:"Re: Your order"`
 	Size      int64        `json:"size" doc:"Of the whole message, in bytes."`
 	CreatedAt time.Time    `json:"created_at" doc:"When it was accepted, or arrived."`
+	Omitted   bool         `json:"content_omitted,omitempty" doc:"There, and true, if the message arrived and the key lacks the scope mail.read: from, to and subject are empty then."`
 }
 
 // threadInput is the path and the query of a thread.
@@ -115,8 +116,13 @@ func (a *API) threadPage(ctx context.Context, p account.Principal, only db.ID, n
 	for _, m := range sent {
 		page = append(page, showSent(m))
 	}
+	reads := p.Can(readMail)
 	for _, m := range arrived {
-		page = append(page, showArrived(m))
+		one := showArrived(m)
+		if !reads {
+			one.From, one.To, one.Cc, one.Subject, one.Omitted = "", []string{}, nil, "", true
+		}
+		page = append(page, one)
 	}
 	slices.SortFunc(page, func(a, b threadMessage) int { return cmp.Compare(a.ID, b.ID) })
 	more = len(page) > limit

@@ -84,7 +84,7 @@ func showWebhookAttempt(t webhook.Attempt) webhookAttemptAnswer {
 
 type webhookDeliveryDetailAnswer struct {
 	WebhookDelivery
-	Body     *string                `json:"body" doc:"What is sent, byte for byte; null if the event is no longer kept."`
+	Body     *string                `json:"body" doc:"What is sent, byte for byte; null if the event is no longer kept, or holds the content of mail and the key lacks the scope mail.read."`
 	Timeline []webhookAttemptAnswer `json:"timeline" nullable:"false" doc:"Every attempt, oldest first."`
 }
 
@@ -98,7 +98,8 @@ func (a *API) detail(ctx context.Context, p account.Principal, hook, id db.ID) (
 	for _, t := range attempts {
 		out.Timeline = append(out.Timeline, showWebhookAttempt(t))
 	}
-	switch body, err := a.Webhooks.Body(ctx, p.Account, hook, id); {
+	switch body, err := a.Webhooks.Body(ctx, p.Account, hook, id, p.Can(readMail)); {
+	case err == nil && body == nil: // withheld
 	case err == nil:
 		text := string(body)
 		out.Body = &text

@@ -36,6 +36,7 @@ type webhookAnswer struct {
 	Events         []string   `json:"events" nullable:"false" doc:"The kinds of event that are sent; all alone is every kind." example:"bounce,complaint"`
 	Domains        []db.ID    `json:"domains" nullable:"false" doc:"Only events about one of these domains, or of the mailboxes beside; every event if both are empty."`
 	Mailboxes      []db.ID    `json:"mailboxes" nullable:"false" doc:"Only events about one of these mailboxes, or of the domains beside."`
+	IncludeContent bool       `json:"include_content" doc:"Whether inbound_email events hold what the message says: its subject, addresses, texts and files."`
 	Status         string     `json:"status" enum:"enabled,disabled" doc:"A disabled one gets nothing."`
 	DisabledReason *string    `json:"disabled_reason" doc:"manual: by you; gone: it answered 410; failing: every attempt of five days failed; null while it is enabled." example:"gone"`
 	DisabledAt     *time.Time `json:"disabled_at" doc:"Since when it is disabled; null while it is not."`
@@ -49,7 +50,7 @@ type webhookAnswer struct {
 func showWebhook(w webhook.Webhook) webhookAnswer {
 	out := webhookAnswer{
 		ID: w.ID, URL: w.URL, Description: w.Description, Events: w.Kinds, Domains: append([]db.ID{}, w.Domains...), Mailboxes: append([]db.ID{}, w.Mailboxes...),
-		Status: w.Status, DisabledReason: optional(w.Reason), FailingSince: optionalTime(w.FailingSince), OldSecretUntil: optionalTime(w.OldUntil),
+		IncludeContent: w.Content, Status: w.Status, DisabledReason: optional(w.Reason), FailingSince: optionalTime(w.FailingSince), OldSecretUntil: optionalTime(w.OldUntil),
 		CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
 	}
 	if w.Status == webhook.Disabled {
@@ -64,6 +65,7 @@ type createWebhookRequest struct {
 	Description string   `json:"description,omitempty" doc:"What it is for, at most 200 characters." example:"the shop"`
 	Domains     []string `json:"domains,omitempty" nullable:"false" doc:"Ids of domains: only events about one of them (itself, what it sent, its mailboxes), or of the mailboxes beside. A rate_limit_warning is about none."`
 	Mailboxes   []string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of mailboxes: only events about one of them (what arrived there, its making, a migration into it), or of the domains beside."`
+	Content     *bool    `json:"include_content,omitempty" doc:"Whether inbound_email events hold what the message says. True needs the scope mail.read, and is the default for a key that has it."`
 }
 
 type createWebhookInput struct{ Body createWebhookRequest }
@@ -74,8 +76,17 @@ func (in *createWebhookInput) judge() error {
 }
 
 func (a *API) createWebhook(ctx context.Context, p account.Principal, in *createWebhookInput) (webhookAnswer, error) {
-	n := webhook.NewHook{URL: in.Body.URL, Kinds: in.Body.Events, Description: in.Body.Description}
+	reads := p.Can(readMail)
+	n := webhook.NewHook{URL: in.Body.URL, Kinds: in.Body.Events, Description: in.Body.Description, Content: reads}
 	var err error
+	if c := in.Body.Content; c != nil {
+		if n.Content = *c; n.Content {
+			err = p.Require(readMail)
+		}
+	}
+	if err != nil {
+		return webhookAnswer{}, err
+	}
 	if n.Domains, n.Mailboxes, err = a.about(ctx, p, in.Body.Domains, in.Body.Mailboxes); err != nil {
 		return webhookAnswer{}, err
 	}
@@ -202,6 +213,7 @@ type updateWebhookRequest struct {
 	Description *string   `json:"description,omitempty" doc:"What it is for." example:"the shop"`
 	Domains     *[]string `json:"domains,omitempty" nullable:"false" doc:"Ids of all domains that events may be about; empty for no such filter."`
 	Mailboxes   *[]string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of all mailboxes that events may be about; empty for no such filter."`
+	Content     *bool     `json:"include_content,omitempty" doc:"Whether inbound_email events hold what the message says. False holds at once, for deliveries that wait too. True needs the scope mail.read; so does changing url, events, domains or mailboxes while it is true."`
 	Status      *string   `json:"status,omitempty" enum:"enabled,disabled" doc:"Enabling one forgets its failures, and what waits goes on."`
 }
 
@@ -211,7 +223,7 @@ type updateWebhookInput struct {
 }
 
 func (b *updateWebhookRequest) change() webhook.Change {
-	return webhook.Change{URL: b.URL, Kinds: b.Events, Description: b.Description, Status: b.Status}
+	return webhook.Change{URL: b.URL, Kinds: b.Events, Description: b.Description, Content: b.Content, Status: b.Status}
 }
 
 func (in *updateWebhookInput) judge() error { return in.Body.change().Check() }
@@ -246,6 +258,7 @@ func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *update
 		}
 		return err
 	}
+	c.NoMail = !p.Can(readMail)
 	if c.Only, _, err = a.onlyDomain(ctx, p); err != nil {
 		return webhookAnswer{}, err
 	}

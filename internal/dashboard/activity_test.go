@@ -39,7 +39,7 @@ func TestActivityOfWhoHungUp(t *testing.T) {
 			t.Fatal("the browser did not hang up:", a.Status)
 		}
 		servertest.Eventually(t, func() string {
-			deeds, _, err := s.Users.Deeds(t.Context(), demo.ID, db.Page{Limit: 1})
+			deeds, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

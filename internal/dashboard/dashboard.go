@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
@@ -41,6 +42,7 @@ import (
 // Dashboard is the door with what lies behind it.
 type Dashboard struct {
 	Users        *user.Users
+	Audit        *audit.Log
 	Accounts     *account.Accounts
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -71,6 +72,7 @@ func (d *Dashboard) delivery(v *visit) (page, error) {
 		Hook     webhook.Webhook
 		Delivery webhook.Delivery
 		Body     string // "" when the event is no longer kept
+		Withheld bool   // the visitor may not read mail
 		Attempts []shownAttempt
 	}{Hook: w, Delivery: found}
 	slices.Reverse(attempts) // the last one is what people come for
@@ -81,7 +83,11 @@ func (d *Dashboard) delivery(v *visit) (page, error) {
 		}
 		s.Attempts = append(s.Attempts, shownAttempt{a, b.String()})
 	}
-	body, err := d.Webhooks.Body(v.ctx, v.in.Account, w.ID, id)
+	body, err := d.Webhooks.Body(v.ctx, v.in.Account, w.ID, id, v.in.Mail)
+	s.Withheld = err == nil && body == nil
+	if err == nil && found.Content && !found.Test && !s.Withheld {
+		err = v.reads("Read a message in a delivery to a webhook", mailbox.Mailbox{})
+	}
 	if err != nil && !fault.Is(err, fault.Conflict) {
 		return page{}, err
 	}

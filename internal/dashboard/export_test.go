@@ -2,8 +2,13 @@
 
 package dashboard
 
+import "maps"
+
 // Routes lists all routes, once there is a Handler.
 func (d *Dashboard) Routes() []Route { return d.list }
 
 // Unfriend makes nobody a friend.
 func (d *Dashboard) Unfriend() { d.Users.Guesses.Friend, d.tries.Friend = nil, nil }
+
+// Unaudited are the forms without an entry of the audit log, and why.
+func Unaudited() map[string]string { return maps.Clone(unaudited) }

@@ -52,7 +52,7 @@ var scopeNames = [...][3]string{
 	{"outbound", "Sending", "Mail from the account's domains."},
 	{"domains", "Domains", "Their DNS records and keys."},
 	{"mailboxes", "Mailboxes", "Who has one, passwords, client setup."},
-	{"mail", "Mail", "What lies in the mailboxes."},
+	{"mail", "Mail", "What lies in the mailboxes, and what events say of it."},
 	{"messages", "Sent messages", "What became of them; cancelling, trying again."},
 	{"templates", "Templates", "For messages that look alike."},
 	{"events", "Events", "What happened, as a list and a stream."},
@@ -61,6 +61,7 @@ var scopeNames = [...][3]string{
 	{"migrations", "Migrations", "Moving mail in from elsewhere."},
 	{"stats", "Statistics", "Sums by hour and day."},
 	{"limits", "Limits", "What is allowed and used."},
+	{"activity", "Activity", "Who changed what, and who read mail."},
 	{"api_keys", "API keys", "No key gives more than it has."},
 	{"sandbox", "Sandbox", "Simulated mail, and the outbox."},
 }

@@ -251,8 +251,8 @@ func TestNewPasswordIsTold(t *testing.T) {
 			t.Errorf("%s is told %v", email, got)
 		}
 	}
-	deeds, _, err := s.Users.Deeds(t.Context(), demo.ID, db.Page{Limit: 10})
-	if err != nil || len(deeds) != 2 || deeds[1].What != "Signed in." || deeds[0].Who != owner.Email || deeds[0].What != "Chose a new password by a link." {
+	deeds, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{Limit: 10})
+	if err != nil || len(deeds) != 2 || deeds[1].What != "Signed in." || deeds[0].Actor.Name != owner.Email || deeds[0].What != "Chose a new password by a link." {
 		t.Errorf("the activity says %v %v", deeds, err)
 	}
 	if status, _, text := somebody.ask("POST", "/reset/"+token, url.Values{"password": {colleague + " 3"}}); status != 404 {

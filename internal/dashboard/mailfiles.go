@@ -31,7 +31,7 @@ const (
 func (d *Dashboard) fileRoutes(r *router) {
 	r.viewFor(working, "/mailboxes/{id}/files", d.mailFiles)
 	r.upload("/mailboxes/{id}/import", maxMailFile, d.importMail, d.mailFiles)
-	r.fileFor(working, "/mailboxes/{id}/export", d.exportMail)
+	r.fileFor(working|readsMail, "/mailboxes/{id}/export", d.exportMail)
 }
 
 type shownMailFiles struct {
@@ -168,7 +168,7 @@ func (d *Dashboard) exportMail(v *visit) error {
 		out.End()
 		return nil
 	}
-	if err := d.Users.Note(v.ctx, v.in, client(v.r), told); err != nil {
+	if err := d.Audit.Write(v.ctx, v.entry(told)); err != nil {
 		return err
 	}
 	if err = d.Transfers.Export(v.ctx, order, &attended{v: v, w: out}); err == nil {

@@ -88,13 +88,21 @@ func (d *Dashboard) messages(v *visit) (page, error) {
 	if data.Direction != outward && data.Direction != inward {
 		data.Direction = ""
 	}
+	if !v.in.Mail {
+		if data.Direction == inward {
+			return page{}, errMail
+		}
+		data.Direction = outward
+	}
 	switch data.Direction {
 	case outward:
 		shown.Title = "Sent messages"
 	case inward:
 		shown.Title = "Received messages"
 	}
-	data.Ways = ways(search, data.Direction)
+	if v.in.Mail {
+		data.Ways = ways(search, data.Direction)
+	}
 	var err error
 	if data.Boxes, err = d.someBoxes(v, suggested); err != nil {
 		return page{}, err
@@ -257,6 +265,9 @@ func (d *Dashboard) findBoth(v *visit, l *looked, at db.Page) error {
 		bound(found.More, found.Next)
 	}
 	if l.direction != outward {
+		if err := v.reads("Listed received messages", l.box); err != nil {
+			return err
+		}
 		found, more, next, err := d.arrivals(v, l, at)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -32,6 +33,7 @@ type sent struct {
 	Moves    bool // it is on its way at this moment: the page follows
 	Letter   letter
 	Sealed   bool   // only its recipient reads it
+	Withheld bool   // the visitor may not read mail
 	Mailbox  string // that submitted it
 	Template string // its name
 	Metadata []pair
@@ -79,7 +81,9 @@ func (d *Dashboard) message(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	s.Letter, err = v.read("/messages/"+s.Message.ID.String(), d.openSent(v))
+	if s.Withheld = !v.in.Mail; !s.Withheld {
+		s.Letter, err = v.read("/messages/"+s.Message.ID.String(), d.openSent(v, toldRead))
+	}
 	if s.Sealed = fault.Is(err, fault.Denied); err != nil && !s.Sealed {
 		return page{}, err
 	}
@@ -111,10 +115,16 @@ func (d *Dashboard) messageProgress(v *visit) (page, error) {
 	return page{Template: "message", Part: true, Data: s}, err
 }
 
-// openSent opens the message that the path names.
-func (d *Dashboard) openSent(v *visit) opener {
+// openSent opens the message that the path names. told says what for.
+func (d *Dashboard) openSent(v *visit, told string) opener {
 	return func() (*message.Index, *blob.Reader, error) {
 		id, err := v.id("id")
+		if err == nil {
+			_, err = d.Outbox.Get(v.ctx, v.in.Account, id)
+		}
+		if err == nil {
+			err = v.reads(told+" that was sent", mailbox.Mailbox{})
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -122,13 +132,13 @@ func (d *Dashboard) openSent(v *visit) opener {
 	}
 }
 
-func (d *Dashboard) messagePreview(v *visit) error { return v.preview(d.openSent(v)) }
+func (d *Dashboard) messagePreview(v *visit) error { return v.preview(d.openSent(v, toldRead)) }
 
 func (d *Dashboard) messageRaw(v *visit) error {
-	return v.raw(v.r.PathValue("id"), d.openSent(v))
+	return v.raw(v.r.PathValue("id"), d.openSent(v, toldRaw))
 }
 
-func (d *Dashboard) messageFile(v *visit) error { return v.attachment(d.openSent(v)) }
+func (d *Dashboard) messageFile(v *visit) error { return v.attachment(d.openSent(v, toldFile)) }
 
 func (d *Dashboard) cancelMessage(v *visit) (done, error) {
 	return d.changeMessage(v, "Cancelled", d.Outbox.Cancel)

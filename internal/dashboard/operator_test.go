@@ -123,7 +123,7 @@ func TestSuspendedAccount(t *testing.T) {
 	}
 	// Its activity says so; that of the account that was looked at does not.
 	for id, want := range map[db.ID]bool{demo.ID: false, other.ID: true} {
-		deeds, _, err := s.Users.Deeds(t.Context(), id, db.Page{Limit: 1})
+		deeds, _, err := s.Audit.List(t.Context(), id, db.Page{Limit: 1})
 		if err != nil || (len(deeds) > 0 && deeds[0].What == "Joined the account.") != want {
 			t.Errorf("the activity of %s begins with %v %v", id, deeds, err)
 		}

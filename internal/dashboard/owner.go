@@ -31,6 +31,9 @@ func (d *Dashboard) owner(v *visit) (mailbox.Mailbox, error) {
 	if err == nil {
 		err = v.meant(v.form.Get(madeFor))
 	}
+	if err == nil {
+		err = v.begin()
+	}
 	return m, err
 }
 

@@ -3,6 +3,7 @@
 package dashboard
 
 import (
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/user"
 )
 
@@ -68,6 +69,23 @@ func (d *Dashboard) setRole(v *visit) (done, error) {
 		d.Users.SetRole(v.ctx, v.in.Account, id, role)
 }
 
+// setReadsMail lets a member read mail of the account, or no longer.
+func (d *Dashboard) setReadsMail(v *visit) (done, error) {
+	id, err := v.id("id")
+	if err != nil {
+		return done{}, err
+	}
+	who, err := d.Users.Get(v.ctx, id)
+	if err != nil {
+		return done{}, err
+	}
+	may, told := v.text("mail") != "", who.Email+" may no longer read mail."
+	if may {
+		told = who.Email + " may read mail."
+	}
+	return done{To: "/people", Told: told}, d.Users.SetReadsMail(v.ctx, v.in.Account, id, may)
+}
+
 func (d *Dashboard) removeMember(v *visit) (done, error) {
 	id, err := v.id("id")
 	if err != nil {
@@ -82,12 +100,12 @@ func (d *Dashboard) removeMember(v *visit) (done, error) {
 
 func (d *Dashboard) activity(v *visit) (page, error) {
 	p := v.pageOf()
-	list, more, err := d.Users.Deeds(v.ctx, v.in.Account, p)
+	list, more, err := d.Audit.List(v.ctx, v.in.Account, p)
 	if err != nil {
 		return page{}, err
 	}
 	data := struct {
-		List  []user.Deed
+		List  []audit.Entry
 		Pager pager
 	}{List: list}
 	if n := len(list); n > 0 {

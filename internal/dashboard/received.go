@@ -73,15 +73,19 @@ func (d *Dashboard) receivedMessage(v *visit) (page, error) {
 			data.At = p.Date
 		}
 	}
-	if data.Letter, err = v.read("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceived(v)); fault.Is(err, fault.Denied) {
+	if data.Letter, err = v.read("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceived(v, toldRead)); fault.Is(err, fault.Denied) {
 		data.Sealed, err = true, nil
 	}
 	return page{Template: "arrived", Title: cmp.Or(data.Letter.Subject, unnamed), Section: "messages", Data: data}, err
 }
 
-func (d *Dashboard) openReceived(v *visit) opener {
+// openReceived opens the message that the path names. told says what for.
+func (d *Dashboard) openReceived(v *visit, told string) opener {
 	return func() (*message.Index, *blob.Reader, error) {
-		_, k, err := d.kept(v)
+		box, k, err := d.kept(v)
+		if err == nil {
+			err = v.reads(told, box)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -89,10 +93,10 @@ func (d *Dashboard) openReceived(v *visit) opener {
 	}
 }
 
-func (d *Dashboard) receivedPreview(v *visit) error { return v.preview(d.openReceived(v)) }
+func (d *Dashboard) receivedPreview(v *visit) error { return v.preview(d.openReceived(v, toldRead)) }
 
 func (d *Dashboard) receivedRaw(v *visit) error {
-	return v.raw(v.r.PathValue("id"), d.openReceived(v))
+	return v.raw(v.r.PathValue("id"), d.openReceived(v, toldRaw))
 }
 
-func (d *Dashboard) receivedFile(v *visit) error { return v.attachment(d.openReceived(v)) }
+func (d *Dashboard) receivedFile(v *visit) error { return v.attachment(d.openReceived(v, toldFile)) }

@@ -52,6 +52,9 @@ const (
 	working               // members, but not readers
 	owning                // owners of the account
 	operator              // of the service
+
+	// readsMail is needed beside one of these: the right to read mail.
+	readsMail right = 1 << 8
 )
 
 // router takes the routes. Views need the right to read and acts that to work,
@@ -66,10 +69,11 @@ type router struct {
 type Route struct {
 	Method, Path string
 	SignedIn     bool // only for people who have signed in
+	Mail         bool // only for those who may read mail
 }
 
 func (r *router) enter(method string, need right, path string, f http.HandlerFunc) {
-	r.list = append(r.list, Route{method, path, need != anybody})
+	r.list = append(r.list, Route{method, path, need != anybody, need&readsMail != 0})
 	r.mux.HandleFunc(method+" "+path, f)
 }
 
@@ -103,10 +107,14 @@ func (r *router) actFor(need right, path string, f act, form view) {
 			if need != anybody && !v.personal() {
 				err = v.meant(v.form.Get(madeFor))
 			}
+			if err == nil && need != anybody {
+				err = v.begin()
+			}
 			if err == nil {
 				did, err = f(v)
 			}
 			if err != nil {
+				v.ended(err)
 				return v.again(err, form)
 			}
 			return v.done(did)
@@ -119,8 +127,13 @@ func (r *router) actFor(need right, path string, f act, form view) {
 func (r *router) upload(path string, most int64, f act, form view) {
 	r.enter("POST", working, path, func(w http.ResponseWriter, req *http.Request) {
 		r.serveUpTo(most, w, req, working, func(v *visit) error {
-			did, err := f(v)
+			var did done
+			err := v.begin()
+			if err == nil {
+				did, err = f(v)
+			}
 			if err != nil {
+				v.ended(err)
 				return v.again(err, form)
 			}
 			return v.done(did)
@@ -237,13 +250,16 @@ func (v *visit) arrive(need right) error {
 	} else if need != anybody {
 		return v.signedOut()
 	}
-	switch {
+	may := need&readsMail == 0 || v.in.Mail
+	switch need &^= readsMail; {
 	case need == anybody:
 	case v.account.Status == account.Suspended && !v.personal(): // from there one gets to others
 		return fault.New(fault.Denied, "account_suspended", "This account is suspended. Ask the operator of the service.")
 	case need == working && v.in.Role == user.Reader,
 		need == owning && v.in.Role != user.Owner:
 		return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
+	case !may:
+		return errMail
 	case need == operator && !v.operates():
 		return notFound()
 	case need == operator && v.in.Role == user.Reader && v.r.Method != http.MethodGet:
@@ -251,6 +267,9 @@ func (v *visit) arrive(need right) error {
 	}
 	return nil
 }
+
+// errMail is what people are told who may not read mail.
+var errMail = fault.New(fault.Denied, "mail", "You may not read mail of this account. Ask an owner to allow it on the page People.")
 
 // personal reports whether a path is about the person, whichever account is looked at.
 func (v *visit) personal() bool {

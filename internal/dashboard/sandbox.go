@@ -80,9 +80,12 @@ func (d *Dashboard) capture(v *visit) (relay.Captured, error) {
 	return d.Captured.Get(v.ctx, v.in.Account, "", id)
 }
 
-func (d *Dashboard) openCaptured(v *visit) opener {
+func (d *Dashboard) openCaptured(v *visit, told string) opener {
 	return func() (*message.Index, *blob.Reader, error) {
 		c, err := d.capture(v)
+		if err == nil {
+			err = v.reads(told+" of the sandbox", mailbox.Mailbox{})
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -95,20 +98,20 @@ func (d *Dashboard) capturedMessage(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	l, err := v.read("/sandbox/"+c.ID.String(), d.openCaptured(v))
+	l, err := v.read("/sandbox/"+c.ID.String(), d.openCaptured(v, toldRead))
 	return page{Template: "captured", Title: cmp.Or(l.Subject, unnamed), Section: "sandbox", Data: struct {
 		Captured relay.Captured
 		Letter   letter
 	}{c, l}}, err
 }
 
-func (d *Dashboard) capturedPreview(v *visit) error { return v.preview(d.openCaptured(v)) }
+func (d *Dashboard) capturedPreview(v *visit) error { return v.preview(d.openCaptured(v, toldRead)) }
 
 func (d *Dashboard) capturedRaw(v *visit) error {
-	return v.raw(v.r.PathValue("id"), d.openCaptured(v))
+	return v.raw(v.r.PathValue("id"), d.openCaptured(v, toldRaw))
 }
 
-func (d *Dashboard) capturedFile(v *visit) error { return v.attachment(d.openCaptured(v)) }
+func (d *Dashboard) capturedFile(v *visit) error { return v.attachment(d.openCaptured(v, toldFile)) }
 
 func (d *Dashboard) clearSandbox(v *visit) (done, error) {
 	if d.Captured == nil {

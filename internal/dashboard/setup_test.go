@@ -189,13 +189,13 @@ func TestOwnersActivity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deeds, _, err := s.Users.Deeds(t.Context(), demo.ID, db.Page{})
+	deeds, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	said := ""
 	for _, d := range deeds {
-		said += d.Who + ": " + d.What + "\n"
+		said += d.Actor.Name + ": " + d.What + "\n"
 	}
 	const want = `alice@demo.test: Changed your password. Your mail clients ask for the new one.
 alice@demo.test: Mail of alice@demo.test is forwarded.

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -48,6 +49,9 @@ func (d *Dashboard) thread(v *visit) (page, error) {
 	}
 	if len(turns) == 0 && after == 0 && next == 0 {
 		return page{}, notFound()
+	}
+	if err := v.reads("Read a thread", mailbox.Mailbox{}); err != nil {
+		return page{}, err
 	}
 	data := struct {
 		Name    string

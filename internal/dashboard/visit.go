@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
@@ -30,7 +31,9 @@ type visit struct {
 	in      user.Session
 	known   bool // in is somebody, maybe halfway
 	account account.Account
-	owner   db.ID // the mailbox whose owner visits; 0: none does
+	owner   db.ID          // the mailbox whose owner visits; 0: none does
+	pending *audit.Pending // the entry of the audit log for what is being done
+	begun   bool           // there was one
 
 	form  url.Values        // what was entered
 	wrong map[string]string // what is wrong with it, by field
@@ -146,9 +149,14 @@ func (v *visit) searched() url.Values {
 
 // done notes what was done and goes on.
 func (v *visit) done(did done) error {
-	if did.Told != "" && (v.known && !v.in.Halfway || v.owner != 0) {
+	switch {
+	case v.begun:
+		if err := v.pending.Done(v.ctx, did.Told, ""); err != nil {
+			return err
+		}
+	case did.Told != "" && (v.known && !v.in.Halfway || v.owner != 0):
 		// It is done, whoever gives up waiting.
-		if err := v.d.Users.Note(context.WithoutCancel(v.ctx), v.in, client(v.r), did.Told); err != nil {
+		if err := v.d.Audit.Write(context.WithoutCancel(v.ctx), v.entry(did.Told)); err != nil {
 			return err
 		}
 	}
@@ -198,6 +206,7 @@ type screen struct {
 	Known    bool // somebody has signed in
 	User     user.User
 	Role     user.Role
+	Mail     bool // may read mail
 	Account  account.Account
 	Operates bool
 	Path     string // of this page, with its query
@@ -223,7 +232,7 @@ func (s screen) Owns() bool { return s.Known && s.Role == user.Owner }
 func (v *visit) show(p page) error {
 	in := v.known && !v.in.Halfway
 	s := screen{
-		page: p, Known: in && v.account.ID != 0 && p.Owner == "", User: v.in.User, Role: v.in.Role, Account: v.account, Operates: in && v.operates(), Path: v.r.URL.RequestURI(),
+		page: p, Known: in && v.account.ID != 0 && p.Owner == "", User: v.in.User, Role: v.in.Role, Mail: v.in.Mail, Account: v.account, Operates: in && v.operates(), Path: v.r.URL.RequestURI(),
 		Alert: v.alert, Wrong: v.wrong, Form: v.form, Host: v.d.Host, Dev: v.d.Dev, Sandbox: v.d.Captured != nil, Version: v.d.Version, Now: v.d.Now(),
 	}
 	if c, err := v.r.Cookie(v.cookie("theme")); err == nil && (c.Value == "light" || c.Value == "dark") {

@@ -59,8 +59,8 @@ func formOf(w webhook.Webhook, about string) webhookForm {
 	return f
 }
 
-func (d *Dashboard) newWebhook(*visit) (page, error) {
-	return page{Template: "webhook-form", Title: "New webhook", Section: "webhooks", Data: formOf(webhook.Webhook{}, "")}, nil
+func (d *Dashboard) newWebhook(v *visit) (page, error) {
+	return page{Template: "webhook-form", Title: "New webhook", Section: "webhooks", Data: formOf(webhook.Webhook{Content: v.in.Mail}, "")}, nil
 }
 
 func (d *Dashboard) editWebhook(v *visit) (page, error) {
@@ -163,7 +163,7 @@ func (d *Dashboard) addWebhook(v *visit) (done, error) {
 		return done{}, err
 	}
 	w, secret, err := d.Webhooks.Create(v.ctx, v.in.Account, webhook.NewHook{
-		URL: v.text("url"), Kinds: v.form["events"], Description: v.text("description"), Domains: domains, Mailboxes: mailboxes})
+		URL: v.text("url"), Kinds: v.form["events"], Description: v.text("description"), Domains: domains, Mailboxes: mailboxes, Content: v.in.Mail && v.text("content") != ""})
 	if err != nil {
 		return done{}, aboutFault(err)
 	}
@@ -180,7 +180,9 @@ func (d *Dashboard) changeWebhook(v *visit) (done, error) {
 		return done{}, err
 	}
 	url, description, kinds := v.text("url"), v.text("description"), v.form["events"]
-	w, err = d.Webhooks.Update(v.ctx, v.in.Account, w.ID, webhook.Change{URL: &url, Description: &description, Kinds: &kinds, Domains: &domains, Mailboxes: &mailboxes})
+	content := v.text("content") != ""
+	w, err = d.Webhooks.Update(v.ctx, v.in.Account, w.ID, webhook.Change{URL: &url, Description: &description, Kinds: &kinds, Domains: &domains, Mailboxes: &mailboxes,
+		Content: &content, NoMail: !v.in.Mail})
 	return done{To: "/webhooks/" + w.ID.String(), Told: "Changed the webhook " + w.URL + "."}, aboutFault(err)
 }
 

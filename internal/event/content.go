@@ -30,10 +30,10 @@ const maxPageBytes = 2 << 20
 
 // whole gives the events of a page their content, and cuts the page where it
 // becomes too much at once.
-func (l *Log) whole(ctx context.Context, page Page) (Page, error) {
+func (l *Log) whole(ctx context.Context, page Page, content bool) (Page, error) {
 	size := 0
 	for from := 0; from < len(page.Events); {
-		n, err := l.fill(ctx, page.Events[from:min(from+keepAtOnce, len(page.Events))])
+		n, err := l.fill(ctx, page.Events[from:min(from+keepAtOnce, len(page.Events))], content)
 		if err != nil {
 			return Page{}, err
 		}
@@ -51,12 +51,16 @@ func (l *Log) whole(ctx context.Context, page Page) (Page, error) {
 
 // fill gives the events that lack their content theirs, until they have as much
 // data as a page may, and returns of how many that is: one at least. Every reader
-// of data passes through here.
-func (l *Log) fill(ctx context.Context, events []Event) (n int, err error) {
+// of data passes through here. Without content it takes out what the data has of it.
+func (l *Log) fill(ctx context.Context, events []Event, content bool) (n int, err error) {
 	var lacking []*Event
 	for size := 0; n < len(events) && size <= maxPageBytes; n++ {
 		e := &events[n]
-		if e.content != 0 {
+		if !content {
+			if err := l.Omit(e); err != nil {
+				return 0, err
+			}
+		} else if e.content != 0 {
 			if err := l.complete(ctx, e); err != nil {
 				return 0, err
 			}
@@ -65,6 +69,20 @@ func (l *Log) fill(ctx context.Context, events []Event) (n int, err error) {
 		size += len(e.Data)
 	}
 	return n, l.keep(ctx, lacking)
+}
+
+// Omit takes the content of mail out of an event.
+func (l *Log) Omit(e *Event) error {
+	if l.WithoutContent == nil {
+		return errors.New("nobody is there to take the content out of an event")
+	}
+	rest, err := l.WithoutContent(e.Type, e.Data)
+	if err != nil || rest == nil {
+		return err
+	}
+	text, err := encode(e.Type, rest)
+	e.Data, e.content = json.RawMessage(text), 0
+	return err
 }
 
 func (l *Log) complete(ctx context.Context, e *Event) error {

@@ -56,7 +56,7 @@ func TestContentIsKept(t *testing.T) {
 		before := read.Load()
 		for _, list := range lists {
 			for i, e := range list {
-				one, err := l.Get(t.Context(), account, e.ID)
+				one, err := l.Get(t.Context(), account, e.ID, true)
 				if err != nil || string(one.Data) != string(e.Data) {
 					t.Fatalf("%s was %s and is %s, %v", e.ID, e.Data, one.Data, err)
 				}

@@ -91,6 +91,10 @@ type Log struct {
 	// that it is about (New.Content). It must return the same for the same
 	// message, and something also for one that is gone.
 	Content func(ctx context.Context, message db.ID, data json.RawMessage) (any, error)
+	// WithoutContent returns the data of an event for a reader who may not read mail:
+	// nil, without an error, if nothing has to be left out. It must return the same for
+	// an event whose content was completed and for one whose content was not.
+	WithoutContent func(kind string, data json.RawMessage) (any, error)
 	// Follow are statements that the sequencer runs after each numbering, in
 	// the same commit: for what has to follow at once. Each finds what is new
 	// by a bookmark of its own, a position, which it advances there; only one
@@ -150,9 +154,9 @@ func (l *Log) Wake() { l.Hub.Wake(signal.Key{Kind: signal.Event}) }
 var one = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
 	WHERE id = $1 AND account = $2`)
 
-// Get returns one event of an account, or fault.NotFound. An event that has
-// just been recorded may have no position yet (0).
-func (l *Log) Get(ctx context.Context, account, id db.ID) (Event, error) {
+// Get returns one event of an account, with or without the content of mail, or
+// fault.NotFound. An event that has just been recorded may have no position yet (0).
+func (l *Log) Get(ctx context.Context, account, id db.ID, content bool) (Event, error) {
 	found, err := db.All(ctx, l.DB, one.With(id, account), scan(account))
 	if err != nil {
 		return Event{}, err
@@ -160,7 +164,7 @@ func (l *Log) Get(ctx context.Context, account, id db.ID) (Event, error) {
 	if len(found) == 0 {
 		return Event{}, fault.New(fault.NotFound, "not_found", "There is no event with this id.")
 	}
-	_, err = l.fill(ctx, found)
+	_, err = l.fill(ctx, found, content)
 	return found[0], err
 }
 

@@ -118,12 +118,12 @@ func TestListAndGet(t *testing.T) {
 				t.Errorf("%s: %v, %v; want %v", c.name, ns, err, c.want)
 			}
 		}
-		got, err := l.Get(t.Context(), account, all[4].ID)
+		got, err := l.Get(t.Context(), account, all[4].ID, true)
 		if err != nil || got.ID != all[4].ID || got.Type != event.Bounce || got.Version != 1 ||
 			got.Account != account || string(got.Data) != `{"n":4}` || got.Position != all[4].Position || time.Since(got.Timestamp) > time.Hour {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if _, err := l.Get(t.Context(), other, all[4].ID); !fault.Is(err, fault.NotFound) {
+		if _, err := l.Get(t.Context(), other, all[4].ID, true); !fault.Is(err, fault.NotFound) {
 			t.Errorf("another account's event: %v", err)
 		}
 	})
@@ -399,7 +399,7 @@ func TestFollow(t *testing.T) {
 			t.Fatalf("%v, %v", all, err)
 		}
 		one, err := all[0].Body()
-		again, err2 := l.Get(t.Context(), account, all[0].ID)
+		again, err2 := l.Get(t.Context(), account, all[0].ID, true)
 		if err != nil || err2 != nil {
 			t.Fatal(err, err2)
 		}

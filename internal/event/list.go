@@ -23,6 +23,7 @@ type Filter struct {
 	After     int64     // position; 0 from the beginning
 	Before    int64     // position; 0 for no bound. With Before the newest come first
 	Limit     int       // at most so many; 0 is db.DefaultPage
+	NoContent bool      // leave out the content of mail
 }
 
 // Page is what List found.
@@ -96,7 +97,7 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 		all := len(some) < n && bytes <= maxPageBytes
 		for _, e := range some {
 			if f.over(&e) {
-				return l.whole(ctx, page)
+				return l.whole(ctx, page, !f.NoContent)
 			}
 			if !f.fits(&e) {
 				page.Last = e.Position
@@ -104,7 +105,7 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 			}
 			if len(page.Events) == limit || size > maxPageBytes {
 				page.More = true
-				return l.whole(ctx, page)
+				return l.whole(ctx, page, !f.NoContent)
 			}
 			page.Events, page.Last = append(page.Events, e), e.Position
 			size += len(e.Data)
@@ -112,7 +113,7 @@ func (l *Log) List(ctx context.Context, account db.ID, f Filter) (Page, error) {
 		looked, read = looked+len(some), read+bytes
 		if all || looked >= maxLooked || read >= maxRead {
 			page.More = !all
-			return l.whole(ctx, page)
+			return l.whole(ctx, page, !f.NoContent)
 		}
 		switch {
 		case bytes > maxPageBytes:

@@ -20,7 +20,7 @@ var floors = map[string]int{
 	"heaptest": ground, // a helper for tests of every package
 	"address":  1, "secret": 1, "dns": 1,
 	"db": 2, "message": 2, "smtpclient": 2, "signal": 2, "egress": 2,
-	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "throttle": 3, "credential": 3, "cert": 3, "idempotency": 3, "digest": 3, "retention": 3, "bounce": 3, "archive": 3,
+	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "throttle": 3, "credential": 3, "cert": 3, "idempotency": 3, "digest": 3, "retention": 3, "bounce": 3, "archive": 3, "audit": 3,
 	"account": 4, "domain": 4, "webhook": 4, "thread": 4, "route": 4, "suppression": 4, "stat": 4, "limit": 4, "user": 4,
 	"mailbox": 5, "queue": 5,
 	"folder": 6, "outbound": 6, "relay": 6,

@@ -4,6 +4,9 @@
 // effect once. Its answer is stored by a statement that decides, in the same
 // commit as what the request does: of two that race, on whatever nodes, one
 // commits and the other finds its answer. Only successes are stored.
+//
+// A key belongs to the principal that used it, such as one API key or one mailbox:
+// another principal of the account that uses the same key makes a request of its own.
 package idempotency
 
 import (
@@ -48,8 +51,15 @@ type Keys struct {
 // scope is where a key stands for one request.
 type scope struct {
 	account   db.ID
+	principal string
 	path, key string
 }
+
+// APIKey names an API key as a principal.
+func APIKey(id db.ID) string { return "api-key:" + id.String() }
+
+// column is the principal and the path as the table has them.
+func (s scope) column() string { return s.principal + " " + s.path }
 
 // New returns the keys of a database.
 func New(d *db.DB, now func() time.Time) *Keys {
@@ -57,7 +67,8 @@ func New(d *db.DB, now func() time.Time) *Keys {
 }
 
 var (
-	stored = db.SQL(`SELECT sum, answer FROM idempotency WHERE account = $1 AND path = $2 AND key = $3 AND expires_at > $4`)
+	// The release before this one stored answers under the path alone ($5).
+	stored = db.SQL(`SELECT path, sum, answer FROM idempotency WHERE account = $1 AND path IN ($2, $5) AND key = $3 AND expires_at > $4`)
 	store  = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (account, path, key) DO UPDATE SET sum = excluded.sum, answer = excluded.answer, expires_at = excluded.expires_at
 		WHERE idempotency.expires_at <= $7`)
@@ -75,17 +86,18 @@ type Claim struct {
 	ended bool
 }
 
-// Claim takes a key for a request of an account. path names what the request
-// asks for: the same key for something else is another one. A key that is not
+// Claim takes a key for a request of a principal of an account. path names what
+// the request asks for: the same key for something else, or from another principal,
+// is another one. principal is a word without blanks. A key that is not
 // 1 to MaxKey printable characters is a fault.Invalid; one whose request is in
 // hand on this node is a fault.Conflict with the code idempotency_in_flight.
 // The caller calls End.
-func (k *Keys) Claim(account db.ID, path, key string) (*Claim, error) {
+func (k *Keys) Claim(account db.ID, principal, path, key string) (*Claim, error) {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	if key == "" || !utf8.ValidString(key) || utf8.RuneCountInString(key) > MaxKey || strings.ContainsFunc(key, unprintable) {
 		return nil, fault.New(fault.Invalid, "invalid_idempotency_key", "An idempotency key is 1 to %d printable characters.", MaxKey)
 	}
-	s := scope{account, path, key}
+	s := scope{account, principal, path, key}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.busy[s] {
@@ -112,26 +124,47 @@ func (c *Claim) End() {
 // Stored returns the answer that is stored under the key, or nil. sum is of
 // the request's body; if the answer is to another body it is a fault.Invalid
 // with the code idempotency_key_reused.
+//
+// The release before this one didn't store the principal. Its answer counts only
+// for the same body, so that a request repeated after the upgrade is not carried
+// out twice, and no other principal's key is in the way.
 func (c *Claim) Stored(ctx context.Context, sum [sha256.Size]byte) ([]byte, error) {
-	var of, answer []byte
-	err := c.keys.db.One(ctx, stored.With(c.account, c.path, c.key, db.Micros(c.keys.now())), &of, &answer)
+	var own, earlier []byte
+	reused := false
+	err := c.keys.db.Each(ctx, stored.With(c.account, c.column(), c.key, db.Micros(c.keys.now()), c.path), func(r db.Row) error {
+		var path string
+		var of, answer []byte
+		if err := r.Scan(&path, &of, &answer); err != nil {
+			return err
+		}
+		same := string(of) == string(sum[:])
+		switch {
+		case path == c.column() && same:
+			own = answer
+		case path == c.column():
+			reused = true
+		case same:
+			earlier = answer
+		}
+		return nil
+	})
 	switch {
-	case errors.Is(err, db.ErrNoRow):
-		return nil, nil
 	case err != nil:
 		return nil, err
-	case string(of) != string(sum[:]):
+	case reused:
 		return nil, fault.New(fault.Invalid, "idempotency_key_reused",
 			"This idempotency key was used with another request. Make a new key for each request.")
+	case own != nil:
+		return own, nil
 	}
-	return answer, nil
+	return earlier, nil
 }
 
 // Store queues the statement that stores an answer, which must not be empty,
 // as a guard: it declines the job with ErrTaken when the key has one already.
 func (c *Claim) Store(b *db.Batch, sum [sha256.Size]byte, answer []byte) {
 	now := c.keys.now()
-	b.Queue(store.With(c.account, c.path, c.key, sum[:], answer, db.Micros(now.Add(Life)), db.Micros(now))).Else(ErrTaken)
+	b.Queue(store.With(c.account, c.column(), c.key, sum[:], answer, db.Micros(now.Add(Life)), db.Micros(now))).Else(ErrTaken)
 }
 
 // Prune deletes answers whose time is over, and returns how many.

@@ -25,7 +25,7 @@ var (
 
 func claim(t *testing.T, k *idempotency.Keys, account db.ID, path, key string) *idempotency.Claim {
 	t.Helper()
-	c, err := k.Claim(account, path, key)
+	c, err := k.Claim(account, "key:1", path, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestStored(t *testing.T) {
 		if err := commit(t, d, c, one, "answer"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := k.Claim(1, "/send", "ключ ☃"); !fault.Is(err, fault.Conflict) {
+		if _, err := k.Claim(1, "key:1", "/send", "ключ ☃"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("in hand: %v", err)
 		}
 		c.End()
@@ -91,7 +91,7 @@ func TestKeys(t *testing.T) {
 		claim(t, k, 1, "/", good).End()
 	}
 	for _, bad := range []string{"", strings.Repeat("x", idempotency.MaxKey+1), "a\tb", "a\x00", "\xff", "\u202e", "a\r\nb"} {
-		if _, err := k.Claim(1, "/", bad); !fault.Is(err, fault.Invalid) {
+		if _, err := k.Claim(1, "key:1", "/", bad); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -184,6 +184,67 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := c.Stored(t.Context(), other); string(got) != "new" || err != nil {
+			t.Errorf("%q %v", got, err)
+		}
+	})
+}
+
+// Each principal has keys of its own: what one stored, another neither gets nor is
+// refused for.
+func TestKeysOfPrincipals(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		k := idempotency.New(d, time.Now)
+		first, err := k.Claim(1, idempotency.APIKey(7), "/send", "invoice-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.End()
+		if err := commit(t, d, first, one, "first"); err != nil {
+			t.Fatal(err)
+		}
+		second, err := k.Claim(1, idempotency.APIKey(8), "/send", "invoice-1")
+		if err != nil {
+			t.Fatalf("while another's request is in hand: %v", err)
+		}
+		defer second.End()
+		for _, sum := range [][sha256.Size]byte{one, other} {
+			if got, err := second.Stored(t.Context(), sum); got != nil || err != nil {
+				t.Errorf("another principal gets %q, %v", got, err)
+			}
+		}
+		if err := commit(t, d, second, other, "second"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := second.Stored(t.Context(), other); string(got) != "second" || err != nil {
+			t.Errorf("%q %v", got, err)
+		}
+		if got, err := first.Stored(t.Context(), one); string(got) != "first" || err != nil {
+			t.Errorf("%q %v", got, err)
+		}
+	})
+}
+
+var storeEarlier = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`)
+
+// The release before stored answers without the principal. A request that is repeated
+// after the upgrade gets that answer; one with another body is another principal's.
+func TestStoredByTheReleaseBefore(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		k := idempotency.New(d, time.Now)
+		if _, err := d.Exec(t.Context(), storeEarlier.With(1, "/send", "k", one[:], []byte("earlier"), db.Micros(time.Now().Add(time.Hour)))); err != nil {
+			t.Fatal(err)
+		}
+		c := claim(t, k, 1, "/send", "k")
+		if got, err := c.Stored(t.Context(), one); string(got) != "earlier" || err != nil {
+			t.Errorf("the same request: %q %v", got, err)
+		}
+		if got, err := c.Stored(t.Context(), other); got != nil || err != nil {
+			t.Errorf("another request: %q %v", got, err)
+		}
+		if err := commit(t, d, c, other, "own"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Stored(t.Context(), other); string(got) != "own" || err != nil {
 			t.Errorf("%q %v", got, err)
 		}
 	})

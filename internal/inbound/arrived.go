@@ -34,7 +34,42 @@ type Arrival struct {
 	digest.Summary
 	*digest.Content
 	Gone    bool `json:"gone" doc:"Whether the message was deleted, or lost, before the event was first read: then text, html, headers and attachments are empty." example:"false"`
+	Omitted bool `json:"content_omitted,omitempty" doc:"There if the reader may not read mail: then from, to, cc, subject, date, gone and all that follows from the text are left out." example:"false"`
 	Private bool `json:"private,omitempty" doc:"There if the service itself wrote the message, to whoever reads this mailbox: only mail programs show it, so text, html, headers and attachments are empty." example:"false"`
+}
+
+// notice is what an Arrival says to a reader who may not read mail: which message
+// came where, and nothing that its header or its text says but its Message-ID.
+// A field that Arrival gets is left out until it is added here.
+type notice struct {
+	ID        db.ID           `json:"id"`
+	ThreadID  string          `json:"thread_id"`
+	Metadata  NoMetadata      `json:"metadata"`
+	Domain    db.ID           `json:"domain_id"`
+	Mailbox   ArrivalMailbox  `json:"mailbox"`
+	Envelope  Envelope        `json:"envelope"`
+	Tag       string          `json:"tag"`
+	Size      int64           `json:"size"`
+	Verdicts  digest.Verdicts `json:"verdicts"`
+	RawURL    string          `json:"raw_url"`
+	MessageID string          `json:"message_id"`
+	Private   bool            `json:"private,omitempty"`
+	Omitted   bool            `json:"content_omitted"`
+	Test      bool            `json:"test,omitempty"` // of a webhook's test
+}
+
+// WithoutContent leaves out of an event's data what the message says. It is
+// event.Log's.
+func WithoutContent(kind string, data json.RawMessage) (any, error) {
+	if kind != event.InboundEmail {
+		return nil, nil
+	}
+	var n notice
+	if err := json.Unmarshal(data, &n); err != nil {
+		return nil, fmt.Errorf("reading the data of an %s event: %w", kind, err)
+	}
+	n.Omitted = true
+	return n, nil
 }
 
 // NoMetadata is an empty object: what is sent from here has metadata, what

@@ -102,9 +102,11 @@ func (o *Outbox) submit(ctx context.Context, who limit.Who, s Submission, body i
 	if err != nil {
 		return 0, err
 	}
-	w, err := readWishes(header, now)
-	if err != nil {
-		return 0, err
+	w := wishes{metadata: "{}"}
+	if who.Key != 0 {
+		if w, err = readWishes(header, now); err != nil {
+			return 0, err
+		}
 	}
 	r.metadata = w.metadata
 	if err := o.join(ctx, r, w.thread, header); err != nil {
@@ -118,7 +120,7 @@ func (o *Outbox) submit(ctx context.Context, who limit.Who, s Submission, body i
 	if w.sendAt.After(now) {
 		r.expires = r.expires.Add(w.sendAt.Sub(now))
 	}
-	once, err := o.once(ctx, r, &s, w.key, raw, header)
+	once, err := o.once(ctx, r, &s, who.Key, w.key, raw, header)
 	if err != nil || once.id != 0 {
 		return once.id, err
 	}

@@ -17,7 +17,9 @@ import (
 )
 
 // The fields by which a submission says what a send by API says in its body.
-// They are for us: none of this prefix is ever sent.
+// They are for us: none of this prefix is ever sent. Only an API key may use them.
+// A mailbox's password doesn't reach the account's templates, threads and metadata,
+// and a mail program may redirect a message whose fields a third party wrote.
 const (
 	wishPrefix     = "X-Mailstead-"
 	wishMetadata   = wishPrefix + "Metadata"

@@ -183,14 +183,14 @@ func TestSubmitWishes(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
 		at := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
-		id, err := p.byBox("From: alice@demo.test\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\nX-Mailstead-Schedule: "+at.Format(time.RFC3339)+
+		id, err := p.byKey("alice@demo.test", "From: alice@demo.test\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\nX-Mailstead-Schedule: "+at.Format(time.RFC3339)+
 			"\r\nx-mailstead-thread :\r\n order 7\r\nX-MAILSTEAD-METADATA: =?utf-8?q?{=22a=22:1}?=\r\nX-Mailstead-Unheard: of\r\nX-Mail: stays\r\n\r\nHi\r\n", "bob@far.example")
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := p.get(id)
-		if m.Status != queue.Scheduled || !m.SendAt.Equal(at) || m.ThreadID != "order 7" || string(m.Metadata) != `{"a":1}` || m.Mailbox != p.alice.ID ||
-			!m.Deliveries[0].ExpiresAt.Round(time.Minute).Equal(at.Add(outbound.ExpirySubmission).Round(time.Minute)) {
+		if m.Status != queue.Scheduled || !m.SendAt.Equal(at) || m.ThreadID != "order 7" || string(m.Metadata) != `{"a":1}` || m.Mailbox != 0 ||
+			!m.Deliveries[0].ExpiresAt.Round(time.Minute).Equal(at.Add(outbound.ExpiryAPI).Round(time.Minute)) {
 			t.Errorf("stored %+v", m)
 		}
 		text := sent(t, s, id)
@@ -198,24 +198,56 @@ func TestSubmitWishes(t *testing.T) {
 			strings.Count(text, "\r\nDate: ") != 1 || !strings.Contains(text, "\r\nDate: "+at.Format(message.DateFormat)+"\r\n") {
 			t.Errorf("sent\n%s", text)
 		}
-		next, err := p.byBox("From: alice@demo.test\r\nX-Mailstead-Thread: order 7\r\n\r\nMore\r\n", "bob@far.example")
+		next, err := p.byKey("alice@demo.test", "From: alice@demo.test\r\nX-Mailstead-Thread: order 7\r\n\r\nMore\r\n", "bob@far.example")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if text := sent(t, s, next); !strings.Contains(text, "\r\nIn-Reply-To: "+m.MessageID+"\r\nReferences: "+m.MessageID+"\r\n") {
 			t.Errorf("sent\n%s", text)
 		}
-		if text := sent(t, s, must(t)(p.byBox("From: alice@demo.test\r\nIn-Reply-To: <own@x>\r\nX-Mailstead-Thread: order 7\r\n\r\nMore\r\n", "bob@far.example"))); strings.Contains(text, m.MessageID) {
+		if text := sent(t, s, must(t)(p.byKey("alice@demo.test", "From: alice@demo.test\r\nIn-Reply-To: <own@x>\r\nX-Mailstead-Thread: order 7\r\n\r\nMore\r\n", "bob@far.example"))); strings.Contains(text, m.MessageID) {
 			t.Errorf("sent\n%s", text)
 		}
 		for _, bad := range []string{"X-Mailstead-Schedule: soon", "X-Mailstead-Metadata: 7", "X-Mailstead-Thread: a\r\nX-Mailstead-Thread: b"} {
-			_, err := p.byBox("From: alice@demo.test\r\n"+bad+"\r\n\r\nHi\r\n", "bob@far.example")
+			_, err := p.byKey("alice@demo.test", "From: alice@demo.test\r\n"+bad+"\r\n\r\nHi\r\n", "bob@far.example")
 			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "X-Mailstead-") {
 				t.Errorf("%s: %v", bad, err)
 			}
 		}
 		if list := messages(t, s, p.key.Account); len(list) != 3 {
 			t.Errorf("%d are stored", len(list))
+		}
+	})
+}
+
+// A mailbox's password reaches no template, thread, metadata or schedule of the
+// account: the fields of our prefix are taken out and count for nothing.
+func TestSubmitWishesOfAMailbox(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := programOf(t, s)
+		if _, err := s.Templates.Create(t.Context(), p.key.Account, template.New{Name: "Secret", Alias: "secret", Content: template.Content{
+			Subject: "inside", Text: "what the account alone knows",
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		first := must(t)(p.byKey("shop@demo.test", "From: shop@demo.test\r\nX-Mailstead-Thread: deal 7\r\n\r\nHi\r\n", "bob@far.example"))
+		for _, fields := range []string{
+			"X-Mailstead-Template: secret\r\n", "X-Mailstead-Template: unknown\r\n", "x-mailstead-THREAD: deal 7\r\n",
+			"X-Mailstead-Metadata: {\"order\":7}\r\n", "X-Mailstead-Metadata: broken\r\n", "X-Mailstead-Variables: {}\r\n",
+			"X-Mailstead-Schedule: " + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "\r\n",
+			"X-Mailstead-Idempotency-Key: k\r\n", "X-Mailstead-Idempotency-Key: k\r\n",
+		} {
+			id := must(t)(p.byBox("From: alice@demo.test\r\nSubject: own\r\n"+fields+"\r\nown text\r\n", "bob@far.example"))
+			m, text := p.get(id), sent(t, s, id)
+			if m.Template != 0 || m.ThreadID == "deal 7" || string(m.Metadata) != "{}" || m.Status == queue.Scheduled || m.Subject != "own" {
+				t.Errorf("%q: stored %+v", fields, m)
+			}
+			if strings.Contains(strings.ToLower(text), "x-mailstead-") || strings.Contains(text, p.get(first).MessageID) || !strings.Contains(text, "own text") {
+				t.Errorf("%q: sent\n%s", fields, text)
+			}
+		}
+		if n := len(messages(t, s, p.key.Account)); n != 10 {
+			t.Errorf("%d are stored, want 10", n)
 		}
 	})
 }
@@ -232,7 +264,7 @@ func TestSubmitOnce(t *testing.T) {
 		ids, later := map[db.ID]int{}, 0
 		for n := range 50 {
 			all.Go(func() {
-				id, err := p.byBox(text("Mon, 1 Jan 2024 00:00:00 +0000", fmt.Sprintf("<%d@x>", n), "Hi"), "bob@far.example")
+				id, err := p.byKey("alice@demo.test", text("Mon, 1 Jan 2024 00:00:00 +0000", fmt.Sprintf("<%d@x>", n), "Hi"), "bob@far.example")
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -249,14 +281,14 @@ func TestSubmitOnce(t *testing.T) {
 		if len(ids) != 1 || len(messages(t, s, p.key.Account)) != 1 {
 			t.Errorf("accepted as %v, %d were told to come later", ids, later)
 		}
-		id, err := p.byBox(text("Tue, 2 Jan 2024 00:00:00 +0000", "<other@x>", "Hi"), "bob@far.example")
+		id, err := p.byKey("alice@demo.test", text("Tue, 2 Jan 2024 00:00:00 +0000", "<other@x>", "Hi"), "bob@far.example")
 		if err != nil || ids[id] == 0 {
 			t.Errorf("again: %s, %v", id, err)
 		}
 		for what, err := range map[string]error{
-			"another body":      second(p.byBox(text("Mon, 1 Jan 2024 00:00:00 +0000", "<0@x>", "Ho"), "bob@far.example")),
-			"another recipient": second(p.byBox(text("Mon, 1 Jan 2024 00:00:00 +0000", "<0@x>", "Hi"), "eve@far.example")),
-			"a key too long":    second(p.byBox("From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: "+strings.Repeat("k", 257)+"\r\n\r\n", "bob@far.example")),
+			"another body":      second(p.byKey("alice@demo.test", text("Mon, 1 Jan 2024 00:00:00 +0000", "<0@x>", "Ho"), "bob@far.example")),
+			"another recipient": second(p.byKey("alice@demo.test", text("Mon, 1 Jan 2024 00:00:00 +0000", "<0@x>", "Hi"), "eve@far.example")),
+			"a key too long":    second(p.byKey("alice@demo.test", "From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: "+strings.Repeat("k", 257)+"\r\n\r\n", "bob@far.example")),
 		} {
 			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "X-Mailstead-Idempotency-Key") {
 				t.Errorf("%s: %v", what, err)
@@ -266,10 +298,10 @@ func TestSubmitOnce(t *testing.T) {
 			t.Errorf("%d are stored", n)
 		}
 		// What was refused may be mended and handed in under the same key.
-		if _, err := p.byBox("From: bob@demo.test\r\nX-Mailstead-Idempotency-Key: k2\r\n\r\nHi\r\n", "bob@far.example"); !fault.Is(err, fault.Denied) {
+		if _, err := p.byKey("alice@demo.test", "From: bob@far.example\r\nX-Mailstead-Idempotency-Key: k2\r\n\r\nHi\r\n", "bob@far.example"); !fault.Is(err, fault.Denied) {
 			t.Error(err)
 		}
-		if _, err := p.byBox("From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: k2\r\n\r\nHi\r\n", "bob@far.example"); err != nil {
+		if _, err := p.byKey("alice@demo.test", "From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: k2\r\n\r\nHi\r\n", "bob@far.example"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -281,7 +313,7 @@ func TestSubmitOnceInTheLastMoment(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		p := programOf(t, s)
 		const text = "From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: k1\r\n\r\nHi\r\n"
-		must(t)(p.byBox(text, "bob@far.example"))
+		must(t)(p.byKey("alice@demo.test", text, "bob@far.example"))
 		now, asked := time.Now(), 0
 		s.Outbox.Keys = idempotency.New(s.DB, func() time.Time {
 			if asked++; asked == 2 { // when it is to be committed
@@ -289,7 +321,7 @@ func TestSubmitOnceInTheLastMoment(t *testing.T) {
 			}
 			return now.Add(idempotency.Life + time.Hour)
 		})
-		if id, err := p.byBox(text, "bob@far.example"); !fault.Is(err, fault.Limited) {
+		if id, err := p.byKey("alice@demo.test", text, "bob@far.example"); !fault.Is(err, fault.Limited) {
 			t.Errorf("accepted as %s, %v", id, err)
 		}
 		if n := len(messages(t, s, p.key.Account)); n != 1 {

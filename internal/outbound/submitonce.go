@@ -25,9 +25,9 @@ type once struct {
 	guard func(*db.Batch)
 }
 
-// once claims the key of a submission, and finds what was accepted under it. If
+// once claims the idempotency key of a submission by an API key, and finds what was accepted under it. If
 // that is nothing the caller ends the claim.
-func (o *Outbox) once(ctx context.Context, r *row, s *Submission, key string, raw *blob.Blob, h message.Header) (c once, err error) {
+func (o *Outbox) once(ctx context.Context, r *row, s *Submission, by db.ID, key string, raw *blob.Blob, h message.Header) (c once, err error) {
 	if key == "" {
 		return c, nil
 	}
@@ -39,7 +39,7 @@ func (o *Outbox) once(ctx context.Context, r *row, s *Submission, key string, ra
 	if c.sum, err = s.sum(source, h, raw.Size); err != nil {
 		return c, err
 	}
-	if c.claim, err = o.Keys.Claim(r.account, smtpPath, key); err != nil {
+	if c.claim, err = o.Keys.Claim(r.account, idempotency.APIKey(by), smtpPath, key); err != nil {
 		return c, keyFault(err)
 	}
 	if c.id, err = c.stored(ctx); err != nil || c.id != 0 {

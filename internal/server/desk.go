@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -27,6 +28,7 @@ import (
 type Desk struct {
 	Accounts *account.Accounts
 	Queue    *queue.Operator
+	Audit    *audit.Log
 	Users    *user.Users   // to make links; nobody signs in at a desk
 	Limits   *limit.Limits // without the service's settings: see OfAccount
 
@@ -72,7 +74,7 @@ func newDesk(ctx context.Context, d *db.DB) *Desk {
 	hub := &signal.Hub{}
 	outbox := &outbound.Outbox{DB: d, Now: time.Now}
 	return &Desk{
-		db: d, Accounts: account.New(d, hub, time.Now), Users: &user.Users{DB: d, Now: time.Now}, Limits: &limit.Limits{DB: d, Hub: hub, Now: time.Now},
+		db: d, Accounts: account.New(d, hub, time.Now), Audit: &audit.Log{DB: d, Now: time.Now}, Users: &user.Users{DB: d, Now: time.Now}, Limits: &limit.Limits{DB: d, Hub: hub, Now: time.Now},
 		Queue: &queue.Operator{
 			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: outbox.Describe, Letters: outbox.Letters,
 			Wake: func(k signal.Key) {
@@ -80,6 +82,24 @@ func newDesk(ctx context.Context, d *db.DB) *Desk {
 			},
 		},
 	}
+}
+
+// Change carries out a change of an operator's command. Its entry of the audit log of
+// the account is written before it: without one nothing is changed. action names the
+// command, object what is changed, and what says it in a sentence.
+func (d *Desk) Change(ctx context.Context, of db.ID, action, object, what string, do func() error) error {
+	p, err := d.Audit.Begin(ctx, audit.Entry{Account: of, Actor: audit.Actor{Kind: audit.Operator, Name: "command line"}, Action: action, Object: object, What: what})
+	if err != nil {
+		return err
+	}
+	err = do()
+	switch {
+	case err == nil:
+		return p.Done(ctx, "", "")
+	case fault.KindOf(err) == fault.Internal:
+		return errors.Join(err, p.Failed(ctx))
+	}
+	return errors.Join(err, p.Drop(ctx))
 }
 
 // Close ends it.

@@ -50,7 +50,7 @@ func (s *Server) retention() *retention.Keeper {
 			{Name: "events", Keep: days(s.Config.KeepEvents), Prune: s.Events.Prune},
 			{Name: "figures of hours", Keep: stat.HoursKept, Prune: s.Stats.Prune},
 			{Name: "sessions and links", Keep: time.Hour, Prune: s.Users.Prune},
-			{Name: "activity of people", Keep: activityKept, Prune: s.Users.PruneDeeds},
+			{Name: "activity of people", Keep: activityKept, Prune: s.Audit.Prune},
 			{Name: "sign-ins", Keep: mailbox.SignInLife, Prune: s.Mailboxes.PruneSignIns},
 			{Name: "whom vacation replies answered", Keep: mailbox.AnswerLife, Prune: s.Mailboxes.PruneAnswers},
 			{Name: "notes of what was filed", Keep: inbound.FilingLife, Prune: s.Inbound.Prune},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
@@ -48,6 +49,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Scram: s.scram(hasher), Guesses: guesses, Now: time.Now,
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
 	})
+	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
 	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Now: time.Now}
 	s.Domains.HasMailboxes = s.Mailboxes.Any
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
@@ -123,7 +125,7 @@ func (s *Server) openReceiving() error {
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 		Domains: s.Domains, Judge: judge, Enforcement: domain.Enforcement(s.Config.DMARC), Forgiving: s.offline(), Filter: s.Filter.Judge,
 	})
-	s.Events.Content = s.Inbound.Content
+	s.Events.Content, s.Events.WithoutContent = s.Inbound.Content, inbound.WithoutContent
 	return nil
 }
 

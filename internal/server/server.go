@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/dashboard"
@@ -63,6 +64,7 @@ type Server struct {
 	Events       *event.Log
 	Blobs        *blob.Store
 	Accounts     *account.Accounts
+	Audit        *audit.Log
 	Users        *user.Users
 	Domains      *domain.Domains
 	Mailboxes    *mailbox.Mailboxes
@@ -137,6 +139,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(func(ctx context.Context) error { return s.Events.Number(ctx, s.Log) })
 	s.duties.run(s.Stats.Run)
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
+	s.duties.run(func(ctx context.Context) error { return s.Users.RunRefused(ctx, s.report("noting failed sign-ins")) })
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.RunNotes(ctx, s.report("noting sign-ins")) })
 	s.duties.run(s.Folders.Run)
 	s.duties.run(s.Folders.RunRecount)

@@ -5,47 +5,104 @@ package user
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Deed is something that a user did in an account.
-type Deed struct {
-	ID   db.ID
-	Who  string // the e-mail address at that time
-	What string // a sentence
-	From netip.Addr
-	At   time.Time
+// Actor is the user of a session as the audit log names it.
+func (s Session) Actor(from netip.Addr) audit.Actor {
+	return audit.Actor{Kind: audit.User, ID: s.User.ID, Name: s.User.Email, From: from}
 }
 
-var (
-	insertDeed = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
-	deeds      = db.Paged(`SELECT id, who, what, address, created_at FROM dashboard_audit WHERE account = $1 AND {page}`)
-	oldDeeds   = db.SQL(`DELETE FROM dashboard_audit WHERE id IN (SELECT id FROM dashboard_audit WHERE created_at < $1 ORDER BY created_at LIMIT $2)`)
-)
-
-const maxDeed = 500 // bytes
-
-// Note records what the user of a session did, in the session's account.
+// Note records in the audit log what the user of a session did, in the session's account.
 func (u *Users) Note(ctx context.Context, s Session, from netip.Addr, what string) error {
-	return u.exec(ctx, insertDeed.With(u.DB.NewID(), s.Account, s.User.ID, s.User.Email, clip(what, maxDeed), from.String(), db.Micros(u.Now())))
+	return u.audit().Write(ctx, audit.Entry{Account: s.Account, Actor: s.Actor(from), What: what})
 }
 
-// Deeds lists what was done in an account, the latest first.
-func (u *Users) Deeds(ctx context.Context, account db.ID, page db.Page) ([]Deed, bool, error) {
-	return db.ReadPage(ctx, u.DB, deeds, page, func(r db.Row) (d Deed, err error) {
-		var from string
-		var at int64
-		err = r.Scan(&d.ID, &d.Who, &d.What, &from, &at)
-		d.From, _ = netip.ParseAddr(from)
-		d.At = db.Time(at)
-		return d, err
-	}, account)
+func (u *Users) audit() *audit.Log { return &audit.Log{DB: u.DB, Now: u.Now} }
+
+// maxRefusals bounds how many failed sign-ins wait to be written.
+const maxRefusals = 1000
+
+// refusal is a failed sign-in that is yet to be written.
+type refusal struct {
+	who  User
+	from netip.Addr
+	what string
 }
 
-// PruneDeeds deletes what was done before a time. It is a retention.Task's.
-func (u *Users) PruneDeeds(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	deleted, err := u.DB.Exec(ctx, oldDeeds.With(db.Micros(before), limit))
-	return int(deleted), err
+// refusals wait to be written: an answer must not take longer for an address that is
+// known.
+type refusals struct {
+	mu   sync.Mutex
+	rows []refusal
+}
+
+// refused has a failed sign-in of a user written in a moment.
+func (u *Users) refused(who User, from netip.Addr, what string) {
+	u.refusals.mu.Lock()
+	defer u.refusals.mu.Unlock()
+	if len(u.refusals.rows) < maxRefusals {
+		u.refusals.rows = append(u.refusals.rows, refusal{who, from, what})
+	}
+}
+
+// NoteRefused writes the failed sign-ins on this node into the activity of the accounts
+// that the users belong to. The audit log bounds them.
+func (u *Users) NoteRefused(ctx context.Context) error {
+	u.refusals.mu.Lock()
+	rows := u.refusals.rows
+	u.refusals.rows = nil
+	u.refusals.mu.Unlock()
+	for _, r := range rows {
+		of, err := u.Memberships(ctx, r.who.ID)
+		if err != nil {
+			return err
+		}
+		for _, m := range of {
+			err := u.audit().Denied(ctx, audit.Entry{Account: m.Account, Action: "sign-in", Object: r.who.ID.String(), What: r.what,
+				Actor: audit.Actor{Kind: audit.Nobody, Name: r.who.Email, From: r.from}})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// RunRefused does so every few seconds until ctx ends, and once more then; report is
+// told what went wrong.
+func (u *Users) RunRefused(ctx context.Context, report func(error)) error {
+	const every = 2 * time.Second
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		last := false
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			last = true
+		}
+		if err := u.NoteRefused(context.WithoutCancel(ctx)); err != nil {
+			report(err)
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+var setReadsMail = db.SQL(`UPDATE dashboard_member SET reads_mail = $3 WHERE account = $1 AND person = $2`)
+
+// SetReadsMail lets a member read mail in the dashboard, or no longer. Owners always
+// may, whatever is set. One who is no member is fault.NotFound.
+func (u *Users) SetReadsMail(ctx context.Context, account, person db.ID, may bool) error {
+	n, err := u.DB.Exec(ctx, setReadsMail.With(account, person, may))
+	if err == nil && n == 0 {
+		err = errNoMember()
+	}
+	return err
 }

@@ -28,6 +28,7 @@ func (r Role) valid() bool { return r == Owner || r == Worker || r == Reader }
 type Member struct {
 	User
 	Role   Role
+	Mail   bool // may read mail; owners may always
 	Joined time.Time
 }
 
@@ -43,13 +44,14 @@ const maxMembers = 200
 var (
 	insertMember = db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (account, person) DO NOTHING`)
-	members = db.SQL(`SELECT u.id, u.email, u.name, u.password, u.totp, u.created_at, m.role, m.created_at
+	members = db.SQL(`SELECT u.id, u.email, u.name, u.password, u.totp, u.created_at, m.role, m.created_at, m.reads_mail
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
 	memberByEmail = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
 		WHERE u.email = $2 AND m.account = $1`)
 	memberships = db.SQL(`SELECT account, role FROM dashboard_member WHERE person = $1 ORDER BY account LIMIT $2`)
 	roleOf      = db.SQL(`SELECT role FROM dashboard_member WHERE account = $1 AND person = $2`)
-	setRole     = db.SQL(`UPDATE dashboard_member SET role = $3 WHERE account = $1 AND person = $2`)
+	setRole     = db.SQL(`UPDATE dashboard_member SET role = $3,
+		reads_mail = reads_mail AND (role = 'reader' OR $3 <> 'reader') WHERE account = $1 AND person = $2`)
 	// lockMembers makes changes of who owns an account follow one another.
 	lockMembers = db.SQL(`UPDATE dashboard_member SET role = role WHERE account = $1 AND role = 'owner'`)
 	leave       = db.SQL(`DELETE FROM dashboard_member WHERE account = $1 AND person = $2`)
@@ -67,7 +69,8 @@ func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 		var phc string
 		var totp []byte
 		var created, joined int64
-		err = r.Scan(&m.ID, &m.Email, &m.Name, &phc, &totp, &created, (*string)(&m.Role), &joined)
+		err = r.Scan(&m.ID, &m.Email, &m.Name, &phc, &totp, &created, (*string)(&m.Role), &joined, &m.Mail)
+		m.Mail = m.Mail || m.Role == Owner
 		m.TOTP, m.CreatedAt, m.Joined = len(totp) > 0, db.Time(created), db.Time(joined)
 		return m, err
 	})
@@ -97,6 +100,8 @@ func (u *Users) Remove(ctx context.Context, account, person db.ID) error {
 	return u.change(ctx, account, leave.With(account, person), endIn.With(person, account), endInvites.With(person, account))
 }
 
+func errNoMember() error { return fault.New(fault.NotFound, "not_found", "There is no such member.") }
+
 // change carries out a change of one member, unless no owner would be left.
 func (u *Users) change(ctx context.Context, account db.ID, change db.Statement, also ...db.Statement) error {
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -105,7 +110,7 @@ func (u *Users) change(ctx context.Context, account db.ID, change db.Statement, 
 		}
 		n, err := tx.Exec(ctx, change)
 		if err == nil && n == 0 {
-			err = fault.New(fault.NotFound, "not_found", "There is no such member.")
+			err = errNoMember()
 		}
 		if err != nil {
 			return err

@@ -23,6 +23,7 @@ type Session struct {
 	User    User
 	Account db.ID // the account that is looked at
 	Role    Role  // what the user may do there
+	Mail    bool  // the user may read mail there
 	Halfway bool  // the second factor is still asked for: nothing may be shown
 
 	From      netip.Addr // at sign-in
@@ -47,16 +48,16 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`)
 	stillHas      = db.SQL(`SELECT id FROM dashboard_user WHERE id = $1 AND password = $2 {for_update}`)
 	sessionByHash = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
-			u.id, u.email, u.name, u.totp, u.created_at, COALESCE(m.role, '')
+			u.id, u.email, u.name, u.totp, u.created_at, COALESCE(m.role, ''), COALESCE(m.reads_mail OR m.role = 'owner', FALSE)
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 			LEFT JOIN dashboard_member m ON m.account = s.account AND m.person = s.person
 		WHERE s.hash = $1 AND s.expires_at > $2`)
 	sessionsOf = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
-			u.id, u.email, u.name, u.totp, u.created_at, ''
+			u.id, u.email, u.name, u.totp, u.created_at, '', FALSE
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 		WHERE s.person = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`)
 	stillIn = db.SQL(`SELECT s.id FROM dashboard_session s JOIN dashboard_member m ON m.person = s.person
-		WHERE s.id = $1 AND s.expires_at > $2 AND m.account = $3 AND m.role = $4`)
+		WHERE s.id = $1 AND s.expires_at > $2 AND m.account = $3 AND m.role = $4 AND (m.reads_mail OR m.role = 'owner' OR NOT $5)`)
 	seen = db.SQL(`UPDATE dashboard_session SET seen_at = $2,
 		expires_at = CASE WHEN created_at + $4 < $3 THEN created_at + $4 ELSE $3 END WHERE id = $1 AND halfway = 0`)
 	whole       = db.SQL(`UPDATE dashboard_session SET halfway = 0, expires_at = $2 WHERE id = $1 AND halfway = 1`)
@@ -104,6 +105,7 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 	}
 	if !ok {
 		u.Guesses.Failed(key, from, password)
+		u.refused(s.User, from, "Failed to sign in: wrong password.")
 		return Session{}, "", errWrong()
 	}
 	u.Guesses.Succeeded(key, from)
@@ -203,9 +205,9 @@ func (u *Users) Session(ctx context.Context, token string) (Session, error) {
 }
 
 // Still returns fault.Unknown once a session has ended, or its user has left the
-// account that it looked at, or has another role there.
+// account that it looked at, or has another role there, or may read mail no longer.
 func (u *Users) Still(ctx context.Context, s Session) error {
-	err := u.DB.One(ctx, stillIn.With(s.ID, db.Micros(u.Now()), s.Account, string(s.Role)), new(db.ID))
+	err := u.DB.One(ctx, stillIn.With(s.ID, db.Micros(u.Now()), s.Account, string(s.Role), s.Mail), new(db.ID))
 	if errors.Is(err, db.ErrNoRow) {
 		return signedOut()
 	}
@@ -267,7 +269,7 @@ func scanSession(r db.Row) (s Session, err error) {
 	var from string
 	var totp []byte
 	err = r.Scan(&s.ID, &s.Account, &halfway, &from, &s.Agent, &created, &seen, &expires,
-		&s.User.ID, &s.User.Email, &s.User.Name, &totp, &born, (*string)(&s.Role))
+		&s.User.ID, &s.User.Email, &s.User.Name, &totp, &born, (*string)(&s.Role), &s.Mail)
 	s.Halfway, s.User.TOTP = halfway != 0, len(totp) > 0
 	s.From, _ = netip.ParseAddr(from)
 	s.CreatedAt, s.SeenAt, s.ExpiresAt, s.User.CreatedAt = db.Time(created), db.Time(seen), db.Time(expires), db.Time(born)

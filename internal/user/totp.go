@@ -154,6 +154,7 @@ func (u *Users) prove(ctx context.Context, in Session, code string) error {
 	if !ok {
 		// What is wrong now may be right in another step, so it is another guess then.
 		u.Guesses.Failed(guessed, in.From, strconv.FormatInt(u.Now().Unix()/totpStep, 10)+" "+code)
+		u.refused(in.User, in.From, "Gave a wrong code of the second factor.")
 		return wrongCode()
 	}
 	u.Guesses.Succeeded(guessed, in.From)

@@ -39,6 +39,8 @@ type Users struct {
 	Guesses *throttle.Guesses // of passwords, shared with other doors
 	Issuer  string            // how authenticator apps call the service
 	Now     func() time.Time
+
+	refusals refusals
 }
 
 const maxName = 200 // bytes

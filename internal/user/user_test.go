@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/pquerna/otp/totp"
 
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
@@ -562,36 +562,77 @@ func TestLastOwner(t *testing.T) {
 	})
 }
 
-func TestDeeds(t *testing.T) {
+// What a user does, and who failed to sign in as one, is in the audit log of the account.
+func TestAudited(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		ctx := t.Context()
-		h.create("ann@example.com", first)
+		ann := h.create("ann@example.com", first)
 		s, _ := h.in("ann@example.com")
-		for _, what := range []string{"Did one thing.", "Did another."} {
-			if err := h.Note(ctx, s, home, what); err != nil {
+		if err := h.Note(ctx, s, home, "Did one thing."); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := h.SignIn(ctx, "ann@example.com", "wrong", home, ""); !fault.Is(err, fault.Unknown) {
+			t.Fatal(err)
+		}
+		if err := h.NoteRefused(ctx); err != nil {
+			t.Fatal(err)
+		}
+		log := &audit.Log{DB: h.DB, Now: h.clock}
+		list, _, err := log.List(ctx, first, db.Page{})
+		if err != nil || len(list) != 2 {
+			t.Fatal(list, err)
+		}
+		if e := list[1]; e.What != "Did one thing." || e.Actor != (audit.Actor{Kind: audit.User, ID: ann.ID, Name: "ann@example.com", From: home}) || e.State != audit.Finished {
+			t.Errorf("%+v", e)
+		}
+		if e := list[0]; e.What != "Failed to sign in: wrong password." || e.Actor != (audit.Actor{Kind: audit.Nobody, Name: "ann@example.com", From: home}) ||
+			e.State != audit.Failed || e.Object != ann.ID.String() {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// Owners always read mail, others once they may, and a new reader never by what the
+// role before could.
+func TestReadsMail(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.create("owner@example.com", first)
+		ann := h.create("ann@example.com", first)
+		_, token := h.in("ann@example.com")
+		may := func(want bool) {
+			t.Helper()
+			s, err := h.Session(ctx, token)
+			if err != nil || s.Mail != want {
+				t.Errorf("may read mail: %v, %v", s.Mail, err)
+			}
+			members, err := h.Members(ctx, first)
+			if err != nil || members[1].Mail != want {
+				t.Errorf("members %+v, %v", members, err)
+			}
+		}
+		set := func(err error) {
+			t.Helper()
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		list, more, err := h.Deeds(ctx, first, db.Page{Limit: 1})
-		if err != nil || !more || len(list) != 1 || list[0].What != "Did another." || list[0].Who != "ann@example.com" || list[0].From != home {
-			t.Fatal(list, more, err)
-		}
-		if list, _, err := h.Deeds(ctx, other, db.Page{}); err != nil || len(list) != 0 {
-			t.Fatal(list, err)
-		}
-		long := "Copied the template “" + strings.Repeat("a", 200) + "” to “" + strings.Repeat("b", 200) + "”."
-		for _, what := range []string{long, long + strings.Repeat("é", 200)} {
-			if err := h.Note(ctx, s, home, what); err != nil {
-				t.Fatal(err)
-			}
-		}
-		list, _, err = h.Deeds(ctx, first, db.Page{})
-		if err != nil || list[1].What != long || len(list[0].What) < 499 || !strings.HasSuffix(list[0].What, "é") {
-			t.Fatal(list, err)
-		}
-		if n, err := h.PruneDeeds(ctx, h.clock().Add(time.Second), 10); err != nil || n != 4 {
-			t.Fatal(n, err)
-		}
+		may(true)
+		set(h.SetRole(ctx, first, ann.ID, user.Worker))
+		may(false)
+		set(h.SetReadsMail(ctx, first, ann.ID, true))
+		may(true)
+		s, err := h.Session(ctx, token)
+		set(err)
+		set(h.SetRole(ctx, first, ann.ID, user.Reader))
+		may(false)
+		is(t, h.Still(ctx, s), fault.Unknown)
+		set(h.SetReadsMail(ctx, first, ann.ID, true))
+		set(h.SetRole(ctx, first, ann.ID, user.Reader))
+		may(true)
+		set(h.SetReadsMail(ctx, first, ann.ID, false))
+		may(false)
+		is(t, h.SetReadsMail(ctx, other, ann.ID, true), fault.NotFound)
 	})
 }
 

@@ -43,7 +43,7 @@ func (l *lane) launch() {
 // try makes an attempt. An error says that nothing was sent, and that the
 // delivery is as it was.
 func (h *Hooks) try(ctx context.Context, s settings, c *client, hook db.ID, i item) (answer, error) {
-	body, err := h.body(ctx, s.account, hook, i.id)
+	body, err := h.body(ctx, s.account, hook, i.id, true)
 	switch {
 	case errors.Is(err, errPruned):
 		now := h.o.Now()

@@ -37,7 +37,7 @@ func TestDeliver(t *testing.T) {
 				t.Fatalf("a body changed at %d is taken", i)
 			}
 		}
-		e, err := h.log.Get(t.Context(), h.account, o.event)
+		e, err := h.log.Get(t.Context(), h.account, o.event, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,6 +31,7 @@ type Delivery struct {
 	Kind      string
 	State     string
 	Test      bool      // made by Test: the account's log has no such event
+	Content   bool      // it holds, or would hold, the content of mail
 	Domain    db.ID     // that the event is about; 0 for none, or if it is no longer stored
 	Attempts  int       // so far
 	NextAt    time.Time // when it is due, while it is pending
@@ -59,7 +60,8 @@ type Attempt struct {
 const maxAttempts = 100
 
 const shownDelivery = `SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at,
-		COALESCE((SELECT domain FROM event WHERE event.id = webhook_delivery.id), 0) FROM webhook_delivery`
+		COALESCE((SELECT domain FROM event WHERE event.id = webhook_delivery.id), 0),
+		kind = 'inbound_email' AND COALESCE(content, TRUE) AND (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook) FROM webhook_delivery`
 
 var (
 	deliveryPage      = db.Paged(shownDelivery + ` WHERE webhook = $1 AND {page}`)
@@ -68,7 +70,8 @@ var (
 	attemptsOf        = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
 		FROM webhook_attempt WHERE webhook = $1 AND id = $2 ORDER BY n DESC LIMIT $3`)
 	// One that a node has under way may end as what comes first.
-	beginAnew = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3
+	beginAnew = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3,
+			content = (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
 		WHERE webhook = $1 AND id = $2`)
 	// nudge makes a node come, if none is there.
 	nudge = db.SQL(`UPDATE webhook_lane SET arrivals = arrivals + 1,
@@ -120,16 +123,18 @@ func (h *Hooks) delivery(ctx context.Context, hook, id db.ID) (Delivery, error) 
 	return found[0], nil
 }
 
-// Body returns what a delivery sends: the bytes that are signed. A
-// fault.Conflict says that the event is no longer stored.
-func (h *Hooks) Body(ctx context.Context, account, hook, id db.ID) ([]byte, error) {
+// Body returns what a delivery sends: the bytes that are signed, or nil if they hold
+// the content of mail and the caller may not read mail. A fault.Conflict says that the
+// event is no longer stored.
+func (h *Hooks) Body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return nil, err
 	}
-	if _, err := h.delivery(ctx, hook, id); err != nil {
+	d, err := h.delivery(ctx, hook, id)
+	if err != nil || d.Content && !d.Test && !mail {
 		return nil, err
 	}
-	return h.body(ctx, account, hook, id)
+	return h.body(ctx, account, hook, id, mail)
 }
 
 // Redeliver makes a delivery pending again, whatever became of it: it is tried
@@ -141,7 +146,7 @@ func (h *Hooks) Redeliver(ctx context.Context, account, hook, id db.ID) (Deliver
 	if err != nil {
 		return Delivery{}, err
 	}
-	if _, err := h.Body(ctx, account, hook, id); err != nil {
+	if _, err := h.Body(ctx, account, hook, id, true); err != nil {
 		return Delivery{}, err
 	}
 	if w.Status != Enabled {
@@ -171,31 +176,37 @@ func (h *Hooks) wake(hook db.ID) {
 	h.o.Hub.Wake(signal.Key{Kind: signal.Webhook})
 }
 
-var bodyOf = db.SQL(`SELECT body FROM webhook_delivery WHERE webhook = $1 AND id = $2`)
+// Turning content off holds at once, for deliveries that wait too; turning it on holds
+// for deliveries that are made later.
+var bodyOf = db.SQL(`SELECT body, COALESCE(content, TRUE) AND (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
+	FROM webhook_delivery WHERE webhook = $1 AND id = $2`)
 
 // body makes the body of a delivery: of a test what was stored, else of the
-// event's row.
-func (h *Hooks) body(ctx context.Context, account, hook, id db.ID) ([]byte, error) {
-	e, err := h.o.Events.Get(ctx, account, id)
-	if err == nil {
-		return e.Body()
-	}
-	if !fault.Is(err, fault.NotFound) {
-		return nil, err
-	}
+// event's row, without the content of mail unless mail says so.
+func (h *Hooks) body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	var body string
-	switch err := h.o.DB.One(ctx, bodyOf.With(hook, id), &body); {
-	case errors.Is(err, db.ErrNoRow), err == nil && body == "":
+	var content bool
+	switch err := h.o.DB.One(ctx, bodyOf.With(hook, id), &body, &content); {
+	case errors.Is(err, db.ErrNoRow):
 		return nil, errPruned
 	case err != nil:
 		return nil, err
+	case body != "":
+		return []byte(body), nil
 	}
-	return []byte(body), nil
+	e, err := h.o.Events.Get(ctx, account, id, content && mail)
+	if fault.Is(err, fault.NotFound) {
+		return nil, errPruned
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.Body()
 }
 
 func scanDelivery(r db.Row) (d Delivery, err error) {
 	var due, created, updated int64
-	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, &due, &d.Code, &d.Trouble, &d.Test, &created, &updated, &d.Domain)
+	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, &due, &d.Code, &d.Trouble, &d.Test, &created, &updated, &d.Domain, &d.Content)
 	if d.State == Pending {
 		d.NextAt = db.Time(due)
 	}

@@ -24,8 +24,8 @@ const wants = `w.account = e.account AND (w.kinds = ' all ' OR w.kinds LIKE '% '
 			OR e.mailbox > 0 AND w.mailboxes LIKE '% ' || e.mailbox || ' %')`
 
 var (
-	makeDeliveries = db.SQL(fresh + `INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
-		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $1, 0, '', '', $1, $1
+	makeDeliveries = db.SQL(fresh + `INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at, content)
+		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $1, 0, '', '', $1, $1, w.content
 		FROM e CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + wants + `
 		ON CONFLICT (webhook, id) DO NOTHING`)
 	// A webhook that rests is not disturbed. On PostgreSQL a webhook may be changed

@@ -148,7 +148,7 @@ func TestManage(t *testing.T) {
 			"deliveries": third(h.hooks.Deliveries(ctx, other, w.ID, "", db.Page{})),
 			"delivery":   third(h.hooks.Delivery(ctx, other, w.ID, 1)),
 			"mine":       third(h.hooks.Delivery(ctx, h.account, w.ID, 1)),
-			"body":       second(h.hooks.Body(ctx, other, w.ID, 1)),
+			"body":       second(h.hooks.Body(ctx, other, w.ID, 1, true)),
 			"redeliver":  second(h.hooks.Redeliver(ctx, other, w.ID, 1)),
 			"replay":     second(h.hooks.Replay(ctx, other, w.ID, time.Now(), false)),
 		} {
@@ -330,7 +330,7 @@ func TestTest(t *testing.T) {
 				body.Account != h.account.String() || body.Version != 1 || body.Timestamp.IsZero() {
 				t.Errorf("%s, %v", got.body, err)
 			}
-			if _, err := h.log.Get(t.Context(), h.account, d.ID); !fault.Is(err, fault.NotFound) {
+			if _, err := h.log.Get(t.Context(), h.account, d.ID, true); !fault.Is(err, fault.NotFound) {
 				t.Errorf("it is in the log: %v", err)
 			}
 		}

@@ -28,12 +28,12 @@ var (
 	// The next events by position may be older than those before them.
 	unseen = db.SQL(`SELECT COALESCE(MIN(created_at), 0) FROM (SELECT created_at FROM event
 		WHERE account = $1 AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT 500) AS next`)
-	replayEvents = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
-		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $5, 0, '', '', $5, $5
+	replayEvents = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at, content)
+		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $5, 0, '', '', $5, $5, w.content
 		FROM event AS e CROSS JOIN webhook AS w
 		WHERE w.id = $2 AND w.status = 'enabled' AND e.account = $1 AND e.position IS NOT NULL AND e.position > $3 AND e.position <= $4
 			AND e.created_at >= $6 AND ` + wants + `
-		ON CONFLICT (webhook, id) DO UPDATE SET state = 'pending', tries = 0, due_at = excluded.due_at, updated_at = excluded.updated_at
+		ON CONFLICT (webhook, id) DO UPDATE SET state = 'pending', tries = 0, due_at = excluded.due_at, updated_at = excluded.updated_at, content = excluded.content
 			WHERE webhook_delivery.state = 'failed' OR webhook_delivery.state = 'delivered' AND NOT $7`)
 )
 

@@ -5,6 +5,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,20 +18,20 @@ import (
 var (
 	// The count is no promise to the last one: two calls at once may both get in.
 	insertHook = db.SQL(`INSERT INTO webhook (id, account, url, description, kinds, domains, mailboxes, status, reason, status_at,
-			secrets, old_until, revision, created_at, updated_at)
-		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 1, $10, $10
+			secrets, old_until, revision, created_at, updated_at, content)
+		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 1, $10, $10, $13
 		WHERE (SELECT COUNT(*) FROM webhook WHERE account = $2 AND status IN ('enabled', 'disabled')) < $12`)
 	insertLane = db.SQL(`INSERT INTO webhook_lane (webhook, tenure, due_at, arrivals, life, failing_since, level, rest_until)
 		VALUES ($1, NULL, NULL, 0, 1, 0, 0, 0)`)
 	hookOf = db.SQL(`SELECT w.id, w.account, w.url, w.description, w.kinds, w.domains, w.mailboxes, w.status, w.reason, w.status_at,
-			w.old_until, w.created_at, w.updated_at, l.failing_since, w.revision
+			w.old_until, w.created_at, w.updated_at, l.failing_since, w.revision, w.content
 		FROM webhook AS w JOIN webhook_lane AS l ON l.webhook = w.id
 		WHERE w.id = $2 AND w.account = $1 AND w.status IN ('enabled', 'disabled')`)
 	hookPage = db.Paged(`SELECT id, account, url, description, kinds, domains, mailboxes, status, reason, status_at,
-			old_until, created_at, updated_at, (SELECT failing_since FROM webhook_lane WHERE webhook = webhook.id), revision
+			old_until, created_at, updated_at, (SELECT failing_since FROM webhook_lane WHERE webhook = webhook.id), revision, content
 		FROM webhook WHERE account = $1 AND status IN ('enabled', 'disabled') AND {page}`)
 	updateHook = db.SQL(`UPDATE webhook SET url = $3, description = $4, kinds = $5, domains = $6, mailboxes = $7,
-			status = $8, reason = $9, status_at = $10, revision = revision + 1, updated_at = $11
+			status = $8, reason = $9, status_at = $10, content = $13, revision = revision + 1, updated_at = $11
 		WHERE id = $2 AND account = $1 AND revision = $12 AND status IN ('enabled', 'disabled')`)
 	deleteHook = db.SQL(`UPDATE webhook SET status = 'deleted', status_at = $3, revision = revision + 1, updated_at = $3
 		WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled')`)
@@ -53,6 +54,7 @@ type NewHook struct {
 	Domains     []db.ID
 	Mailboxes   []db.ID
 	Description string
+	Content     bool // of mail that arrived
 	Disabled    bool
 }
 
@@ -63,6 +65,7 @@ type Change struct {
 	Domains     *[]db.ID
 	Mailboxes   *[]db.ID
 	Description *string
+	Content     *bool
 	// Status is Enabled or Disabled. Enabling one forgets its failures, and
 	// what waits goes on. While it is disabled, events make no deliveries for
 	// it: Replay makes them afterwards.
@@ -75,12 +78,16 @@ type Change struct {
 	// another URL is refused while events of others wait, from before the filter:
 	// they would go there.
 	Only db.ID
+	// NoMail says that the caller may not read mail. Then the content of mail can't be
+	// turned on, and where it goes to, or of which mail, can't be changed.
+	NoMail bool
 }
 
 var (
 	errNone    = fault.New(fault.NotFound, "not_found", "There is no webhook with this id.")
 	errTooMany = fault.New(fault.Conflict, "too_many_webhooks", "An account has at most %d webhooks. Delete one that you no longer need.", MaxPerAccount)
 	errWaits   = fault.New(fault.Conflict, "deliveries_wait", "Events of other domains still wait for this webhook. A key that is not for one domain may change its URL.")
+	errContent = fault.New(fault.Denied, "missing_scope", "This webhook gets the content of mail. Without the scope mail.read you may turn that off, and not change its URL, events and filter while it is on.")
 	errRaced   = fault.New(fault.Conflict, "webhook_changed", "The webhook was changed by another request at the same time. Look at it and try again.")
 )
 
@@ -155,7 +162,7 @@ func (h *Hooks) Create(ctx context.Context, account db.ID, n NewHook) (Webhook, 
 	}
 	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		made, err := tx.Exec(ctx, insertHook.With(id, account, n.URL, n.Description, words(n.Kinds), words(n.Domains), words(n.Mailboxes),
-			status, reason, db.Micros(now), sealed, MaxPerAccount))
+			status, reason, db.Micros(now), sealed, MaxPerAccount, n.Content))
 		if err == nil && made == 0 {
 			err = errTooMany
 		}
@@ -235,6 +242,9 @@ func (h *Hooks) update(ctx context.Context, was Webhook, c Change) error {
 			return errWaits
 		}
 	}
+	if c.NoMail && !mayWithoutMail(was, n) {
+		return errContent
+	}
 	set(&is.Status, c.Status)
 	if is.Status != was.Status {
 		is.StatusAt, is.Reason = now, ""
@@ -245,7 +255,7 @@ func (h *Hooks) update(ctx context.Context, was Webhook, c Change) error {
 	renew := is.Status == Enabled && (was.Status != Enabled || n.URL != was.URL)
 	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		changed, err := tx.Exec(ctx, updateHook.With(was.Account, was.ID, n.URL, n.Description, words(n.Kinds), words(n.Domains), words(n.Mailboxes),
-			is.Status, is.Reason, db.Micros(is.StatusAt), db.Micros(now), was.revision))
+			is.Status, is.Reason, db.Micros(is.StatusAt), db.Micros(now), was.revision, n.Content))
 		if err == nil && changed == 0 {
 			return errRaced
 		}
@@ -257,14 +267,22 @@ func (h *Hooks) update(ctx context.Context, was Webhook, c Change) error {
 	})
 }
 
+// mayWithoutMail reports whether a caller who may not read mail may make a change: it
+// must not bring the content of mail to a place that the caller chooses.
+func mayWithoutMail(was Webhook, n NewHook) bool {
+	return !n.Content || was.Content &&
+		n.URL == was.URL && slices.Equal(n.Kinds, was.Kinds) && slices.Equal(n.Domains, was.Domains) && slices.Equal(n.Mailboxes, was.Mailboxes)
+}
+
 // onto returns what a webhook becomes by a change.
 func (c *Change) onto(w Webhook) NewHook {
-	n := NewHook{URL: w.URL, Kinds: w.Kinds, Domains: w.Domains, Mailboxes: w.Mailboxes, Description: w.Description}
+	n := NewHook{URL: w.URL, Kinds: w.Kinds, Domains: w.Domains, Mailboxes: w.Mailboxes, Description: w.Description, Content: w.Content}
 	set(&n.URL, c.URL)
 	set(&n.Kinds, c.Kinds)
 	set(&n.Domains, c.Domains)
 	set(&n.Mailboxes, c.Mailboxes)
 	set(&n.Description, c.Description)
+	set(&n.Content, c.Content)
 	return n
 }
 
@@ -340,7 +358,7 @@ func scanHook(r db.Row) (w Webhook, err error) {
 	var kinds, domains, mailboxes string
 	var statusAt, old, created, updated, failing int64
 	err = r.Scan(&w.ID, &w.Account, &w.URL, &w.Description, &kinds, &domains, &mailboxes, &w.Status, &w.Reason, &statusAt,
-		&old, &created, &updated, &failing, &w.revision)
+		&old, &created, &updated, &failing, &w.revision, &w.Content)
 	w.Kinds = strings.Fields(kinds)
 	w.Domains, w.Mailboxes = ids(domains), ids(mailboxes)
 	w.StatusAt, w.OldUntil, w.FailingSince = db.Time(statusAt), db.Time(old), db.Time(failing)

@@ -65,9 +65,11 @@ type Webhook struct {
 	Domains     []db.ID  // only events about one of these domains or mailboxes; both empty for every event
 	Mailboxes   []db.ID
 	Description string
-	Status      string
-	Reason      string    // while it is disabled: Manual, Gone, Failing
-	StatusAt    time.Time // since when it has the status
+	// Content is whether deliveries hold the content of mail that arrived.
+	Content  bool
+	Status   string
+	Reason   string    // while it is disabled: Manual, Gone, Failing
+	StatusAt time.Time // since when it has the status
 	// OldUntil is until when a former secret signs too; zero for none.
 	OldUntil time.Time
 	// FailingSince is the first failure since the last success; zero for none.

@@ -64,7 +64,7 @@ CREATE TABLE dashboard_recovery (
 ) {clustered};
 
 -- Who did what.
--- owner: user
+-- owner: audit
 CREATE TABLE dashboard_audit (
   id         {id},
   account    BIGINT NOT NULL,

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+// activity reads what the tests before it changed.
+func (h *house) activity() {
+	h.Helper()
+	seen := map[string]bool{}
+	for _, e := range collect(h, h.c.AllActivity(h.Context())) {
+		seen[e.Action] = true
+		if e.ID == "" || e.Summary == "" || e.State == "begun" || e.CreatedAt.IsZero() || e.Actor.Type == "api_key" && (e.Actor.Name == "" || e.Actor.ID == "" || e.Actor.IP == "") {
+			h.Errorf("an entry is %+v", e)
+		}
+	}
+	for _, action := range []string{"createDomain", "createMailbox", "setMailboxPassword", "createAPIKey", "deleteAPIKey", "createWebhook", "importMailbox"} {
+		if !seen[action] {
+			h.Errorf("the activity has no %s", action)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit_test
+
+import (
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/audit"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+)
+
+var (
+	home = netip.MustParseAddr("2001:db8::1")
+	ann  = audit.Actor{Kind: audit.User, ID: 7, Name: "ann@example.com", From: home}
+)
+
+const account, other = db.ID(100), db.ID(200)
+
+func list(t *testing.T, l *audit.Log, of db.ID) []audit.Entry {
+	t.Helper()
+	all, _, err := l.List(t.Context(), of, db.Page{Limit: db.MaxPage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestLog(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		now := time.Now()
+		l := &audit.Log{DB: d, Now: func() time.Time { return now }}
+		ctx := t.Context()
+		if err := l.Write(ctx, audit.Entry{Account: account, Actor: ann, What: "Did one thing."}); err != nil {
+			t.Fatal(err)
+		}
+		p, err := l.Begin(ctx, audit.Entry{Account: account, Actor: ann, Action: "setThing", Object: "1", What: "Set a thing."})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := list(t, l, account)[0]; e.State != audit.Begun || e.What != "Set a thing." || e.Action != "setThing" || e.Object != "1" || e.Actor != ann || !e.At.Equal(db.Time(db.Micros(now))) {
+			t.Errorf("begun: %+v", e)
+		}
+		long := "Copied “" + strings.Repeat("a", 600) + "é"
+		if err := p.Done(ctx, long, "2"); err != nil {
+			t.Fatal(err)
+		}
+		if e := list(t, l, account)[0]; e.State != audit.Finished || !strings.HasPrefix(long, e.What) || len(e.What) != 500 || e.Object != "2" {
+			t.Errorf("done: %+v", e)
+		}
+		for _, end := range []func(*audit.Pending) error{
+			func(p *audit.Pending) error { return p.Drop(ctx) }, func(p *audit.Pending) error { return p.Failed(ctx) },
+		} {
+			p, err := l.Begin(ctx, audit.Entry{Account: account, Actor: ann, What: "Tried."})
+			if err == nil {
+				err = end(p)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all := list(t, l, account); len(all) != 3 || all[0].State != audit.Failed || all[0].What != "Tried." {
+			t.Errorf("after one that was dropped and one that failed: %+v", all)
+		}
+		if all := list(t, l, other); len(all) != 0 {
+			t.Errorf("another account has %+v", all)
+		}
+		if n, err := l.Prune(ctx, now.Add(time.Second), 2); n != 2 || err != nil {
+			t.Error(n, err)
+		}
+		if n, err := l.Prune(ctx, now.Add(time.Second), 2); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+	})
+}
+
+// Readings of one object are one entry an hour, and refused attempts are bounded, also
+// when many come at the same time.
+func TestBounded(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		now := time.Now()
+		l := &audit.Log{DB: d, Now: func() time.Time { return now }}
+		read := func(object string, who audit.Actor) {
+			t.Helper()
+			if err := l.Read(t.Context(), audit.Entry{Account: account, Actor: who, Action: "mail.read", Object: object, What: "Read a message."}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bob := audit.Actor{Kind: audit.User, ID: 8, Name: "bob@example.com", From: home}
+		for range 3 {
+			read("1", ann)
+			read("2", ann)
+			read("1", bob)
+		}
+		if all := list(t, l, account); len(all) != 3 {
+			t.Errorf("%d entries: %+v", len(all), all)
+		}
+		now = now.Add(2 * time.Hour) // what is there is older than an hour
+		read("1", ann)
+		if all := list(t, l, account); len(all) != 4 {
+			t.Errorf("two hours later %d entries", len(all))
+		}
+		now = time.Now()
+		var tries sync.WaitGroup
+		const nodes = 8
+		for n := range nodes {
+			tries.Go(func() {
+				for range 50 {
+					if err := l.Denied(t.Context(), audit.Entry{Account: other, Actor: audit.Actor{Kind: audit.Nobody, Name: "x"}, Action: "sign-in", What: strings.Repeat("x", n)}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		tries.Wait()
+		// On PostgreSQL those that count at the same moment may all go in.
+		if all := list(t, l, other); len(all) < 20 || len(all) > 20+nodes {
+			t.Errorf("%d refused attempts are noted", len(all))
+		}
+	})
+}

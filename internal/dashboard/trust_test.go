@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/audit"
+	"github.com/mailstead/mailstead/internal/dashboard"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+// hidden is in the text of every message of places, and nowhere else.
+const hidden = "tell-nobody-of-this"
+
+// places has one of everything that a path can name, and fills paths in.
+type places struct {
+	t   *testing.T
+	ids map[string]string // by the beginning of a route
+	box string
+}
+
+var wildcard = regexp.MustCompile(`\{[^}]*\}`)
+
+func placesOf(t *testing.T, s *servertest.Server) *places {
+	t.Helper()
+	alice := s.Dev.Mailboxes[0]
+	id := func(path string, body object) string { return called(t, s, "POST", path, body)["id"].(string) }
+	got := called(t, s, "POST", "/sandbox/inbound", object{"from": "bob@outside.test", "to": []string{alice.Address}, "subject": "Hello", "text": hidden, "html": "<p>" + hidden + "</p>",
+		"attachments": []object{{"filename": "a.txt", "content": "dGVsbC1ub2JvZHktb2YtdGhpcw=="}}})["recipients"].([]any)[0].(object)
+	sent := id("/outbound/send", letter(object{"to": []string{"somebody@elsewhere.example"}, "text": hidden, "html": "<p>" + hidden + "</p>", "thread_id": "deal",
+		"attachments": []object{{"filename": "a.txt", "content": "dGVsbC1ub2JvZHktb2YtdGhpcw=="}}}))
+	settles(t, s, sent, "delivered")
+	hook := id("/webhooks", object{"url": "http://127.0.0.1:19999/", "events": []string{"all"}})
+	caught := called(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
+	called(t, s, "POST", "/webhooks/"+hook+"/replay?since=2026-01-01T00:00:00Z", nil)
+	var delivery string
+	servertest.Eventually(t, func() string {
+		for _, d := range called(t, s, "GET", "/webhooks/"+hook+"/deliveries", nil)["data"].([]any) {
+			if one := d.(object); one["type"] == "inbound_email" {
+				delivery = one["id"].(string)
+				return ""
+			}
+		}
+		return "the webhook has no delivery of the message"
+	})
+	members, err := s.Users.Members(t.Context(), accountOf(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &places{t, map[string]string{
+		"/domains": s.Dev.Domain.ID.String(), "/mailboxes": alice.ID.String(), "/aliases": id("/aliases", object{"address": "info@demo.test", "targets": []string{alice.Address}}),
+		"/messages": sent, "/received": got["id"].(string), "/threads": "deal", "/sandbox": caught, "/webhooks": hook, "delivery": delivery,
+		"/templates": id("/templates", object{"name": "Paid", "subject": "Paid", "text": "Thanks"}),
+		"/migrations": id("/migrations", object{"mailbox_id": s.Dev.Mailboxes[1].ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": alice.Address,
+			"password": alice.Password, "insecure_skip_verify": true}}),
+		"/people": members[0].ID.String(), "/keys": id("/api-keys", object{"name": "one"}),
+		"/suppressions": id("/suppressions", object{"address": "no@far.example"}), "/operator": accountOf(t, s).String(),
+		"/profile": accountOf(t, s).String(), "/join": "mst_aaaa", "/reset": "mst_aaaa", "/phone": "mst_aaaa", "/mailbox": alice.ID.String(), "/docs": "quickstart",
+	}, alice.ID.String()}
+}
+
+func accountOf(t *testing.T, s *servertest.Server) db.ID {
+	t.Helper()
+	acc, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return acc.ID
+}
+
+// path fills in what a route names.
+func (p *places) path(route string) string {
+	p.t.Helper()
+	first := "/" + strings.Split(route, "/")[1]
+	return wildcard.ReplaceAllStringFunc(route, func(name string) string {
+		switch name {
+		case "{$}":
+			return ""
+		case "{box}":
+			return p.box
+		case "{n}":
+			if strings.HasPrefix(route, "/templates") {
+				return "1"
+			}
+			return "0"
+		case "{delivery}":
+			return p.ids["delivery"]
+		case "{id}", "{id...}", "{token}", "{ticket}", "{app}", "{guide}", "{resource}":
+			if p.ids[first] == "" {
+				p.t.Fatalf("say what %s of %s is", name, route)
+			}
+			return p.ids[first]
+		}
+		p.t.Fatalf("say what %s of %s is", name, route)
+		return ""
+	})
+}
+
+// member makes somebody with a role, and signs in.
+func member(t *testing.T, s *servertest.Server, name string, role user.Role, mail bool) *visitor {
+	t.Helper()
+	acc, email := accountOf(t, s), name+"@people.example"
+	who, err := s.Users.Create(t.Context(), user.New{Email: email, Name: name, Password: colleague}, acc)
+	if err == nil && role != user.Owner {
+		err = s.Users.SetRole(t.Context(), acc, who.ID, role)
+	}
+	if err == nil && mail {
+		err = s.Users.SetReadsMail(t.Context(), acc, who.ID, true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, s)
+	v.signIn(email, colleague)
+	return v
+}
+
+// Every page and file, as each role with and without the permission to read mail: who
+// may not read mail sees the text of none, and who may sees it. A new route is held to
+// it by being in the list.
+func TestReadingMail(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := placesOf(t, s)
+		people := []struct {
+			name string
+			role user.Role
+			mail bool // was given
+			may  bool
+		}{
+			{"reader", user.Reader, false, false}, {"reader-of-mail", user.Reader, true, true},
+			{"worker", user.Worker, false, false}, {"worker-of-mail", user.Worker, true, true}, {"owner", user.Owner, false, true},
+		}
+		for _, who := range people {
+			v := member(t, s, who.name, who.role, who.mail)
+			var shows []string
+			for _, r := range s.Dashboard.Routes() {
+				if r.Method != "GET" || !r.SignedIn {
+					continue
+				}
+				path := p.path(r.Path)
+				status, _, text := v.ask("GET", path, nil)
+				told := strings.Contains(text, hidden) || strings.Contains(text, "dGVsbC1ub2JvZHktb2YtdGhpcw")
+				if told {
+					shows = append(shows, r.Path)
+				}
+				switch {
+				case told && !who.may:
+					t.Errorf("%s sees mail at %s", who.name, path)
+				case r.Mail && !who.may && status != 403:
+					t.Errorf("%s gets %d from %s", who.name, status, path)
+				case r.Mail && who.may && status != 200 && (who.role != user.Reader || status != 403 || !strings.HasSuffix(path, "/export")):
+					t.Errorf("%s gets %d from %s", who.name, status, path)
+				}
+			}
+			if who.may && len(shows) < 13 {
+				t.Errorf("%s sees mail only at %q", who.name, shows)
+			}
+			for _, path := range []string{"/messages", "/messages?direction=received", "/messages?mailbox=" + s.Dev.Mailboxes[0].Address} {
+				if status, _, text := v.ask("GET", path, nil); !who.may && (strings.Contains(text, "bob@outside.test") || status != 200 && status != 403) {
+					t.Errorf("%s sees who wrote at %s: %d", who.name, path, status)
+				}
+			}
+		}
+	})
+}
+
+// Who reads mail stands in the activity: who, which message, of which mailbox; once
+// an hour, however often a page is loaded. A permission that is taken away holds at once.
+func TestReadingIsAudited(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := placesOf(t, s)
+		v := member(t, s, "reader", user.Reader, true)
+		path := p.path("/received/{box}/{id}")
+		for range 3 {
+			v.ask("GET", path, nil)
+			v.ask("GET", path+"/raw", nil)
+		}
+		v.ask("GET", p.path("/messages/{id}/files/{n}"), nil)
+		var got []string
+		for _, e := range entries(t, s) {
+			if e.Action == "mail.read" && e.Actor.Name == "reader@people.example" && e.Actor.From.IsLoopback() && e.State == audit.Finished {
+				got = append(got, e.What+" "+e.Object)
+			}
+		}
+		want := []string{
+			"Downloaded a file of a message that was sent. " + p.ids["/messages"], "Downloaded a message in alice@demo.test. " + p.ids["/received"],
+			"Read a message in alice@demo.test. " + p.ids["/received"],
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the activity says %q, want %q", got, want)
+		}
+		owner := visit(t, s)
+		owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+		who, err := s.Users.ByEmail(t.Context(), "reader@people.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, _, _ := v.ask("POST", "/people/"+who.ID.String()+"/mail", url.Values{"mail": {"yes"}}); status != 403 {
+			t.Errorf("a reader gives permissions: %d", status)
+		}
+		if status, _, text := owner.ask("POST", "/people/"+who.ID.String()+"/mail", nil); status != 303 {
+			t.Errorf("taking the permission away: %d %s", status, text)
+		}
+		if status, _, _ := v.ask("GET", path, nil); status != 403 {
+			t.Errorf("after that the message is shown with %d", status)
+		}
+		if e := entries(t, s)[0]; e.What != "reader@people.example may no longer read mail." || e.Action != "POST /people/{id}/mail" || e.Object != who.ID.String() {
+			t.Errorf("the activity says %+v", e)
+		}
+		if status, _, _ := v.ask("GET", "/activity", nil); status != 403 {
+			t.Errorf("a reader sees the activity: %d", status)
+		}
+	})
+}
+
+func entries(t *testing.T, s *servertest.Server) []audit.Entry {
+	t.Helper()
+	list, _, err := s.Audit.List(t.Context(), accountOf(t, s), db.Page{Limit: db.MaxPage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+var (
+	loseAudit  = db.SQL(`ALTER TABLE dashboard_audit RENAME TO audit_lost`)
+	findAudit  = db.SQL(`ALTER TABLE audit_lost RENAME TO dashboard_audit`)
+	anyBegun   = db.SQL(`SELECT COUNT(*) FROM dashboard_audit WHERE state = 'begun'`)
+	countAudit = db.SQL(`SELECT COUNT(*) FROM dashboard_audit`)
+)
+
+// Every form writes its entry before it changes anything: while no entry can be
+// written none does anything. A new form is held to it by being in the list.
+func TestEveryFormIsAudited(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := placesOf(t, s)
+		owner, operator, box := member(t, s, "owner", user.Owner, false), visit(t, s), visit(t, s)
+		if _, err := s.Users.Create(t.Context(), user.New{Email: "op@people.example", Name: "Op", Password: colleague}, 1); err != nil {
+			t.Fatal(err)
+		}
+		operator.signIn("op@people.example", colleague)
+		alice := s.Dev.Mailboxes[0]
+		if status, to, text := box.ask("POST", "/mailbox/sign-in", url.Values{"address": {alice.Address}, "password": {alice.Password}}); status != 303 || to != "/mailbox" {
+			t.Fatal(status, to, text)
+		}
+		unaudited := dashboard.Unaudited()
+		dbtest.Exec(t, s.DB, loseAudit.With())
+		forms := 0
+		for _, r := range s.Dashboard.Routes() {
+			if r.Method != "POST" {
+				continue
+			}
+			if why := unaudited["POST "+r.Path]; why != "" {
+				delete(unaudited, "POST "+r.Path)
+				continue
+			}
+			forms++
+			v := owner
+			switch {
+			case strings.HasPrefix(r.Path, "/operator"):
+				v = operator
+			case strings.HasPrefix(r.Path, "/mailbox/"):
+				v = box
+			}
+			if status, _, text := v.ask("POST", p.path(r.Path), url.Values{}); status != 500 {
+				t.Errorf("%s: %d without the audit log\n%s", r.Path, status, text)
+			}
+		}
+		dbtest.Exec(t, s.DB, findAudit.With())
+		if forms < 60 || len(unaudited) > 0 {
+			t.Errorf("%d forms; exceptions that are no form: %q", forms, unaudited)
+		}
+		// What is refused leaves nothing.
+		var before, after, begun int
+		count := func(n *int, q *db.Query) {
+			if err := s.DB.One(t.Context(), q.With(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		count(&before, countAudit)
+		if status, _, _ := owner.ask("POST", "/domains", url.Values{"name": {"not a domain"}}); status != 422 {
+			t.Error(status)
+		}
+		count(&after, countAudit)
+		count(&begun, anyBegun)
+		if before != after || begun != 0 {
+			t.Errorf("%d entries before, %d after what was refused, %d begun", before, after, begun)
+		}
+		box.ask("POST", "/mailbox/access", url.Values{"name": {"Phone"}, "protocols": {"imap"}})
+		if e := entries(t, s)[0]; e.Actor.Kind != audit.Mailbox || e.Actor.Name != alice.Address || !strings.HasPrefix(e.What, "Made an app password of "+alice.Address) {
+			t.Errorf("the activity says %+v", e)
+		}
+	})
+}
+
+// Failed sign-ins stand in the activity of the user's accounts, a bounded number of them.
+func TestFailedSignInsAreAudited(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		v := visit(t, s)
+		const tries = 40
+		for i := range tries {
+			v.ask("POST", "/sign-in", url.Values{"email": {s.Dev.Dashboard.Email}, "password": {fmt.Sprint("wrong", i)}})
+			v.ask("POST", "/sign-in", url.Values{"email": {"nobody@far.example"}, "password": {fmt.Sprint("wrong", i)}})
+		}
+		if err := s.Users.NoteRefused(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		failed := 0
+		for _, e := range entries(t, s) {
+			if e.State == audit.Failed {
+				failed++
+				if e.What != "Failed to sign in: wrong password." || e.Actor.Kind != audit.Nobody || e.Actor.Name != s.Dev.Dashboard.Email || !e.Actor.From.IsLoopback() {
+					t.Errorf("the activity says %+v", e)
+				}
+			}
+		}
+		if failed == 0 || failed > 20 {
+			t.Errorf("%d of %d failed sign-ins are in the activity", failed, tries)
+		}
+	})
+}
