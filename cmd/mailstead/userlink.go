@@ -23,13 +23,14 @@ type userLink struct {
 	Role     string `help:"What they may do there: owner, member or reader." enum:"owner,member,reader" default:"owner"`
 	Operator bool   `help:"Join the operators of the service instead."`
 	Host     string `required:"" help:"The service's own host name, for the link." placeholder:"NAME"`
+	Verified bool   `help:"Take the link as proof of the address. Use it only where nobody but the holder of the address gets the link. Without it the user confirms the address by a mailed link later."`
 }
 
 func (c *userLink) Run() error {
 	return c.desk(func(ctx context.Context, d *server.Desk) error {
 		who, err := d.Users.ByEmail(ctx, c.Email)
 		if err == nil && c.Account == "" && !c.Operator {
-			token, err := d.Users.NewReset(ctx, who)
+			token, err := d.Users.NewReset(ctx, who, c.Verified)
 			if err != nil {
 				return err
 			}
@@ -43,7 +44,7 @@ func (c *userLink) Run() error {
 		if err != nil {
 			return err
 		}
-		token, err := d.Users.NewInvite(ctx, account, c.Email, user.Role(c.Role))
+		token, err := d.Users.NewInvite(ctx, account, c.Email, user.Role(c.Role), c.Verified)
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,6 @@ type Dashboard struct {
 	Checker      *clientsetup.Checker
 	Signer       func(context.Context) (*tls.Certificate, error) // signs profiles; nil, or nil from it: they are not signed
 	Key          *secret.Key                                     // signs what browsers and phones bring back
-	Send         Send
 	Health       func() Health
 	Host         string // the service's own name
 	Base         string // the URL that the pages are below, without a slash at its end
@@ -132,6 +131,9 @@ func (d *Dashboard) guarded(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", csp)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
+		if secretPath(r) {
+			h.Set("Referrer-Policy", "no-referrer")
+		}
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 		h.Set("Cache-Control", "no-store")

@@ -205,13 +205,13 @@ func TestSessionNotNoted(t *testing.T) {
 func TestSignInWhilePasswordChanges(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		ann := h.create("ann@example.com", first)
-		reset, err := h.NewReset(t.Context(), ann)
+		reset, err := h.NewReset(t.Context(), ann, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change := sync.OnceFunc(func() {
 			h.Now = h.clock
-			if err := h.SetPassword(t.Context(), reset, "Other-Horse-8"); err != nil {
+			if err := h.SetPassword(t.Context(), reset, "Other-Horse-8", nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -385,7 +385,7 @@ func TestLinks(t *testing.T) {
 		_, err = h.Ticket(ctx, earlier) // the service is set up
 		is(t, err, fault.NotFound)
 
-		invite, err := h.NewInvite(ctx, other, "Carl@example.com", user.Reader)
+		invite, err := h.NewInvite(ctx, other, "Carl@example.com", user.Reader, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -396,7 +396,7 @@ func TestLinks(t *testing.T) {
 		if s, _ := h.in("carl@example.com"); s.Account != other || s.Role != user.Reader {
 			t.Fatalf("%+v", s)
 		}
-		second, err := h.NewInvite(ctx, first, "carl@example.com", user.Worker)
+		second, err := h.NewInvite(ctx, first, "carl@example.com", user.Worker, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,10 +408,10 @@ func TestLinks(t *testing.T) {
 		_, err = h.Accept(ctx, second, carl)
 		is(t, err, fault.NotFound)
 
-		_, err = h.NewInvite(ctx, first, "Carl@example.com", user.Owner) // whoever accepted it would stay what he is
+		_, err = h.NewInvite(ctx, first, "Carl@example.com", user.Owner, false) // whoever accepted it would stay what he is
 		is(t, err, fault.Conflict)
 
-		third, err := h.NewInvite(ctx, first, "eve@example.com", user.Owner)
+		third, err := h.NewInvite(ctx, first, "eve@example.com", user.Owner, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -428,22 +428,22 @@ func TestLinks(t *testing.T) {
 		is(t, err, fault.NotFound)
 
 		_, token := h.in("carl@example.com")
-		reset, err := h.NewReset(ctx, carl)
+		reset, err := h.NewReset(ctx, carl, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		older, err := h.NewReset(ctx, carl)
+		older, err := h.NewReset(ctx, carl, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		is(t, h.SetPassword(ctx, reset, "weak"), fault.Invalid)
-		if err := h.SetPassword(ctx, reset, "Another-Horse-8"); err != nil {
+		is(t, h.SetPassword(ctx, reset, "weak", nil), fault.Invalid)
+		if err := h.SetPassword(ctx, reset, "Another-Horse-8", nil); err != nil {
 			t.Fatal(err)
 		}
 		_, err = h.Session(ctx, token)
 		is(t, err, fault.Unknown)
-		is(t, h.SetPassword(ctx, reset, "Another-Horse-9"), fault.NotFound)
-		is(t, h.SetPassword(ctx, older, "Another-Horse-9"), fault.NotFound) // asked for before
+		is(t, h.SetPassword(ctx, reset, "Another-Horse-9", nil), fault.NotFound)
+		is(t, h.SetPassword(ctx, older, "Another-Horse-9", nil), fault.NotFound) // asked for before
 		for _, bad := range []string{"", "mst_", "mst_aaaa", "mss_" + reset[4:]} {
 			_, err := h.Ticket(ctx, bad)
 			is(t, err, fault.NotFound)
@@ -459,7 +459,7 @@ func TestRemovedStaysOut(t *testing.T) {
 		bob := h.create("bob@example.com")
 		var links []string
 		for _, account := range []db.ID{first, first, other} {
-			link, err := h.NewInvite(ctx, account, "bob@example.com", user.Owner)
+			link, err := h.NewInvite(ctx, account, "bob@example.com", user.Owner, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -501,7 +501,7 @@ func TestRemovedComesBack(t *testing.T) {
 		if err := h.Remove(ctx, first, bob.ID); err != nil {
 			t.Fatal(err)
 		}
-		link, err := h.NewInvite(ctx, first, "bob@example.com", user.Reader)
+		link, err := h.NewInvite(ctx, first, "bob@example.com", user.Reader, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -518,7 +518,7 @@ func TestRemovedComesBack(t *testing.T) {
 		is(t, err, fault.Unknown)
 		_, err = h.Session(ctx, before)
 		is(t, err, fault.Unknown)
-		again, err := h.NewInvite(ctx, other, "bob@example.com", user.Owner)
+		again, err := h.NewInvite(ctx, other, "bob@example.com", user.Owner, false)
 		if err != nil {
 			t.Fatal(err)
 		}
