@@ -47,7 +47,7 @@ func TestLinksAreNotRead(t *testing.T) {
 	if all := called(t, s, "GET", "/outbound/messages", nil)["data"].([]any); len(all) != 0 {
 		t.Errorf("the account lists %v", all)
 	}
-	for _, path := range []string{"/messages", "/events", "/sandbox"} {
+	for _, path := range []string{"/messages", "/activity", "/sandbox"} {
 		if status, _, text := reader.ask("GET", path, nil); strings.Contains(text, "owner@outside.test") || status != 200 {
 			t.Errorf("%s shows a reader a link for the owner's password: %d\n%s", path, status, text)
 		}

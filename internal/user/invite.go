@@ -40,7 +40,8 @@ func (u *Users) NewInvite(ctx context.Context, account db.ID, email string, r Ro
 }
 
 // Invite sends a link to join an account to an address. It works for seven days,
-// while the session's user keeps the role by which the invitation was made.
+// while the session's user keeps the role by which the invitation was made: in the
+// account, or among the operators.
 // Nobody sees the link but whoever reads the mail. name is what the account is
 // called. For a member of the account it is a fault.Conflict, and where there are
 // as many people as may be; when too many were sent it is fault.Limited. Nothing
@@ -50,6 +51,9 @@ func (u *Users) Invite(ctx context.Context, by Session, account db.ID, name, ema
 	if err != nil {
 		_, err = u.invite(ctx, Ticket{Address: email, Role: r}, "") // which tells all that is wrong
 		return err
+	}
+	if account != by.Account && by.Account != u.Operators {
+		return notAllowed()
 	}
 	giveBack, err := u.reserve(ctx, invitationsOf(by, key)...)
 	if err != nil {
@@ -84,7 +88,7 @@ func (u *Users) invite(ctx context.Context, t Ticket, by Role) (token string, er
 		if t.Inviter != 0 {
 			err := tx.One(ctx, mayInvite.With(t.InviterOf, t.Inviter, string(by)), new(db.ID))
 			if errors.Is(err, db.ErrNoRow) {
-				err = fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
+				err = notAllowed()
 			}
 			if err != nil {
 				return err
@@ -105,6 +109,10 @@ func (u *Users) invite(ctx context.Context, t Ticket, by Role) (token string, er
 		}
 		return exec(ctx, tx, insert)
 	})
+}
+
+func notAllowed() error {
+	return fault.New(fault.Denied, "role", "Your role does not allow that. Ask an owner of the account.")
 }
 
 // Invitations lists the open ones of an account.

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	first db.ID = 100 // accounts
+	ops   db.ID = 1 // accounts
+	first db.ID = 100
 	other db.ID = 200
 	good        = "Correct-Horse-7"
 )
@@ -32,10 +33,13 @@ var home = netip.MustParseAddr("192.0.2.1")
 
 type house struct {
 	*user.Users
-	t   *testing.T
-	now time.Time
-	mu  sync.Mutex
+	t    *testing.T
+	now  time.Time
+	mu   sync.Mutex
+	sent []mail // by the service
 }
+
+type mail struct{ to, subject, text string }
 
 func (h *house) forward(d time.Duration) {
 	h.mu.Lock()
@@ -58,7 +62,13 @@ func each(t *testing.T, f func(t *testing.T, h *house)) {
 		h := &house{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 		guesses := throttle.NewGuesses()
 		guesses.Now = h.clock
-		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Guesses: guesses, Issuer: "mail.example.net", Now: h.clock}
+		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Guesses: guesses, Issuer: "mail.example.net", Base: "https://mail.example.net", Operators: ops, Now: h.clock}
+		h.Mail = func(_ context.Context, to, subject, text string) error {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.sent = append(h.sent, mail{to, subject, text})
+			return nil
+		}
 		f(t, h)
 	})
 }
