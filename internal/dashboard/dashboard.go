@@ -120,8 +120,7 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 		http.Redirect(w, req, looks.asset("favicon.svg"), http.StatusFound)
 	})
 	r.mux.HandleFunc("/", r.elsewhere)
-	// Requests that another site makes a browser send change nothing.
-	return d.guarded(http.NewCrossOriginProtection().Handler(r.mux)), nil
+	return d.guarded(d.sameOrigin(r.mux)), nil
 }
 
 // guarded sets the headers that every page has.

@@ -222,8 +222,17 @@ func TestOtherSites(t *testing.T) {
 	s := servertest.Start(t)
 	v := visit(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
-	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}} {
+	host := strings.TrimPrefix(s.Dev.BaseURL, "http://")
+	for _, header := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"},
+		{"Origin", "https://" + host}, {"Origin", "http://127.0.0.1"}, {"Origin", "http://127.0.0.1:1"}, {"Origin", "http://" + host + ".evil.example"},
+	} {
 		if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {"csrf.example"}}, header...); status != 403 {
+			t.Errorf("%v: %d", header, status)
+		}
+	}
+	for _, header := range [][]string{{"Sec-Fetch-Site", "same-origin", "Origin", "null"}, {"Sec-Fetch-Site", "none"}, {"Origin", s.Dev.BaseURL}, nil} {
+		if status, _, _ := v.ask("POST", "/theme", url.Values{"theme": {"dark"}}, header...); status != 303 {
 			t.Errorf("%v: %d", header, status)
 		}
 	}
