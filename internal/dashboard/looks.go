@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
 )
 
 //go:embed templates
@@ -206,6 +208,8 @@ func (l *looks) funcs() template.FuncMap {
 		"word":  func(state any) string { return word(fmt.Sprint(state)) },
 		"join":  strings.Join,
 		"query": query,
+		// A text with addresses: none passes for another one.
+		"shown": address.DisplayText,
 		// A text as one segment of a path, whatever is in it.
 		"segment": url.PathEscape,
 		"minus":   func(n int) int { return n - 1 },
