@@ -40,7 +40,7 @@ func (d *Dashboard) addAccount(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	did, err := d.inviteOwner(v, made)
+	did, err := d.inviteOwner(v, made, v.text("email"))
 	if err != nil { // the account is there all the same
 		d.Log.WarnContext(v.ctx, "invitation not sent", "request", v.requestID(), "account", made.ID, "err", err)
 		did = done{To: accountPath(made), Told: "Made the account " + made.Email + ". No invitation could be sent."}
@@ -50,9 +50,9 @@ func (d *Dashboard) addAccount(v *visit) (done, error) {
 
 func accountPath(acc account.Account) string { return "/operator/accounts/" + acc.ID.String() }
 
-func (d *Dashboard) inviteOwner(v *visit, acc account.Account) (done, error) {
-	err := d.Users.Invite(v.ctx, v.in, acc.ID, acc.Name, acc.Email, user.Owner)
-	return done{To: accountPath(acc), Told: "Sent an invitation to " + acc.Email + ", as an owner of the account."}, err
+func (d *Dashboard) inviteOwner(v *visit, acc account.Account, email string) (done, error) {
+	err := d.Users.Invite(v.ctx, v.in, acc.ID, acc.Name, email, user.Owner)
+	return done{To: accountPath(acc), Told: "Sent an invitation to " + email + ", as an owner of the account."}, err
 }
 
 // shownAccount is what an operator sees of an account.
@@ -156,7 +156,7 @@ func (d *Dashboard) linkAccount(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return d.inviteOwner(v, acc)
+	return d.inviteOwner(v, acc, acc.Email)
 }
 
 const destinationsShown = 50

@@ -170,6 +170,37 @@ func TestAddressIsProven(t *testing.T) {
 	}
 }
 
+// Of two who prove an address at once, one gets it.
+func TestAddressIsProvenTwice(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		h.unproven("bob@example.com", first)
+		var got, late atomic.Int64
+		var wg sync.WaitGroup
+		for range 8 {
+			token, err := h.NewInvite(ctx, other, "bob@example.com", user.Reader, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				_, err := h.Redeem(ctx, token, user.New{Name: "Bob", Password: theirs, Keep: map[db.ID]bool{first: false}})
+				switch {
+				case err == nil:
+					got.Add(1)
+				case fault.Is(err, fault.Conflict):
+					late.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got.Load() != 1 || late.Load() != 7 {
+			t.Errorf("%d got it, %d were late", got.Load(), late.Load())
+		}
+	})
+}
+
 // must takes a value that can't fail here.
 func must[T any](v T, err error) T {
 	if err != nil {
