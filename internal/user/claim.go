@@ -4,6 +4,7 @@ package user
 
 import (
 	"context"
+	"math"
 
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
@@ -39,8 +40,11 @@ func (u *Users) Claims(ctx context.Context, t Ticket) ([]Membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	of, err := u.Memberships(ctx, who.ID)
-	return u.claimable(of), err
+	of, err := db.All(ctx, u.DB, memberships.With(who.ID, maxMembers+1), scanMembership) // one may be that of the operators
+	if of = u.claimable(of); len(of) > maxMembers {
+		of = of[:maxMembers]
+	}
+	return of, err
 }
 
 func (u *Users) claimable(of []Membership) (open []Membership) {
@@ -64,12 +68,12 @@ func (u *Users) claim(ctx context.Context, tx *db.Tx, who User, phc string, keep
 	if err != nil {
 		return err
 	}
-	of, err := db.All(ctx, tx, memberships.With(who.ID, maxMembers), scanMembership)
+	of, err := db.All(ctx, tx, memberships.With(who.ID, math.MaxInt32), scanMembership)
 	if err != nil {
 		return err
 	}
-	for _, m := range u.claimable(of) {
-		if _, chosen := keep[m.Account]; !chosen {
+	for i, m := range u.claimable(of) {
+		if _, chosen := keep[m.Account]; !chosen && i < maxMembers { // no more are asked about, nor kept
 			var bad fault.Fields
 			bad.Add("keep", "required", "Say for each account whether you keep it.")
 			return bad.Err()

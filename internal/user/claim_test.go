@@ -16,6 +16,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -170,6 +171,40 @@ func TestAddressIsProven(t *testing.T) {
 	}
 }
 
+// However many accounts are made in the name of an address, whoever proves it is
+// asked about those that are shown, and is in no other.
+func TestAddressOfManyAccounts(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		evil := h.unproven("bob@example.com", first)
+		add := db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at) VALUES ($1, $2, 'owner', 0)`)
+		var all []db.Statement
+		for n := range 250 {
+			all = append(all, add.With(1000+n, evil.ID))
+		}
+		dbtest.Exec(t, h.DB, all...)
+		token, err := h.NewInvite(ctx, other, "bob@example.com", user.Reader, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims, err := h.Claims(ctx, must(h.Ticket(ctx, token)))
+		if err != nil || len(claims) != 200 {
+			t.Fatalf("asked about %d, %v", len(claims), err)
+		}
+		keep := map[db.ID]bool{}
+		for i, m := range claims {
+			keep[m.Account] = i == 7
+		}
+		bob, err := h.Redeem(ctx, token, user.New{Name: "Bob", Password: theirs, Keep: keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.accounts(bob.ID); !slices.Equal(got, []db.ID{other, claims[7].Account}) {
+			t.Errorf("bob belongs to %v", got)
+		}
+	})
+}
+
 // Of two who prove an address at once, one gets it.
 func TestAddressIsProvenTwice(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
@@ -177,11 +212,15 @@ func TestAddressIsProvenTwice(t *testing.T) {
 		h.unproven("bob@example.com", first)
 		var got, late atomic.Int64
 		var wg sync.WaitGroup
+		var tokens []string
 		for range 8 {
 			token, err := h.NewInvite(ctx, other, "bob@example.com", user.Reader, true)
 			if err != nil {
 				t.Fatal(err)
 			}
+			tokens = append(tokens, token)
+		}
+		for _, token := range tokens {
 			wg.Go(func() {
 				_, err := h.Redeem(ctx, token, user.New{Name: "Bob", Password: theirs, Keep: map[db.ID]bool{first: false}})
 				switch {
