@@ -25,10 +25,10 @@ func (d *Dashboard) sameOrigin(next http.Handler) http.Handler {
 }
 
 // origin is the origin of the pages as the browser of a request sees it (RFC 6454
-// §6.2). Where a proxy ends TLS it is the scheme that Base has.
+// §6.2), also where a proxy ends TLS.
 func (d *Dashboard) origin(r *http.Request) string {
 	scheme := "http"
-	if r.TLS != nil || strings.HasPrefix(d.Base, "https:") {
+	if d.encrypted(r) {
 		scheme = "https"
 	}
 	return scheme + "://" + strings.ToLower(r.Host)
