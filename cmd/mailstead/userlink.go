@@ -23,6 +23,7 @@ type userLink struct {
 	Role     string `help:"What they may do there: owner, member or reader." enum:"owner,member,reader" default:"owner"`
 	Operator bool   `help:"Join the operators of the service instead."`
 	Host     string `required:"" help:"The service's own host name, for the link." placeholder:"NAME"`
+	Verified bool   `help:"Take the link as proof of the address. Use it only where nobody but the holder of the address gets the link. Without it the user confirms the address by a mailed link later."`
 }
 
 func (c *userLink) Run() error {
@@ -46,7 +47,7 @@ func (c *userLink) Run() error {
 		var token string
 		what := "Made a link for " + c.Email + " to join as " + c.Role + "."
 		err = d.Change(ctx, account, "user link", "", what, func() (err error) {
-			token, err = d.Users.NewInvite(ctx, account, c.Email, user.Role(c.Role))
+			token, err = d.Users.NewInvite(ctx, account, c.Email, user.Role(c.Role), c.Verified)
 			return err
 		})
 		if err != nil {
@@ -65,7 +66,7 @@ func (c *userLink) reset(ctx context.Context, d *server.Desk, who user.User) (to
 		return "", err
 	}
 	issue := func() (err error) {
-		token, err = d.Users.NewReset(ctx, who)
+		token, err = d.Users.NewReset(ctx, who, c.Verified)
 		return err
 	}
 	for _, m := range of {

@@ -64,7 +64,7 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 	if err := bad.Err(); err != nil {
 		return Account{}, err
 	}
-	acc := Account{ID: a.db.NewID(), Email: parsed.Key(), Name: name, Status: "active", CreatedAt: a.now().UTC()}
+	acc := Account{ID: a.db.NewID(), Email: parsed.PersonKey(), Name: name, Status: "active", CreatedAt: a.now().UTC()}
 	_, err = a.db.Exec(ctx, insertAccount.With(acc.ID, acc.Email, acc.Name, db.Micros(acc.CreatedAt)))
 	if a.db.IsConflict(err) {
 		return Account{}, fault.New(fault.Conflict, "email_taken", "There is an account with this e-mail address already.")
@@ -101,7 +101,7 @@ func (a *Accounts) ByEmail(ctx context.Context, email string) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	return a.find(ctx, accountByEmail.With(parsed.Key()))
+	return a.find(ctx, accountByEmail.With(parsed.PersonKey()))
 }
 
 func (a *Accounts) find(ctx context.Context, s db.Statement) (Account, error) {

@@ -9,6 +9,7 @@ package address
 
 import (
 	"strings"
+	"unicode"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
@@ -101,6 +102,22 @@ func KeyOf(text string) string {
 		return text
 	}
 	return a.Key()
+}
+
+// PersonKey returns the form by which the person behind an address is told
+// from others: the domain as A-labels, the local part in lower case, letter by
+// letter and only where the capital is that letter's own. It folds less than
+// Key: Weißer@ is not weisser@, which may be somebody else's elsewhere.
+func (a Address) PersonKey() string {
+	if a == (Address{}) {
+		return ""
+	}
+	return strings.Map(func(r rune) rune {
+		if l := unicode.ToLower(r); unicode.ToUpper(l) == r {
+			return l
+		}
+		return r
+	}, a.Local) + "@" + a.Domain
 }
 
 // LocalKey returns the local part's half of Key.

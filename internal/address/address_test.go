@@ -165,3 +165,19 @@ func must(t testing.TB, s string) Address {
 	}
 	return a
 }
+
+// What folds the same is not always one person's.
+func TestPersonKey(t *testing.T) {
+	for in, want := range map[string]string{
+		"Ann@Example.com": "ann@example.com", "ANN+Tag@example.com": "ann+tag@example.com", "Weißer@example.com": "weißer@example.com", "WEISSER@example.com": "weisser@example.com",
+		"\u212aim@example.com": "\u212aim@example.com", "İris@example.com": "İris@example.com", "Ärger@example.com": "ärger@example.com", "ΣΑΣ@example.com": "σασ@example.com",
+		"\"a B\"@example.com": "\"a b\"@example.com", "ann@Bücher.example": "ann@xn--bcher-kva.example",
+	} {
+		if got := must(t, in).PersonKey(); got != want {
+			t.Errorf("%q is %q, want %q", in, got, want)
+		}
+	}
+	if got := (Address{}).PersonKey(); got != "" {
+		t.Errorf("no address is %q", got)
+	}
+}

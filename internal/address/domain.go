@@ -50,19 +50,6 @@ func checked(name string, single bool) (string, error) {
 	return s, nil
 }
 
-// DisplayDomain returns a name in Unicode for people to read, or the name
-// itself where it has no valid Unicode form.
-func DisplayDomain(name string) string {
-	if !strings.Contains(name, "xn--") {
-		return name
-	}
-	s, err := profile.ToUnicode(name)
-	if err != nil {
-		return name
-	}
-	return s
-}
-
 func normalise(name string, single bool) (string, string) {
 	if len(name) > maxInput {
 		return "", whyDomainLong

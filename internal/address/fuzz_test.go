@@ -154,3 +154,17 @@ func BenchmarkParseNamed(b *testing.B) {
 		}
 	}
 }
+
+// What is shown of a text is as it was but for its domains, and shown again it is the
+// same.
+func FuzzDisplayText(f *testing.F) {
+	for _, s := range []string{"Ann <ann@demo.test>", "id@аррӏе.com", "x@APPLE\u200d.com", "https://раypal.com/?a=b", "@é.@", "\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		shown := DisplayText(text)
+		if again := DisplayText(shown); again != shown {
+			t.Errorf("%q is shown as %q, then as %q", text, shown, again)
+		}
+	})
+}

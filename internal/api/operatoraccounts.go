@@ -14,7 +14,7 @@ func (a *API) operatorAccountRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/accounts", id: "listAccounts", scope: account.Operator,
 		summary: "List the accounts", description: "The customers of the service, the newest first."}, a.listAccounts)
 	handle(r, operation{method: "POST", path: "/operator/accounts", id: "createAccount", scope: account.Operator, status: 201,
-		summary: "Make an account", description: "Its people are let in by links that `mailstead user link` makes, or by an operator on the dashboard. A second account of one address is a 409."}, a.createAccount)
+		summary: "Make an account", description: "`mailstead user link` makes a link for its first owner; an operator can also send an invitation on the dashboard. A second account of one address is a 409."}, a.createAccount)
 	handle(r, operation{method: "GET", path: "/operator/accounts/{id}", id: "getAccount", scope: account.Operator,
 		summary: "Show an account", description: "A customer, with whether it may be used."}, a.getAccount)
 	handle(r, operation{method: "PATCH", path: "/operator/accounts/{id}", id: "updateAccount", scope: account.Operator,

@@ -104,6 +104,14 @@ func (l *Log) Write(ctx context.Context, e Entry) error {
 	return err
 }
 
+// WriteIn is Write in the transaction that makes the change: both are committed, or
+// neither.
+func (l *Log) WriteIn(ctx context.Context, tx *db.Tx, e Entry) error {
+	e.State = Finished
+	_, err := tx.Exec(ctx, insert.With(l.row(&e)...))
+	return err
+}
+
 // Read records that somebody reads mail, before it is shown. What the same actor reads
 // of the same object within an hour is one entry.
 func (l *Log) Read(ctx context.Context, e Entry) error {

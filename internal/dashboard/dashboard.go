@@ -63,7 +63,6 @@ type Dashboard struct {
 	Checker      *clientsetup.Checker
 	Signer       func(context.Context) (*tls.Certificate, error) // signs profiles; nil, or nil from it: they are not signed
 	Key          *secret.Key                                     // signs what browsers and phones bring back
-	Send         Send
 	Health       func() Health
 	Host         string // the service's own name
 	Base         string // the URL that the pages are below, without a slash at its end
@@ -123,8 +122,7 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 		http.Redirect(w, req, looks.asset("favicon.svg"), http.StatusFound)
 	})
 	r.mux.HandleFunc("/", r.elsewhere)
-	// Requests that another site makes a browser send change nothing.
-	return d.guarded(http.NewCrossOriginProtection().Handler(r.mux)), nil
+	return d.guarded(d.sameOrigin(r.mux)), nil
 }
 
 // guarded sets the headers that every page has.
@@ -134,6 +132,9 @@ func (d *Dashboard) guarded(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", csp)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
+		if secretPath(r) {
+			h.Set("Referrer-Policy", "no-referrer")
+		}
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 		h.Set("Cache-Control", "no-store")

@@ -101,7 +101,7 @@ func TestKeysAreOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.Users.NewInvite(t.Context(), demo.ID, "worker@demo.test", user.Worker)
+	token, err := s.Users.NewInvite(t.Context(), demo.ID, "worker@demo.test", user.Worker, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestKeysAreOwners(t *testing.T) {
 	if status, _, text := worker.ask("GET", "/keys", nil); status != 200 || strings.Contains(text, "/keys/new") {
 		t.Error("a member's list:", status)
 	}
-	token, err = s.Users.NewInvite(t.Context(), demo.ID, "reader@demo.test", user.Reader)
+	token, err = s.Users.NewInvite(t.Context(), demo.ID, "reader@demo.test", user.Reader, false)
 	if err != nil {
 		t.Fatal(err)
 	}

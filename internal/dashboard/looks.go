@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/address"
 )
 
 //go:embed templates
@@ -202,10 +204,11 @@ func (l *looks) funcs() template.FuncMap {
 		"share":     share,
 		"megabytes": megabytes,
 		"choice":    choice, "enforcements": enforcements, "filterings": filterings, "stsModes": stsModes, "spamLevels": spamLevels,
-		"tone":  func(state any) string { return tone(fmt.Sprint(state)) },
-		"word":  func(state any) string { return word(fmt.Sprint(state)) },
-		"join":  strings.Join,
-		"query": query,
+		"tone": func(state any) string { return tone(fmt.Sprint(state)) },
+		"word": func(state any) string { return word(fmt.Sprint(state)) },
+		"join": strings.Join,
+		// A text with addresses: none passes for another one.
+		"shown": address.DisplayText,
 		// A text as one segment of a path, whatever is in it.
 		"segment": url.PathEscape,
 		"minus":   func(n int) int { return n - 1 },

@@ -34,7 +34,7 @@ func two(t *testing.T, s *servertest.Server) (demo, other account.Account) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.Users.NewInvite(t.Context(), other.ID, who.Email, user.Owner)
+	token, err := s.Users.NewInvite(t.Context(), other.ID, who.Email, user.Owner, false)
 	if err != nil {
 		t.Fatal(err)
 	}

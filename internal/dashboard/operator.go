@@ -34,23 +34,25 @@ func (d *Dashboard) accounts(v *visit) (page, error) {
 	return page{Template: "accounts", Title: "Accounts", Section: "operator", Data: data}, nil
 }
 
-// addAccount makes an account, and shows a link for its first owner.
+// addAccount makes an account, and invites its first owner.
 func (d *Dashboard) addAccount(v *visit) (done, error) {
 	made, err := d.Accounts.Create(v.ctx, v.text("email"), v.text("name"))
 	if err != nil {
 		return done{}, err
 	}
-	return d.inviteOwner(v, made, "Made the account "+made.Email+".")
+	did, err := d.inviteOwner(v, made, v.text("email"))
+	if err != nil { // the account is there all the same
+		d.Log.WarnContext(v.ctx, "invitation not sent", "request", v.requestID(), "account", made.ID, "err", err)
+		did = done{To: accountPath(made), Told: "Made the account " + made.Email + ". No invitation could be sent."}
+	}
+	return did, nil
 }
 
-func (d *Dashboard) inviteOwner(v *visit, acc account.Account, told string) (done, error) {
-	token, err := d.Users.NewInvite(v.ctx, acc.ID, acc.Email, user.Owner)
-	if err != nil {
-		return done{}, err
-	}
-	return done{Told: told, Show: &page{Template: "invited", Title: "A link for " + acc.Email, Section: "operator", Data: invited{
-		Email: acc.Email, Link: d.Base + "/join/" + token, Back: "/operator/accounts/" + acc.ID.String(),
-	}}}, nil
+func accountPath(acc account.Account) string { return "/operator/accounts/" + acc.ID.String() }
+
+func (d *Dashboard) inviteOwner(v *visit, acc account.Account, email string) (done, error) {
+	err := d.Users.Invite(v.ctx, v.in, acc.ID, acc.Name, email, user.Owner)
+	return done{To: accountPath(acc), Told: "Sent an invitation to " + email + ", as an owner of the account."}, err
 }
 
 // shownAccount is what an operator sees of an account.
@@ -133,7 +135,7 @@ func (d *Dashboard) setLimits(v *visit) (done, error) {
 	if err := bad.Err(); err != nil {
 		return done{}, err
 	}
-	return done{To: "/operator/accounts/" + acc.ID.String(), Told: "Set the limits of " + acc.Email + "."}, d.Limits.Change(v.ctx, acc.ID, set)
+	return done{To: accountPath(acc), Told: "Set the limits of " + acc.Email + "."}, d.Limits.Change(v.ctx, acc.ID, set)
 }
 
 func (d *Dashboard) suspendAccount(v *visit) (done, error) {
@@ -146,7 +148,7 @@ func (d *Dashboard) suspendAccount(v *visit) (done, error) {
 	if status == account.Active {
 		told = "Ended the suspension of " + acc.Email + "."
 	}
-	return done{To: "/operator/accounts/" + acc.ID.String(), Told: told}, d.Accounts.SetStatus(v.ctx, acc.ID, status)
+	return done{To: accountPath(acc), Told: told}, d.Accounts.SetStatus(v.ctx, acc.ID, status)
 }
 
 func (d *Dashboard) linkAccount(v *visit) (done, error) {
@@ -154,7 +156,7 @@ func (d *Dashboard) linkAccount(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return d.inviteOwner(v, acc, "Made a link for an owner of "+acc.Email+".")
+	return d.inviteOwner(v, acc, acc.Email)
 }
 
 const destinationsShown = 50

@@ -25,7 +25,8 @@ func TestOperatorPages(t *testing.T) {
 	b.looks("operator")
 	b.fill("email", "customer@else.example")
 	b.press("/operator")
-	b.reads("A link for customer@else.example")
+	b.reads("Sent an invitation to customer@else.example")
+	link(t, mailed(t, s, "customer@else.example", 1))
 	b.accessible()
 	b.open("/operator")
 	made, err := s.Accounts.ByEmail(t.Context(), "customer@else.example")
@@ -111,7 +112,7 @@ func TestSuspendedAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.Users.NewInvite(t.Context(), other.ID, s.Dev.Dashboard.Email, user.Worker)
+	token, err := s.Users.NewInvite(t.Context(), other.ID, s.Dev.Dashboard.Email, user.Worker, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,31 +20,12 @@ func (d *Dashboard) people(v *visit) (page, error) {
 	}{members, open, [][2]string{{"member", "Member: everything but people and API keys"}, {"owner", "Owner: everything"}, {"reader", "Reader: looks, changes nothing"}}}}, err
 }
 
-// invited is a link that lets somebody in.
-type invited struct {
-	Email, Link, Back string
-	Sent              bool // by mail
-}
-
-// invite sends an invitation, and shows its link to who invites: mail may not
-// reach the other, or there may be no domain yet to send it from.
+// invite sends an invitation. Nobody here sees its link: it proves that who
+// follows it reads the mail of the address.
 func (d *Dashboard) invite(v *visit) (done, error) {
 	email := v.text("email")
-	token, err := d.Users.NewInvite(v.ctx, v.in.Account, email, user.Role(v.text("role")))
-	if err != nil {
-		return done{}, err
-	}
-	link := d.Base + "/join/" + token
-	name := v.account.Name
-	if name == "" {
-		name = v.account.Email
-	}
-	sent, err := d.Send(v.ctx, ids(v.in.Account), email, "You are invited to "+name, v.in.User.Name+" invites you to the account "+name+" at "+d.Host+
-		". Follow this link within seven days:\n\n"+link+"\n")
-	if err != nil { // such as a limit of the account: the link works all the same
-		d.Log.WarnContext(v.ctx, "an invitation could not be sent", "request", v.requestID(), "error", err)
-	}
-	return done{Told: "Invited " + email + ".", Show: &page{Template: "invited", Title: "Invited " + email, Section: "people", Data: invited{email, link, "/people", sent}}}, nil
+	err := d.Users.Invite(v.ctx, v.in, v.in.Account, v.account.Name, email, user.Role(v.text("role")))
+	return done{To: "/people", Told: "Sent an invitation to " + email + "."}, err
 }
 
 func (d *Dashboard) withdraw(v *visit) (done, error) {

@@ -128,5 +128,3 @@ func qrCode(text string) (template.URL, error) {
 	}
 	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(out.Bytes())), err //nolint:gosec // our own picture
 }
-
-func ids(list ...db.ID) []db.ID { return list }

@@ -273,7 +273,7 @@ var errMail = fault.New(fault.Denied, "mail", "You may not read mail of this acc
 
 // personal reports whether a path is about the person, whichever account is looked at.
 func (v *visit) personal() bool {
-	return strings.HasPrefix(v.r.URL.Path, "/profile") || strings.HasPrefix(v.r.URL.Path, "/join/")
+	return strings.HasPrefix(v.r.URL.Path, "/profile") || secretPath(v.r)
 }
 
 // signedOut is what is told to who is not signed in, or no longer. A form is not led

@@ -16,6 +16,8 @@ func (d *Dashboard) routes(r *router) {
 	r.viewFor(anybody, "/join/{token}", d.joinForm)
 	r.actFor(anybody, "/join/{token}", d.join, d.joinForm)
 	r.actFor(reading, "/join/{token}/accept", d.accept, d.joinForm)
+	r.viewFor(anybody, "/confirm/{token}", d.confirmForm)
+	r.actFor(reading, "/confirm/{token}", d.confirm, d.confirmForm)
 	r.actFor(anybody, "/theme", d.theme, nil)
 
 	r.view("/{$}", d.start)
@@ -49,6 +51,7 @@ func (d *Dashboard) routes(r *router) {
 
 	r.view("/profile", d.profile)
 	r.actFor(reading, "/profile/name", d.rename, d.profile)
+	r.actFor(reading, "/profile/confirmation", d.sendConfirmation, d.profile)
 	r.actFor(reading, "/profile/password", d.trying(d.changePassword), d.profile)
 	r.actFor(reading, "/profile/accounts/{id}", d.lookAt, d.profile)
 	r.actFor(reading, "/profile/sessions/{id}/end", d.endSession, d.profile)

@@ -5,6 +5,7 @@ package dashboard_test
 import (
 	"crypto/hmac"
 	"crypto/sha1"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base32"
 	"encoding/binary"
@@ -19,6 +20,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/mailstead/mailstead/internal/cert/certtest"
 	"github.com/mailstead/mailstead/internal/db"
@@ -213,12 +217,62 @@ func TestStory(t *testing.T) {
 		return ""
 	})
 	b.looks("story-end")
+	b.reads("Your e-mail address is not confirmed yet.")
+	b.open("/profile")
+	b.press("/profile/confirmation")
+	b.reads("Sent a link to ann@story.example.")
+	b.accessible()
+	confirm := readLink(t, fmt.Sprintf("127.0.0.1:%d", s.Dashboard.Setup.For("ann@story.example", "").Incoming[0].Port), host, authority, "ann@story.example", password)
+	b.open(confirm)
+	b.accessible()
+	b.press(confirm)
+	b.reads("Confirmed the e-mail address.")
+	if strings.Contains(b.text(), "not confirmed") {
+		t.Error("it is not:", b.text())
+	}
 	b.press("/sign-out")
 	b.open("/sign-in")
 	b.fill("email", "ann@story.example")
 	b.fill("password", "Correct-Horse-7")
 	b.press("/sign-in")
 	b.reads("code")
+}
+
+// readLink waits for a link in the inbox of a mailbox, as a mail client reads it.
+func readLink(t *testing.T, at, host, authority, address, password string) (path string) {
+	t.Helper()
+	known, err := os.ReadFile(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(known)
+	c, err := imapclient.DialTLS(at, &imapclient.Options{TLSConfig: &tls.Config{RootCAs: roots, ServerName: host}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // it was read
+	if err := c.Login(address, password).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Eventually(t, func() string {
+		box, err := c.Select("INBOX", nil).Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := &imap.FetchItemBodySection{Peek: true}
+		got, err := c.Fetch(imap.SeqSetNum(box.NumMessages), &imap.FetchOptions{BodySection: []*imap.FetchItemBodySection{whole}}).Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(got[0].FindBodySection(whole))
+		if !strings.Contains(text, "mst_") {
+			return "the newest message is " + text
+		}
+		path = link(t, text)
+		return ""
+	})
+	return path
 }
 
 // publish enters what the page of a domain asks for into a zone.

@@ -171,9 +171,9 @@ func TestRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for role, may := range map[user.Role]struct{ add, invite int }{user.Reader: {403, 403}, user.Worker: {303, 403}, user.Owner: {303, 200}} {
+	for role, may := range map[user.Role]struct{ add, invite int }{user.Reader: {403, 403}, user.Worker: {303, 403}, user.Owner: {303, 303}} {
 		email := string(role) + "@demo.test"
-		token, err := s.Users.NewInvite(t.Context(), demo.ID, email, role)
+		token, err := s.Users.NewInvite(t.Context(), demo.ID, email, role, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,8 +222,17 @@ func TestOtherSites(t *testing.T) {
 	s := servertest.Start(t)
 	v := visit(t, s)
 	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
-	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}} {
+	host := strings.TrimPrefix(s.Dev.BaseURL, "http://")
+	for _, header := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"},
+		{"Origin", "https://" + host}, {"Origin", "http://127.0.0.1"}, {"Origin", "http://127.0.0.1:1"}, {"Origin", "http://" + host + ".evil.example"},
+	} {
 		if status, _, _ := v.ask("POST", "/domains", url.Values{"name": {"csrf.example"}}, header...); status != 403 {
+			t.Errorf("%v: %d", header, status)
+		}
+	}
+	for _, header := range [][]string{{"Sec-Fetch-Site", "same-origin", "Origin", "null"}, {"Sec-Fetch-Site", "none"}, {"Origin", s.Dev.BaseURL}, nil} {
+		if status, _, _ := v.ask("POST", "/theme", url.Values{"theme": {"dark"}}, header...); status != 303 {
 			t.Errorf("%v: %d", header, status)
 		}
 	}
@@ -284,9 +293,11 @@ func TestWithdrawTooLate(t *testing.T) {
 	s := servertest.Start(t)
 	owner, guest := visit(t, s), visit(t, s)
 	owner.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
-	_, _, text := owner.ask("POST", "/people", url.Values{"email": {"guest@else.example"}, "role": {"owner"}})
-	link := regexp.MustCompile(`/join/mst_[a-z0-9]+`).FindString(text)
-	_, _, text = owner.ask("GET", "/people", nil)
+	if status, _, text := owner.ask("POST", "/people", url.Values{"email": {"guest@else.example"}, "role": {"owner"}}); status != 303 || strings.Contains(text, "/join/") {
+		t.Fatalf("%d\n%s", status, text)
+	}
+	link := link(t, mailed(t, s, "guest@else.example", 1))
+	_, _, text := owner.ask("GET", "/people", nil)
 	withdraw := regexp.MustCompile(`/people/invitations/[^/]+/withdraw`).FindString(text)
 	if status, _, text := guest.ask("POST", link, url.Values{"name": {"Guest"}, "password": {colleague}}); status != 303 {
 		t.Fatalf("%s: %d\n%s", link, status, text)
@@ -306,7 +317,7 @@ func TestJoinAmongGuesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.Users.NewInvite(t.Context(), demo.ID, "guest@else.example", user.Reader)
+	token, err := s.Users.NewInvite(t.Context(), demo.ID, "guest@else.example", user.Reader, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestWalk(t *testing.T) {
 	b.open("/people")
 	b.fill("email", "colleague@demo.test")
 	b.press("/people")
-	b.reads("Invited colleague@demo.test")
+	b.reads("Sent an invitation to colleague@demo.test")
 	b.accessible()
 	b.open("/people")
 	b.reads("Open invitations")

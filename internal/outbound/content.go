@@ -15,10 +15,6 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// ClassService is the class of what the service itself writes to one of the
-// people. It may hold a link that lets in whoever has it.
-const ClassService = "service"
-
 // Open opens the bytes of a message of an account, as it was composed or
 // submitted: the signature is put on top when it is sent. It is fault.NotFound
 // for what the account does not have, and fault.Denied for ClassService. The

@@ -10,11 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 // lateComplaint is a feedback report (RFC 5965) that shows a return path and
@@ -70,32 +73,44 @@ func TestComplaintAfterPrune(t *testing.T) {
 	})
 }
 
-// To complain of what the service itself wrote keeps nobody from getting the next
-// link, also when the message is gone.
+// To complain of what the service itself wrote, or to bounce it, keeps nobody from
+// getting the next link, also when the message is gone.
 func TestComplaintAboutService(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		account := demo(t, s).Account
-		for local, gone := range map[string]bool{"ann": false, "bob": true} {
-			to := local + "@example.org"
-			results, err := s.Outbox.Send(t.Context(), demo(t, s), []outbound.Send{{
-				FromEmail: "alice@demo.test", To: []string{to}, Subject: "Hello", Text: "Hello", Class: outbound.ClassService,
-			}}, outbound.Options{})
-			if err != nil {
+		serve := func(to string, want queue.State) (m outbound.Accepted) {
+			t.Helper()
+			if err := s.Outbox.SendService(t.Context(), to, "Hello", "Hello"); err != nil {
 				t.Fatal(err)
 			}
-			m := results[0].Accepted
-			delivered(t, s, m)
+			servertest.Eventually(t, func() string {
+				found, err := s.Outbox.Find(t.Context(), account.Operators, outbound.Filter{Recipient: to}, db.Page{})
+				if err != nil || len(found.Messages) != 1 || found.Messages[0].Status != want {
+					return fmt.Sprintf("%+v %v", found, err)
+				}
+				m.ID, m.MessageID = found.Messages[0].ID, found.Messages[0].MessageID
+				return ""
+			})
+			return m
+		}
+		for local, gone := range map[string]bool{"ann": false, "bob": true} {
+			to := local + "@example.org"
+			m := serve(to, queue.Delivered)
 			if gone {
 				past(t, s, m)
 			}
-			deliver(t, s, "fbl@"+s.Inbound.Host, fmt.Sprintf(lateComplaint, s.Inbound.Key.ReturnPath(int64(m.ID), 0)+"@demo.test", "", to))
-			if got, err := s.Outbox.Get(t.Context(), account, m.ID); !gone && (err != nil || got.Status != queue.Complained) {
+			deliver(t, s, "fbl@"+s.Inbound.Host, fmt.Sprintf(lateComplaint, s.Inbound.Key.ReturnPath(int64(m.ID), 0)+"@bounces."+s.Inbound.Host, "", to))
+			if got, err := s.Outbox.Get(t.Context(), account.Operators, m.ID); !gone && (err != nil || got.Status != queue.Complained) {
 				t.Errorf("it is %s, %v", got.Status, err)
 			}
-			found, err := s.Suppressions.Blocked(t.Context(), account, []address.Address{{Local: local, Domain: "example.org"}}, false)
-			if err != nil || len(found) > 0 {
-				t.Errorf("gone %v: suppressed are %v, %v", gone, found, err)
+			blocked, err := s.Suppressions.Blocked(t.Context(), account.Operators, []address.Address{{Local: local, Domain: "example.org"}}, false)
+			if err != nil || len(blocked) > 0 {
+				t.Errorf("gone %v: suppressed are %v, %v", gone, blocked, err)
 			}
+		}
+		// Nor does an address that does not exist.
+		serve("bounced@simulator.test", queue.Bounced)
+		if list, _, err := s.Suppressions.List(t.Context(), account.Operators, suppression.Filter{}, db.Page{}); err != nil || len(list) != 0 {
+			t.Errorf("suppressed are %v, %v", list, err)
 		}
 	})
 }

@@ -76,7 +76,7 @@ func (q *Queue) Complained(ctx context.Context, message db.ID, n int, r Report) 
 	return q.late(ctx, message, n, update, func(c *changed) ([]event.New, []db.Statement) {
 		c.Status = Complained
 		also := []db.Statement{q.turn(message, n, StageComplaint, c.Status, r)}
-		if s, ok := q.suppress(&c.statusData, n, suppression.Complaint, r.Text); ok && !c.Private {
+		if s, ok := q.suppress(&c.statusData, n, suppression.Complaint, r.Text); ok {
 			also = append(also, s)
 		}
 		return c.complaint(clean(r.Text, maxReply), clean(r.Remote, 255)), also

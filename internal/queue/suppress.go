@@ -12,9 +12,9 @@ import (
 
 // suppress makes the statement that puts the recipient of a delivery on the
 // account's list, to go with what is written of the delivery; false for what
-// suppresses nothing, such as mail that a mailbox submitted.
+// suppresses nothing, such as mail that a mailbox submitted, or that the service wrote.
 func (q *Queue) suppress(s *statusData, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
-	if !s.API {
+	if !s.API || s.Private {
 		return db.Statement{}, false
 	}
 	return q.o.Suppressions.Add(suppression.Entry{

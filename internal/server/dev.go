@@ -119,11 +119,11 @@ func (s *Server) furnishUser(ctx context.Context, acc db.ID, before, dev *Dev) e
 	}
 	dev.Dashboard.Password = secret.Password()
 	if err == nil { // dev.json was lost
-		token, err := s.Users.NewReset(ctx, who)
+		token, err := s.Users.NewReset(ctx, who, false)
 		if err != nil {
 			return err
 		}
-		return s.Users.SetPassword(ctx, token, dev.Dashboard.Password)
+		return s.Users.SetPassword(ctx, token, dev.Dashboard.Password, nil)
 	}
 	if !fault.Is(err, fault.NotFound) {
 		return err

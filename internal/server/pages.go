@@ -5,21 +5,16 @@ package server
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"net"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/api"
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/dashboard"
-	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/outbound"
-	"github.com/mailstead/mailstead/internal/queue"
 )
 
 // pages makes the handler of both HTTP doors: the API, and the dashboard for
@@ -40,7 +35,7 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 		Users: s.Users, Audit: s.Audit, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
 		Templates: s.Templates, Operator: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, Captured: s.captured,
 		Migrations: s.Migrations, Transfers: s.Transfers, Limits: s.Limits, Setup: door.Setup, Checker: door.Checker, Signer: door.Signer, Key: s.key,
-		Send: s.sendAsService, Health: s.health, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
+		Health: s.health, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
 		Reference: door.Document(),
 	}
 	pages, err := s.Dashboard.Handler()
@@ -79,55 +74,6 @@ func (s *Server) ownRoots() (*x509.CertPool, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
 	return roots, nil
-}
-
-// sendAsService sends a mail to somebody who belongs to accounts, from a domain
-// of one of them. An account whose list of suppressions has them sends nothing;
-// nor does one that is suspended, or has reached a limit.
-func (s *Server) sendAsService(ctx context.Context, accounts []db.ID, to, subject, text string) (sent bool, err error) {
-	for _, a := range accounts {
-		one, failed := s.sendFrom(ctx, a, to, subject, text)
-		if one {
-			return true, nil
-		}
-		err = errors.Join(err, failed)
-	}
-	return false, err
-}
-
-func (s *Server) sendFrom(ctx context.Context, of db.ID, to, subject, text string) (sent bool, err error) {
-	active, err := s.Accounts.Active(ctx, of)
-	if err != nil || !active { // what it accepted would not leave
-		return false, err
-	}
-	name, err := s.sendingDomain(ctx, of)
-	if err != nil || name == "" {
-		return false, err
-	}
-	results, err := s.Outbox.Send(ctx, account.Principal{Account: of}, []outbound.Send{{
-		FromEmail: "no-reply@" + name, FromName: s.Config.Host, To: []string{to}, Subject: subject, Text: text, Class: outbound.ClassService,
-	}}, outbound.Options{})
-	return err == nil && results[0].Status != queue.Suppressed, err
-}
-
-// sendingDomain is the newest domain of an account that it may send from; "" if it has
-// none.
-func (s *Server) sendingDomain(ctx context.Context, of db.ID) (name string, err error) {
-	for p := (db.Page{Limit: db.MaxPage}); ; {
-		found, more, err := s.Domains.List(ctx, of, p)
-		if err != nil {
-			return "", err
-		}
-		for _, d := range found {
-			if d.Sends {
-				return d.Name, nil
-			}
-		}
-		if !more {
-			return "", nil
-		}
-		p.After = found[len(found)-1].ID
-	}
 }
 
 // offerSetup makes a link for the first user while there is none.

@@ -50,7 +50,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
 	})
 	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
-	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Now: time.Now}
+	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Base: s.baseURL(), Operators: account.Operators, Now: time.Now}
 	s.Domains.HasMailboxes = s.Mailboxes.Any
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
 		MaxMessages: s.Config.MaxFolderMessages, MaxFolders: s.Config.MaxFolders})
@@ -94,6 +94,7 @@ func (s *Server) openSending() {
 		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		Signing: make(chan struct{}, max(1, signal.Processors/2)), Spare: make(chan struct{}, signal.Processors/2),
 	}
+	s.Users.Mail = s.Outbox.SendService
 	s.Queue = queue.New(queue.Options{
 		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,
 		Drain:   s.Config.Drain,

@@ -66,9 +66,7 @@ and a replay sends what happened meanwhile:
 		if m.Role == user.Reader {
 			continue
 		}
-		if _, failed := s.sendAsService(ctx, []db.ID{w.Account}, m.Email, "A webhook was disabled", text); failed != nil {
-			err = errors.Join(err, failed)
-		}
+		err = errors.Join(err, s.Users.Notify(ctx, m.User, "A webhook was disabled", text))
 	}
 	return err
 }

@@ -44,7 +44,7 @@ const maxMembers = 200
 var (
 	insertMember = db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (account, person) DO NOTHING`)
-	members = db.SQL(`SELECT u.id, u.email, u.name, u.password, u.totp, u.created_at, m.role, m.created_at, m.reads_mail
+	members = db.SQL(`SELECT u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, m.role, m.created_at, m.reads_mail
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
 	memberByEmail = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
 		WHERE u.email = $2 AND m.account = $1`)
@@ -66,38 +66,45 @@ func (u *Users) join(ctx context.Context, tx *db.Tx, account, person db.ID, r Ro
 // Members lists the people of an account, the oldest first.
 func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 	return db.All(ctx, u.DB, members.With(account, maxMembers), func(r db.Row) (m Member, err error) {
-		var phc string
 		var totp []byte
-		var created, joined int64
-		err = r.Scan(&m.ID, &m.Email, &m.Name, &phc, &totp, &created, (*string)(&m.Role), &joined, &m.Mail)
+		var created, verified, joined int64
+		err = r.Scan(&m.ID, &m.Email, &m.Address, &m.Name, &totp, &created, &verified, (*string)(&m.Role), &joined, &m.Mail)
 		m.Mail = m.Mail || m.Role == Owner
-		m.TOTP, m.CreatedAt, m.Joined = len(totp) > 0, db.Time(created), db.Time(joined)
+		m.dated(created, verified)
+		m.TOTP, m.Joined = len(totp) > 0, db.Time(joined)
 		return m, err
 	})
 }
 
 // Memberships lists the accounts of a user.
 func (u *Users) Memberships(ctx context.Context, id db.ID) ([]Membership, error) {
-	return db.All(ctx, u.DB, memberships.With(id, maxMembers), func(r db.Row) (m Membership, err error) {
-		return m, r.Scan(&m.Account, (*string)(&m.Role))
-	})
+	return db.All(ctx, u.DB, memberships.With(id, maxMembers), scanMembership)
 }
 
-// SetRole changes what a member may do. The last owner stays one:
-// fault.Conflict.
+func scanMembership(r db.Row) (m Membership, err error) {
+	return m, r.Scan(&m.Account, (*string)(&m.Role))
+}
+
+// SetRole changes what a member may do. The open invitations of who may invite no
+// longer end. The last owner stays one: fault.Conflict.
 func (u *Users) SetRole(ctx context.Context, account, person db.ID, r Role) error {
 	if !r.valid() {
 		var bad fault.Fields
 		bad.Add("role", "invalid", "The role is owner, member or reader.")
 		return bad.Err()
 	}
-	return u.change(ctx, account, setRole.With(account, person, string(r)))
+	var also []db.Statement
+	if r != Owner {
+		also = append(also, endInvitesBy.With(person, account))
+	}
+	return u.change(ctx, account, setRole.With(account, person, string(r)), also...)
 }
 
 // Remove ends a membership, with the sessions that look at the account, and the
-// invitations to it that are still open. The last owner can't go: fault.Conflict.
+// open invitations that were made to the member or by the member. The last owner
+// can't go: fault.Conflict.
 func (u *Users) Remove(ctx context.Context, account, person db.ID) error {
-	return u.change(ctx, account, leave.With(account, person), endIn.With(person, account), endInvites.With(person, account))
+	return u.change(ctx, account, leave.With(account, person), endIn.With(person, account), endInvites.With(person, account), endInvitesBy.With(person, account))
 }
 
 func errNoMember() error { return fault.New(fault.NotFound, "not_found", "There is no such member.") }

@@ -16,7 +16,7 @@ func TestManyPeople(t *testing.T) {
 		ctx := t.Context()
 		h.create("ann@example.com", first)
 		invite := func(n int) error {
-			_, err := h.NewInvite(ctx, first, fmt.Sprintf("guest%d@example.com", n), user.Owner)
+			_, err := h.NewInvite(ctx, first, fmt.Sprintf("guest%d@example.com", n), user.Owner, false)
 			return err
 		}
 		for n := range 199 {

@@ -48,12 +48,12 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`)
 	stillHas      = db.SQL(`SELECT id FROM dashboard_user WHERE id = $1 AND password = $2 {for_update}`)
 	sessionByHash = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
-			u.id, u.email, u.name, u.totp, u.created_at, COALESCE(m.role, ''), COALESCE(m.reads_mail OR m.role = 'owner', FALSE)
+			u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, COALESCE(m.role, ''), COALESCE(m.reads_mail OR m.role = 'owner', FALSE)
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 			LEFT JOIN dashboard_member m ON m.account = s.account AND m.person = s.person
 		WHERE s.hash = $1 AND s.expires_at > $2`)
 	sessionsOf = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
-			u.id, u.email, u.name, u.totp, u.created_at, '', FALSE
+			u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, '', FALSE
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 		WHERE s.person = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`)
 	stillIn = db.SQL(`SELECT s.id FROM dashboard_session s JOIN dashboard_member m ON m.person = s.person
@@ -81,7 +81,7 @@ func errWrong() error {
 // known; too many tries are fault.Limited. The session of a user with a second
 // factor is Halfway until Confirm.
 func (u *Users) SignIn(ctx context.Context, email, password string, from netip.Addr, agent string) (Session, string, error) {
-	key, err := parseEmail(email)
+	key, _, err := parseEmail(email)
 	if err != nil {
 		key = ""
 	}
@@ -120,7 +120,7 @@ func (u *Users) requester(email string, from netip.Addr) credential.Requester {
 // MayAsk reports, as fault.Limited, whether somebody asks for mails to addresses
 // too often. Each call counts.
 func (u *Users) MayAsk(email string, from netip.Addr) error {
-	if key, err := parseEmail(email); err == nil { // however it is written
+	if key, _, err := parseEmail(email); err == nil { // however it is written
 		email = key
 	}
 	key := "reset " + email
@@ -247,7 +247,7 @@ func (u *Users) LookAt(ctx context.Context, s Session, account db.ID) error {
 func (u *Users) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
 		n = 0
-		for _, q := range []*db.Query{endsExpired, ticketsExpired} {
+		for _, q := range []*db.Query{endsExpired, ticketsExpired, mailsForgotten} {
 			gone, err := tx.Exec(ctx, q.With(db.Micros(before), limit))
 			if err != nil {
 				return err
@@ -264,15 +264,26 @@ func (u *Users) exec(ctx context.Context, s db.Statement) error {
 	return err
 }
 
+// exec runs statements, one after the other.
+func exec(ctx context.Context, tx *db.Tx, all ...db.Statement) error {
+	for _, s := range all {
+		if _, err := tx.Exec(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func scanSession(r db.Row) (s Session, err error) {
-	var halfway, created, seen, expires, born int64
+	var halfway, created, seen, expires, born, verified int64
 	var from string
 	var totp []byte
 	err = r.Scan(&s.ID, &s.Account, &halfway, &from, &s.Agent, &created, &seen, &expires,
-		&s.User.ID, &s.User.Email, &s.User.Name, &totp, &born, (*string)(&s.Role), &s.Mail)
+		&s.User.ID, &s.User.Email, &s.User.Address, &s.User.Name, &totp, &born, &verified, (*string)(&s.Role), &s.Mail)
 	s.Halfway, s.User.TOTP = halfway != 0, len(totp) > 0
 	s.From, _ = netip.ParseAddr(from)
-	s.CreatedAt, s.SeenAt, s.ExpiresAt, s.User.CreatedAt = db.Time(created), db.Time(seen), db.Time(expires), db.Time(born)
+	s.CreatedAt, s.SeenAt, s.ExpiresAt = db.Time(created), db.Time(seen), db.Time(expires)
+	s.User.dated(born, verified)
 	return s, err
 }
 

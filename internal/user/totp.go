@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"encoding/base32"
 	"strconv"
 	"strings"
 	"time"
@@ -221,4 +222,13 @@ func replaceRecovery(ctx context.Context, tx *db.Tx, who db.ID, hashes [][]byte)
 		}
 	}
 	return nil
+}
+
+// decodeSecret reads the base32 of an authenticator's secret.
+func decodeSecret(text string) ([]byte, error) {
+	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(strings.ToUpper(text))
+	if err != nil || len(raw) < 10 || len(raw) > 64 {
+		return nil, fault.New(fault.Invalid, "invalid_secret", "Begin again: the secret is damaged.")
+	}
+	return raw, nil
 }

@@ -25,11 +25,18 @@ import (
 // User is a person who signs in.
 type User struct {
 	ID        db.ID
-	Email     string
+	Email     string // as it is compared: address.PersonKey
+	Address   string // as it was given, to write to
 	Name      string
 	TOTP      bool // asks for a second factor
 	CreatedAt time.Time
+	// VerifiedAt is when the user proved the address by a link that came by mail;
+	// zero: not yet. An address that nobody has proven is free for who does.
+	VerifiedAt time.Time
 }
+
+// Verified reports whether the user has proven the address.
+func (u User) Verified() bool { return !u.VerifiedAt.IsZero() }
 
 // Users keeps them.
 type Users struct {
@@ -37,8 +44,13 @@ type Users struct {
 	Key     *secret.Key // seals second factors
 	Hasher  *credential.Hasher
 	Guesses *throttle.Guesses // of passwords, shared with other doors
-	Issuer  string            // how authenticator apps call the service
-	Now     func() time.Time
+	Issuer  string            // how authenticator apps call the service: its host name
+	Base    string            // the URL that the dashboard's pages are below, without a slash at its end
+	Mail    Mail
+	// Operators is the account of the operators, whose membership nobody gets by
+	// proving an address.
+	Operators db.ID
+	Now       func() time.Time
 
 	refusals refusals
 }
@@ -46,13 +58,13 @@ type Users struct {
 const maxName = 200 // bytes
 
 var (
-	insertUser = db.SQL(`INSERT INTO dashboard_user (id, email, name, password, created_at) VALUES ($1, $2, $3, $4, $5)`)
-	userByID   = db.SQL(`SELECT id, email, name, password, totp, created_at FROM dashboard_user WHERE id = $1`)
-	byEmail    = db.SQL(`SELECT id, email, name, password, totp, created_at FROM dashboard_user WHERE email = $1`)
+	insertUser = db.SQL(`INSERT INTO dashboard_user (id, email, address, name, password, created_at, verified_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
+	userByID   = db.SQL(`SELECT id, email, address, name, password, totp, created_at, verified_at FROM dashboard_user WHERE id = $1`)
+	byEmail    = db.SQL(`SELECT id, email, address, name, password, totp, created_at, verified_at FROM dashboard_user WHERE email = $1`)
 	anyUser    = db.SQL(`SELECT id FROM dashboard_user WHERE id > 0 ORDER BY id LIMIT 1`)
 	rename     = db.SQL(`UPDATE dashboard_user SET name = $2 WHERE id = $1`)
 	repassword = db.SQL(`UPDATE dashboard_user SET password = $2 WHERE id = $1 AND password = $3`)
-	lockEmail  = db.SQL(`SELECT id FROM dashboard_user WHERE email = $1 {for_update}`)
+	lockEmail  = db.SQL(`SELECT id, name, verified_at FROM dashboard_user WHERE email = $1 {for_update}`)
 	deleteUser = db.SQL(`DELETE FROM dashboard_user WHERE id = $1`)
 )
 
@@ -64,10 +76,22 @@ type stored struct {
 }
 
 func scanUser(r db.Row) (s stored, err error) {
-	var created int64
-	err = r.Scan(&s.ID, &s.Email, &s.Name, &s.phc, &s.totp, &created)
-	s.CreatedAt, s.TOTP = db.Time(created), len(s.totp) > 0
+	var created, verified int64
+	err = r.Scan(&s.ID, &s.Email, &s.Address, &s.Name, &s.phc, &s.totp, &created, &verified)
+	s.dated(created, verified)
+	s.TOTP = len(s.totp) > 0
 	return s, err
+}
+
+// dated completes a user who was read.
+func (u *User) dated(created, verified int64) {
+	u.CreatedAt = db.Time(created)
+	if verified != 0 {
+		u.VerifiedAt = db.Time(verified)
+	}
+	if u.Address == "" { // of an older release
+		u.Address = u.Email
+	}
 }
 
 func (u *Users) find(ctx context.Context, s db.Statement) (stored, error) {
@@ -89,7 +113,7 @@ func (u *Users) Get(ctx context.Context, id db.ID) (User, error) {
 
 // ByEmail finds a user by the address, or returns fault.NotFound.
 func (u *Users) ByEmail(ctx context.Context, email string) (User, error) {
-	key, err := parseEmail(email)
+	key, _, err := parseEmail(email)
 	if err != nil {
 		return User{}, err
 	}
@@ -109,26 +133,27 @@ func (u *Users) Any(ctx context.Context) (bool, error) {
 // New is a user to be.
 type New struct {
 	Email, Name, Password string
+	// Keep says, for each account that an unconfirmed user of the same address
+	// belongs to, whether the membership goes on: see Users.Claims.
+	Keep map[db.ID]bool
+
+	key string // of the address
 }
 
 // Check returns all that is wrong with it.
-func (n New) Check() error {
-	_, err := n.check()
-	return err
-}
+func (n New) Check() error { return n.check() }
 
-// check returns all that is wrong with it, and its address in the form that is
-// compared.
-func (n *New) check() (key string, err error) {
+// check returns all that is wrong with it.
+func (n *New) check() (err error) {
 	var bad fault.Fields
-	key, err = parseEmail(n.Email)
+	n.key, n.Email, err = parseEmail(n.Email)
 	if err := bad.Merge(err); err != nil {
-		return "", err
+		return err
 	}
 	n.Name = strings.TrimSpace(n.Name)
 	bad = append(bad, checkName(n.Name)...)
 	bad = append(bad, credential.Check("password", n.Password)...)
-	return key, bad.Err()
+	return bad.Err()
 }
 
 func checkName(name string) (bad fault.Fields) {
@@ -138,72 +163,100 @@ func checkName(name string) (bad fault.Fields) {
 	return bad
 }
 
-func parseEmail(s string) (key string, err error) {
+// parseEmail returns an address in the form in which persons are compared, and as
+// it is sent to.
+func parseEmail(s string) (key, exact string, err error) {
 	a, err := address.Parse(strings.TrimSpace(s))
 	if err != nil {
 		var bad fault.Fields
 		bad.Add("email", "invalid", "Give an e-mail address such as you@example.com.")
-		return "", bad.Err()
+		return "", "", bad.Err()
 	}
-	return a.Key(), nil
+	return a.PersonKey(), a.String(), nil
 }
 
-// create makes a user and what follows from that in one commit. An address of
-// somebody who belongs to an account is a fault.Conflict.
-func (u *Users) create(ctx context.Context, n New, also func(tx *db.Tx, made User) error) (User, error) {
-	key, err := n.check()
+// create makes a user and what follows from that in one commit. Who has proven
+// the address gets it from a user who has not. Of any other user who belongs to
+// an account it is a fault.Conflict.
+func (u *Users) create(ctx context.Context, n New, proven bool, also func(tx *db.Tx, made User) error) (User, error) {
+	if err := n.check(); err != nil {
+		return User{}, err
+	}
+	phc, err := u.Hasher.Hash(ctx, credential.Requester{Target: n.key}, n.Password)
 	if err != nil {
 		return User{}, err
 	}
-	phc, err := u.Hasher.Hash(ctx, credential.Requester{Target: key}, n.Password)
-	if err != nil {
-		return User{}, err
-	}
-	made := User{ID: u.DB.NewID(), Email: key, Name: n.Name, CreatedAt: u.Now().UTC()}
+	now := u.Now().UTC()
+	var made User
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		if err := forget(ctx, tx, made.Email); err != nil {
-			return err
+		made = User{ID: u.DB.NewID(), Email: n.key, Address: n.Email, Name: n.Name, CreatedAt: now}
+		if proven {
+			made.VerifiedAt = now
 		}
-		if _, err := tx.Exec(ctx, insertUser.With(made.ID, made.Email, made.Name, phc, db.Micros(made.CreatedAt))); err != nil {
+		there, free, err := u.vacate(ctx, tx, n.key)
+		switch {
+		case err != nil:
+		case free:
+			err = exec(ctx, tx, insertUser.With(made.ID, made.Email, made.Address, made.Name, phc, db.Micros(now), verifiedAt(made)))
+		case proven && !there.Verified():
+			made.ID = there.ID
+			err = u.claim(ctx, tx, made, phc, n.Keep)
+		default:
+			err = fault.New(fault.Conflict, "email_taken", "Somebody with this e-mail address is here already: sign in instead.")
+		}
+		if err != nil {
 			return err
 		}
 		return also(tx, made)
 	})
-	if u.DB.IsConflict(err) {
-		return User{}, fault.New(fault.Conflict, "email_taken", "Somebody with this e-mail address is here already: sign in instead.")
+	if u.DB.IsConflict(err) { // of two who come at once, one
+		err = fault.New(fault.Conflict, "email_taken", "Somebody with this e-mail address is here already: sign in instead.")
 	}
 	return made, err
 }
 
-// forget deletes the user of an address who belongs to no account any more: who
-// can't sign in could accept no other invitation.
-func forget(ctx context.Context, tx *db.Tx, email string) error {
-	var id db.ID
-	err := tx.One(ctx, lockEmail.With(email), &id)
-	if errors.Is(err, db.ErrNoRow) {
-		return nil
+func verifiedAt(u User) int64 {
+	if !u.Verified() {
+		return 0
 	}
-	if err == nil {
-		err = tx.One(ctx, memberships.With(id, 1), new(db.ID), new(string))
-	}
-	if !errors.Is(err, db.ErrNoRow) {
-		return err
-	}
-	if err := shutOut(ctx, tx, id, 0); err != nil {
-		return err
-	}
-	for _, q := range []*db.Query{clearRecovery, deleteUser} {
-		if _, err := tx.Exec(ctx, q.With(id)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return db.Micros(u.VerifiedAt)
 }
 
+// locked finds the user of an address for a change; false: there is none.
+func (u *Users) locked(ctx context.Context, tx *db.Tx, key string) (who User, ok bool, err error) {
+	var verified int64
+	who.Email = key
+	err = tx.One(ctx, lockEmail.With(key), &who.ID, &who.Name, &verified)
+	who.dated(0, verified)
+	if noRow(err) {
+		return who, false, nil
+	}
+	return who, err == nil, err
+}
+
+// vacate deletes the user of an address who belongs to no account any more: who
+// can't sign in could accept no other invitation. It reports whether the address
+// is free, or else who has it.
+func (u *Users) vacate(ctx context.Context, tx *db.Tx, key string) (there User, free bool, err error) {
+	there, ok, err := u.locked(ctx, tx, key)
+	if err != nil || !ok {
+		return there, !ok, err
+	}
+	if err := tx.One(ctx, memberships.With(there.ID, 1), new(db.ID), new(string)); !noRow(err) {
+		return there, false, err
+	}
+	if err := shutOut(ctx, tx, there.ID, 0); err != nil {
+		return there, false, err
+	}
+	return there, true, exec(ctx, tx, clearRecovery.With(there.ID), deleteUser.With(there.ID))
+}
+
+func noRow(err error) bool { return errors.Is(err, db.ErrNoRow) }
+
 // Create makes a user who belongs to accounts as their owner. It asks nobody
-// for permission.
+// for permission, and takes the address as proven.
 func (u *Users) Create(ctx context.Context, n New, accounts ...db.ID) (User, error) {
-	return u.create(ctx, n, func(tx *db.Tx, made User) error {
+	return u.create(ctx, n, true, func(tx *db.Tx, made User) error {
 		for _, a := range slices.Compact(accounts) {
 			if err := u.join(ctx, tx, a, made.ID, Owner); err != nil {
 				return err

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	first db.ID = 100 // accounts
+	ops   db.ID = 1 // accounts
+	first db.ID = 100
 	other db.ID = 200
 	good        = "Correct-Horse-7"
 )
@@ -32,10 +33,13 @@ var home = netip.MustParseAddr("192.0.2.1")
 
 type house struct {
 	*user.Users
-	t   *testing.T
-	now time.Time
-	mu  sync.Mutex
+	t    *testing.T
+	now  time.Time
+	mu   sync.Mutex
+	sent []mail // by the service
 }
+
+type mail struct{ to, subject, text string }
 
 func (h *house) forward(d time.Duration) {
 	h.mu.Lock()
@@ -58,7 +62,13 @@ func each(t *testing.T, f func(t *testing.T, h *house)) {
 		h := &house{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 		guesses := throttle.NewGuesses()
 		guesses.Now = h.clock
-		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Guesses: guesses, Issuer: "mail.example.net", Now: h.clock}
+		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Guesses: guesses, Issuer: "mail.example.net", Base: "https://mail.example.net", Operators: ops, Now: h.clock}
+		h.Mail = func(_ context.Context, to, subject, text string) error {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.sent = append(h.sent, mail{to, subject, text})
+			return nil
+		}
 		f(t, h)
 	})
 }
@@ -205,13 +215,13 @@ func TestSessionNotNoted(t *testing.T) {
 func TestSignInWhilePasswordChanges(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		ann := h.create("ann@example.com", first)
-		reset, err := h.NewReset(t.Context(), ann)
+		reset, err := h.NewReset(t.Context(), ann, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change := sync.OnceFunc(func() {
 			h.Now = h.clock
-			if err := h.SetPassword(t.Context(), reset, "Other-Horse-8"); err != nil {
+			if err := h.SetPassword(t.Context(), reset, "Other-Horse-8", nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -385,7 +395,7 @@ func TestLinks(t *testing.T) {
 		_, err = h.Ticket(ctx, earlier) // the service is set up
 		is(t, err, fault.NotFound)
 
-		invite, err := h.NewInvite(ctx, other, "Carl@example.com", user.Reader)
+		invite, err := h.NewInvite(ctx, other, "Carl@example.com", user.Reader, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -396,7 +406,7 @@ func TestLinks(t *testing.T) {
 		if s, _ := h.in("carl@example.com"); s.Account != other || s.Role != user.Reader {
 			t.Fatalf("%+v", s)
 		}
-		second, err := h.NewInvite(ctx, first, "carl@example.com", user.Worker)
+		second, err := h.NewInvite(ctx, first, "carl@example.com", user.Worker, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,10 +418,10 @@ func TestLinks(t *testing.T) {
 		_, err = h.Accept(ctx, second, carl)
 		is(t, err, fault.NotFound)
 
-		_, err = h.NewInvite(ctx, first, "Carl@example.com", user.Owner) // whoever accepted it would stay what he is
+		_, err = h.NewInvite(ctx, first, "Carl@example.com", user.Owner, false) // whoever accepted it would stay what he is
 		is(t, err, fault.Conflict)
 
-		third, err := h.NewInvite(ctx, first, "eve@example.com", user.Owner)
+		third, err := h.NewInvite(ctx, first, "eve@example.com", user.Owner, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -428,22 +438,22 @@ func TestLinks(t *testing.T) {
 		is(t, err, fault.NotFound)
 
 		_, token := h.in("carl@example.com")
-		reset, err := h.NewReset(ctx, carl)
+		reset, err := h.NewReset(ctx, carl, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		older, err := h.NewReset(ctx, carl)
+		older, err := h.NewReset(ctx, carl, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		is(t, h.SetPassword(ctx, reset, "weak"), fault.Invalid)
-		if err := h.SetPassword(ctx, reset, "Another-Horse-8"); err != nil {
+		is(t, h.SetPassword(ctx, reset, "weak", nil), fault.Invalid)
+		if err := h.SetPassword(ctx, reset, "Another-Horse-8", nil); err != nil {
 			t.Fatal(err)
 		}
 		_, err = h.Session(ctx, token)
 		is(t, err, fault.Unknown)
-		is(t, h.SetPassword(ctx, reset, "Another-Horse-9"), fault.NotFound)
-		is(t, h.SetPassword(ctx, older, "Another-Horse-9"), fault.NotFound) // asked for before
+		is(t, h.SetPassword(ctx, reset, "Another-Horse-9", nil), fault.NotFound)
+		is(t, h.SetPassword(ctx, older, "Another-Horse-9", nil), fault.NotFound) // asked for before
 		for _, bad := range []string{"", "mst_", "mst_aaaa", "mss_" + reset[4:]} {
 			_, err := h.Ticket(ctx, bad)
 			is(t, err, fault.NotFound)
@@ -459,7 +469,7 @@ func TestRemovedStaysOut(t *testing.T) {
 		bob := h.create("bob@example.com")
 		var links []string
 		for _, account := range []db.ID{first, first, other} {
-			link, err := h.NewInvite(ctx, account, "bob@example.com", user.Owner)
+			link, err := h.NewInvite(ctx, account, "bob@example.com", user.Owner, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -501,7 +511,7 @@ func TestRemovedComesBack(t *testing.T) {
 		if err := h.Remove(ctx, first, bob.ID); err != nil {
 			t.Fatal(err)
 		}
-		link, err := h.NewInvite(ctx, first, "bob@example.com", user.Reader)
+		link, err := h.NewInvite(ctx, first, "bob@example.com", user.Reader, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -518,7 +528,7 @@ func TestRemovedComesBack(t *testing.T) {
 		is(t, err, fault.Unknown)
 		_, err = h.Session(ctx, before)
 		is(t, err, fault.Unknown)
-		again, err := h.NewInvite(ctx, other, "bob@example.com", user.Owner)
+		again, err := h.NewInvite(ctx, other, "bob@example.com", user.Owner, false)
 		if err != nil {
 			t.Fatal(err)
 		}

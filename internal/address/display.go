@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package address
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// DisplayDomain returns a name in Unicode for people to read. A name that may pass
+// for another one stays as it is, in A-labels, and so does one that has no valid
+// Unicode form. The rule is the single-script level of UTS 39 §5.2, and that of
+// browsers for whole names that look like Latin ones: letters of most scripts are
+// shown only below a top-level domain of their own.
+func DisplayDomain(name string) string {
+	if !strings.Contains(name, "xn--") {
+		return name
+	}
+	s, err := profile.ToUnicode(name)
+	if err != nil {
+		return name
+	}
+	labels := strings.Split(s, ".")
+	for _, l := range labels {
+		if !distinct(l, labels[len(labels)-1]) {
+			return name
+		}
+	}
+	return s
+}
+
+// DisplayText returns a text that holds addresses, such as the value of From, for
+// people to read: with each domain as DisplayDomain shows it. A domain is what
+// follows @, and elsewhere what ends in a public suffix.
+func DisplayText(text string) string {
+	if isASCII(text) {
+		return text
+	}
+	var out strings.Builder
+	for rest := text; rest != ""; {
+		at := strings.IndexFunc(rest, inDomain)
+		if at < 0 {
+			out.WriteString(rest)
+			break
+		}
+		out.WriteString(rest[:at])
+		mailed := at > 0 && (rest[at-1] == '@' || strings.HasSuffix(rest[:at], "＠"))
+		rest = rest[at:]
+		end := strings.IndexFunc(rest, func(r rune) bool { return !inDomain(r) })
+		if end < 0 {
+			end = len(rest)
+		}
+		out.WriteString(displayed(rest[:end], mailed))
+		rest = rest[end:]
+	}
+	return out.String()
+}
+
+// inDomain reports whether a character may stand in something that a reader takes
+// for a domain.
+func inDomain(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.Cf) || strings.ContainsRune("-._。．｡·・", r)
+}
+
+func displayed(word string, mailed bool) string {
+	if isASCII(word) {
+		return word
+	}
+	name, why := normalise(word, true)
+	if _, listed := publicsuffix.PublicSuffix(name); !mailed && (why != "" || !strings.Contains(name, ".") || !listed) {
+		return word
+	}
+	if why != "" { // it is no domain, whatever it looks like
+		quoted := strconv.QuoteToASCII(word)
+		return quoted[1 : len(quoted)-1]
+	}
+	if shown := DisplayDomain(name); shown != strings.ToLower(word) {
+		return shown
+	}
+	return word
+}
+
+// mixes are the writing systems that use several scripts (UTS 39 §5.1).
+var mixes = [][]string{{"Han", "Hiragana", "Katakana"}, {"Han", "Bopomofo"}, {"Han", "Hangul"}}
+
+// anywhere are scripts that are not taken for Latin letters, so that they are shown
+// below any top-level domain.
+var anywhere = []string{"Han", "Hiragana", "Katakana", "Bopomofo", "Hangul", "Arabic", "Devanagari", "Sinhala", "Tibetan"}
+
+// countries are the top-level domains in Latin letters below which a script is at
+// home.
+var countries = map[string][]string{
+	"Armenian": {"am"}, "Bengali": {"bd"}, "Cyrillic": {"bg", "by", "kg", "kz", "me", "mk", "mn", "rs", "ru", "su", "tj", "ua", "uz"},
+	"Ethiopic": {"et", "er"}, "Georgian": {"ge"}, "Greek": {"cy", "gr"}, "Hebrew": {"il"}, "Khmer": {"kh"}, "Lao": {"la"}, "Myanmar": {"mm"},
+	"Tamil": {"lk"}, "Thaana": {"mv"}, "Thai": {"th"},
+}
+
+// distinct reports whether a label below a top-level domain can be told from those
+// of other letters.
+func distinct(label, top string) bool {
+	if isASCII(label) {
+		return true
+	}
+	scripts, zero := scriptsOf(label), rune(0)
+	for _, r := range label {
+		if unicode.Is(unicode.Nd, r) { // digits of one kind
+			z := zeroOf(r)
+			if zero != 0 && z != zero {
+				return false
+			}
+			zero = z
+		}
+	}
+	switch {
+	case len(scripts) == 1 && scripts[0] == "Latin":
+		return latin(label, top)
+	case len(scripts) == 1 && !slices.Contains(anywhere, scripts[0]):
+		return slices.Equal(scriptsOf(top), scripts) || slices.Contains(countries[scripts[0]], top)
+	case len(scripts) == 1:
+		return true
+	}
+	return len(scripts) > 1 && slices.ContainsFunc(mixes, func(mix []string) bool {
+		return !slices.ContainsFunc(scripts, func(s string) bool { return !slices.Contains(mix, s) })
+	})
+}
+
+// zeroOf is the zero of the digits that a digit belongs to: they stand in a row.
+func zeroOf(r rune) rune {
+	for value := 0; value < 9 && unicode.Is(unicode.Nd, r-1); value++ {
+		r--
+	}
+	return r
+}
+
+// latin reports whether all letters of a label are of alphabets in use, composed:
+// others, such as those of phonetics, look like the common ones.
+func latin(label, top string) bool {
+	for _, r := range label {
+		switch {
+		case r < 0x80, r >= 0xdf && r <= 0xff && r != '÷', r >= 0x1ea0 && r <= 0x1ef9, strings.ContainsRune("ơưșț", r):
+		case r == 'ı':
+			if top != "tr" && top != "az" {
+				return false
+			}
+		case r >= 0x100 && r <= 0x17f && !strings.ContainsRune("ĸŀŉſ", r):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// scriptsOf lists the scripts of a label's letters. What belongs to all of them counts
+// as one of its own, save digits, the hyphen, and the marks of Japanese.
+func scriptsOf(label string) (all []string) {
+	for _, r := range label {
+		s := "Common"
+		switch {
+		case r == '-' || unicode.Is(unicode.Nd, r):
+			continue
+		case r == 'ー' || r == '・':
+			s = "Katakana"
+		case unicode.Is(unicode.Mn, r) && unicode.Is(unicode.Inherited, r) && len(all) > 0 && all[len(all)-1] != "Latin":
+			continue
+		default:
+			for name, table := range unicode.Scripts {
+				if unicode.Is(table, r) {
+					s = name
+					break
+				}
+			}
+		}
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}

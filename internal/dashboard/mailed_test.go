@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// mailed returns the newest mail of the service to an address outside, as the
+// sandbox caught it, once there are so many.
+func mailed(t *testing.T, s *servertest.Server, to string, want int) (text string) {
+	t.Helper()
+	servertest.Eventually(t, func() string {
+		list, _, err := s.Dashboard.Captured.List(t.Context(), account.Operators, "", db.Page{Limit: db.MaxPage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of []string
+		for _, m := range list {
+			if !slices.Contains(m.Recipients, to) {
+				continue
+			}
+			_, r, err := s.Dashboard.Captured.Open(t.Context(), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := io.ReadAll(r.All())
+			_ = r.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			of = append(of, string(all))
+		}
+		if len(of) < want {
+			return "no mail to " + to + " was sent"
+		}
+		text = of[0]
+		return ""
+	})
+	return text
+}
+
+// link finds the path of a link in a mail.
+func link(t *testing.T, text string) string {
+	t.Helper()
+	plain := strings.ReplaceAll(strings.ReplaceAll(text, "=\r\n", ""), "=3D", "=")
+	path := regexp.MustCompile(`/(join|reset|confirm)/mst_[a-z0-9]+`).FindString(plain)
+	if path == "" {
+		t.Fatal("there is no link in", text)
+	}
+	return path
+}
+
+// served lists the mail of the service to an address, the newest first.
+func served(t *testing.T, s *servertest.Server, to string) []outbound.Message {
+	t.Helper()
+	found, err := s.Outbox.Find(t.Context(), account.Operators, outbound.Filter{Recipient: to}, db.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Messages
+}

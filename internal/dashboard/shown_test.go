@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"encoding/base64"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// A sender whose domain looks like another one is shown by its A-labels, wherever
+// senders are; one in a script of its own is read as it is written.
+func TestLookAlikeSenders(t *testing.T) {
+	s := servertest.Start(t)
+	alice := s.Dev.Mailboxes[0]
+	called(t, s, "PATCH", "/mailboxes/"+alice.ID.String(), object{"forward_to": []string{"alice@elsewhere.example"}, "keep_copy": true})
+	for _, from := range []struct{ header, want, never string }{
+		{"Billing <id@раypal.com>", "id@xn--ypal-43d9g.com", "раypal.com"},
+		{"=?utf-8?B?" + base64.StdEncoding.EncodeToString([]byte("help@аррӏе.com")) + "?= <x@atk.example>", "help@xn--80ak6aa92e.com", "аррӏе.com"},
+		{"Anna <anna@bücher.example>", "anna@bücher.example", "xn--bcher-kva"},
+	} {
+		raw := "From: " + from.header + "\r\nTo: " + alice.Address + "\r\nReply-To: " + from.header + "\r\nSubject: Hello\r\n\r\nHello.\r\n"
+		called(t, s, "POST", "/sandbox/inbound", object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": "eve@elsewhere.example", "rcpt_to": []string{alice.Address}})
+		m := called(t, s, "GET", "/mailboxes/"+alice.ID.String()+"/messages", nil)["data"].([]any)[0].(object)
+		sent := called(t, s, "GET", "/outbound/messages", nil)["data"].([]any)[0].(object)["id"].(string)
+		settles(t, s, sent, "delivered")
+		caught := called(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
+		v := visit(t, s)
+		v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+		for _, path := range []string{
+			"/messages", "/messages?direction=received", "/received/" + alice.ID.String() + "/" + m["id"].(string), "/threads/" + url.PathEscape(m["thread_id"].(string)),
+			"/messages/" + sent, "/sandbox", "/sandbox/" + caught,
+		} {
+			status, _, text := v.ask("GET", path, nil)
+			if status != 200 || !strings.Contains(text, from.want) {
+				t.Errorf("%s does not show %s as %s: %d\n%s", path, from.header, from.want, status, text)
+			}
+			if strings.Contains(text, from.never) {
+				t.Errorf("%s shows %s", path, from.never)
+			}
+		}
+		called(t, s, "DELETE", "/sandbox/outbox", nil)
+	}
+}

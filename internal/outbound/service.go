@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// ClassService is the class of what the service itself writes to one of the
+// people. It may hold a link that lets in whoever has it.
+const ClassService = "service"
+
+// SendService accepts a mail of the service itself to one of the people: from
+// no-reply at the service's own name, for the account of the operators. No
+// customer's domain, limit, suppression or list of messages has a part in it. It
+// returns after the commit, with a fault.Invalid if nothing can be sent to the
+// address.
+func (o *Outbox) SendService(ctx context.Context, to, subject, text string) error {
+	defer o.pace.Begin(o.Now)()
+	now := o.Now().UTC()
+	s := Send{FromEmail: "no-reply@" + o.Host, FromName: o.Host, To: []string{to}, Subject: subject, Text: text}
+	l, bad := s.read(now)
+	if err := bad.Err(); err != nil {
+		return err
+	}
+	l.class = ClassService
+	l.draft.Extra = append(l.draft.Extra, message.ExtraField{Name: "Auto-Submitted", Value: "auto-generated"}) // RFC 3834 §5
+	pc := &parcel{letter: l}
+	o.begin(account.Operators, pc, now)
+	pc.row.thread = o.DB.NewID().String()
+	if err := o.compose(ctx, pc); err != nil {
+		return err
+	}
+	return o.commit(ctx, account.Operators, []*parcel{pc}, nil)
+}
+
+// service reports whether the service itself wrote it, in no account's name.
+func (r *row) service() bool { return r.private && r.domain == 0 && r.forwarded == 0 }
