@@ -8,7 +8,7 @@ import "maps"
 func (d *Dashboard) Routes() []Route { return d.list }
 
 // Unfriend makes nobody a friend.
-func (d *Dashboard) Unfriend() { d.Users.Guesses.Friend, d.tries.Friend = nil, nil }
+func (d *Dashboard) Unfriend() { d.Users.Logins.Friend, d.tries.Friend = nil, nil }
 
 // Unaudited are the forms without an entry of the audit log, and why.
 func Unaudited() map[string]string { return maps.Clone(unaudited) }

@@ -32,7 +32,7 @@ func (d *Dashboard) forgottenForm(*visit) (page, error) {
 // forgotten sends a link to choose a new password. Its answer does not tell
 // who is here.
 func (d *Dashboard) forgotten(v *visit) (done, error) {
-	if err := d.Users.MayAsk(v.text("email"), client(v.r)); err != nil {
+	if err := d.Users.MayAsk(v.ctx, v.text("email"), client(v.r)); err != nil {
 		return done{}, err
 	}
 	who, err := d.Users.ByEmail(v.ctx, v.text("email"))

@@ -58,7 +58,7 @@ type Options struct {
 	Accounts *account.Accounts
 	Hasher   *credential.Hasher
 	Scram    *credential.Scram // nil: no verifier is kept, and those that are there are deleted
-	Guesses  *throttle.Guesses
+	Logins   *throttle.LoginLimiter
 	Node     *db.Node // whose sessions are listed; nil: none are
 	Now      func() time.Time
 
@@ -98,7 +98,6 @@ type Mailboxes struct {
 	Options
 	db    *db.DB
 	now   func() time.Time
-	pause func(ctx context.Context, d time.Duration) error
 
 	mu      sync.Mutex
 	changes int64 // of any mailbox, so that what was read before one is not kept
@@ -114,7 +113,7 @@ func Open(o Options) *Mailboxes {
 	if o.MaxQuotaMB == 0 {
 		o.MaxQuotaMB = 1 << 20
 	}
-	return &Mailboxes{Options: o, db: o.DB, now: o.Now, pause: signal.Sleep, known: map[string]known{}, roomy: map[db.ID]time.Time{},
+	return &Mailboxes{Options: o, db: o.DB, now: o.Now, known: map[string]known{}, roomy: map[db.ID]time.Time{},
 		notes:    notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}},
 		sessions: sessions{open: map[db.ID]*openSession{}, news: map[db.ID]bool{}}}
 }

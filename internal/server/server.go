@@ -45,6 +45,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
+	"github.com/mailstead/mailstead/internal/throttle"
 	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -67,6 +68,7 @@ type Server struct {
 	Audit        *audit.Log
 	Users        *user.Users
 	Domains      *domain.Domains
+	Logins       *throttle.LoginLimiter
 	Mailboxes    *mailbox.Mailboxes
 	Folders      *folder.Store
 	Search       *search.Index
@@ -141,6 +143,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
 	s.duties.run(func(ctx context.Context) error { return s.Users.RunRefused(ctx, s.report("noting failed sign-ins")) })
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.RunNotes(ctx, s.report("noting sign-ins")) })
+	s.duties.run(func(ctx context.Context) error { return s.Logins.Run(ctx, s.report("noting networks of log-ins")) })
 	s.duties.run(s.Folders.Run)
 	s.duties.run(s.Folders.RunRecount)
 	s.duties.run(s.Search.Run)

@@ -40,13 +40,13 @@ func (u User) Verified() bool { return !u.VerifiedAt.IsZero() }
 
 // Users keeps them.
 type Users struct {
-	DB      *db.DB
-	Key     *secret.Key // seals second factors
-	Hasher  *credential.Hasher
-	Guesses *throttle.Guesses // of passwords, shared with other doors
-	Issuer  string            // how authenticator apps call the service: its host name
-	Base    string            // the URL that the dashboard's pages are below, without a slash at its end
-	Mail    Mail
+	DB     *db.DB
+	Key    *secret.Key // seals second factors
+	Hasher *credential.Hasher
+	Logins *throttle.LoginLimiter // shared with other listeners
+	Issuer string                 // how authenticator apps call the service: its host name
+	Base   string                 // the URL that the dashboard's pages are below, without a slash at its end
+	Mail   Mail
 	// Operators is the account of the operators, whose membership nobody gets by
 	// proving an address.
 	Operators db.ID
