@@ -5,6 +5,7 @@ package heaptest
 import (
 	"bytes"
 	"io"
+	"runtime"
 	"testing"
 )
 
@@ -28,6 +29,7 @@ func TestPeak(t *testing.T) {
 		for {
 			n, err := r.Read(buf)
 			if all = append(all, buf[:n]...); err != nil {
+				runtime.KeepAlive(all)
 				return nil
 			}
 		}
