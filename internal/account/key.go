@@ -72,7 +72,9 @@ func Scopes() []string {
 	return all
 }
 
-// Limits of keys.
+// MaxKeys is how many API keys an account may have.
+const MaxKeys = 1_000
+
 const (
 	maxName     = 100
 	maxNetworks = 100
@@ -140,7 +142,8 @@ var (
 	insertKey = db.SQL(`INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at,
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12, $13, $14, $15)`)
-	listKeys = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, exposed_at, created_at,
+	countKeys = db.SQL(`SELECT COUNT(*) FROM api_key WHERE account = $1`)
+	listKeys  = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, exposed_at, created_at,
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day
 		FROM api_key WHERE account = $1 AND {page}`)
 	insertOperators = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
@@ -150,7 +153,7 @@ var (
 
 // CreateKey makes a key and returns it with its token, which can't be had
 // again. It asks nobody for permission. Keys of the account Operators, and only
-// these, have the scope Operator.
+// these, have the scope Operator. More than MaxKeys are a fault.Conflict.
 func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key, string, error) {
 	k, err := n.check(account, a.now())
 	if err != nil {
@@ -168,6 +171,16 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n NewKey) (Key,
 			if _, err := tx.Exec(ctx, insertOperators.With(Operators, db.Micros(k.CreatedAt))); err != nil {
 				return err
 			}
+		}
+		if err := a.Hold(ctx, tx, account); err != nil { // so that the count is still true when this is committed
+			return err
+		}
+		var n int
+		if err := tx.One(ctx, countKeys.With(account), &n); err != nil {
+			return err
+		}
+		if n >= MaxKeys {
+			return fault.New(fault.Conflict, "too_many_api_keys", "An account can have %d API keys. Delete one first.", MaxKeys)
 		}
 		_, err := tx.Exec(ctx, insertKey.With(k.ID, k.Account, k.Name, k.Hint, secret.Hash(token),
 			strings.Join(k.Scopes, " "), k.Domain, strings.Join(networks, " "), db.Micros(k.ExpiresAt), db.Micros(k.CreatedAt),

@@ -114,7 +114,7 @@ func TestCourier(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
 		bob, carol, full := h.box("bob", 1), h.box("carol", 10), h.box("full", 1)
-		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, mailbox.Use{Bytes: 1<<20, Messages: 1}))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, mailbox.Use{Bytes: 1 << 20, Messages: 1}))
 		m := h.outgoing(100)
 		c := &queue.Consignment{Mail: m, From: "ann@demo.test"}
 		for n, to := range []string{"bob@demo.test", "carol+x@demo.test", "nobody@demo.test", "full@demo.test", "x@moved.test", "bob+2@demo.test"} {
@@ -149,9 +149,9 @@ func TestCourier(t *testing.T) {
 		if err := h.boxes.Delete(ctx, h.account, carol.ID); err != nil {
 			t.Fatal(err)
 		}
-		dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, mailbox.Use{Bytes: 1<<20, Messages: 1}))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, mailbox.Use{Bytes: 1 << 20, Messages: 1}))
 		check()
-		dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, mailbox.Use{Bytes: -1<<20, Messages: -1}))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, mailbox.Use{Bytes: -1 << 20, Messages: -1}))
 		big := &queue.Consignment{Mail: h.outgoing(2 << 20)}
 		big.To = []*queue.Delivery{{Message: big.Mail.ID, Recipient: "bob@demo.test"}}
 		if o := h.File(ctx, big); o[0].State != queue.Bounced || o[0].Enhanced != "5.3.4" {
@@ -217,7 +217,7 @@ func TestCourierForwardsWithoutRoom(t *testing.T) {
 			if o := send(m); o.State != queue.Delivered {
 				t.Errorf("outcome %+v", o)
 			}
-			dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, mailbox.Use{Bytes: 1<<20, Messages: 1}))
+			dbtest.Exec(h.t, h.db, mailbox.Deposit(bob.ID, mailbox.Use{Bytes: 1 << 20, Messages: 1}))
 			h.boxes.Forget(bob.ID)
 		}
 		if o := send(h.outgoing(100)); o.State != queue.Deferred || o.Enhanced != "4.2.2" {

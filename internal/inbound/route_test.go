@@ -30,7 +30,7 @@ func TestAcceptForAliases(t *testing.T) {
 	each(t, func(h *house) {
 		t := h.t
 		bob, carol, full := h.box("bob", 10), h.box("carol", 10), h.box("full", 1)
-		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, mailbox.Use{Bytes: 1<<20, Messages: 1}))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, mailbox.Use{Bytes: 1 << 20, Messages: 1}))
 		h.alias("team@demo.test", bob, carol, full)
 		h.alias("shop@demo.test", bob)
 		h.alias("stuffed@demo.test", full)
@@ -95,7 +95,7 @@ func TestCourierForAliases(t *testing.T) {
 	each(t, func(h *house) {
 		ctx, t := h.t.Context(), h.t
 		bob, carol, full := h.box("bob", 10), h.box("carol", 10), h.box("full", 1)
-		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, mailbox.Use{Bytes: 1<<20, Messages: 1}))
+		dbtest.Exec(h.t, h.db, mailbox.Deposit(full.ID, mailbox.Use{Bytes: 1 << 20, Messages: 1}))
 		h.alias("team@demo.test", full, bob, carol)
 		m := h.outgoing(100)
 		c := &queue.Consignment{Mail: m, From: "ann@demo.test", To: []*queue.Delivery{{Message: m.ID, Recipient: "team@demo.test"}}}

@@ -44,6 +44,8 @@ func (t Target) String() string {
 const (
 	// MaxTargets is how many targets an alias may have.
 	MaxTargets = 100
+	// MaxAliases is how many aliases an account may have.
+	MaxAliases = 10_000
 	// CatchAll is the local part of the alias that takes what nothing else of
 	// its domain does.
 	CatchAll = "*"
@@ -52,6 +54,7 @@ const (
 var (
 	insertAlias = db.SQL(`INSERT INTO alias (id, account, domain, local_part, address, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $6)`)
+	countAliases = db.SQL(`SELECT COUNT(*) FROM alias WHERE account = $1`)
 	insertTarget = db.SQL(`INSERT INTO alias_target (alias, n, mailbox, address) VALUES ($1, $2, $3, $4)`)
 	noTargets    = db.SQL(`DELETE FROM alias_target WHERE alias = $1`)
 	touchAlias   = db.SQL(`UPDATE alias SET updated_at = $3 WHERE id = $1 AND account = $2`)
@@ -108,6 +111,13 @@ func (m *Mailboxes) CreateAlias(ctx context.Context, account db.ID, addr string,
 			return taken()
 		case !errors.Is(err, db.ErrNoRow):
 			return err
+		}
+		var n int
+		if err := tx.One(ctx, countAliases.With(account), &n); err != nil {
+			return err
+		}
+		if n >= MaxAliases {
+			return fault.New(fault.Conflict, "too_many_aliases", "An account can have %d aliases. Delete one first.", MaxAliases)
 		}
 		if _, err := tx.Exec(ctx, insertAlias.With(made.ID, account, domain, a.Local, a.Key(), db.Micros(now))); err != nil {
 			return err

@@ -1,6 +1,7 @@
 -- +goose Up
 
 -- reads mailbox_usage: folder
+-- reads blob: db
 
 -- A message counts for at least 1,024 bytes (mailbox.MinCharge). surcharge is what
 -- small messages count for beyond their sizes; bytes stays the sum of sizes.
