@@ -113,8 +113,8 @@ func member(t *testing.T, s *servertest.Server, name string, role user.Role, mai
 	if err == nil && role != user.Owner {
 		err = s.Users.SetRole(t.Context(), acc, who.ID, role)
 	}
-	if err == nil && mail {
-		err = s.Users.SetReadsMail(t.Context(), acc, who.ID, true)
+	if err == nil && role != user.Owner {
+		err = s.Users.SetReadsMail(t.Context(), acc, who.ID, mail)
 	}
 	if err != nil {
 		t.Fatal(err)

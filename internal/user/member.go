@@ -42,7 +42,7 @@ type Membership struct {
 const maxMembers = 200
 
 var (
-	insertMember = db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at) VALUES ($1, $2, $3, $4)
+	insertMember = db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at, reads_mail) VALUES ($1, $2, $3, $4, $3 <> 'reader')
 		ON CONFLICT (account, person) DO NOTHING`)
 	members = db.SQL(`SELECT u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, m.role, m.created_at, m.reads_mail
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
@@ -51,7 +51,7 @@ var (
 	memberships = db.SQL(`SELECT account, role FROM dashboard_member WHERE person = $1 ORDER BY account LIMIT $2`)
 	roleOf      = db.SQL(`SELECT role FROM dashboard_member WHERE account = $1 AND person = $2`)
 	setRole     = db.SQL(`UPDATE dashboard_member SET role = $3,
-		reads_mail = reads_mail AND (role = 'reader' OR $3 <> 'reader') WHERE account = $1 AND person = $2`)
+		reads_mail = CASE WHEN role = $3 THEN reads_mail ELSE $3 <> 'reader' END WHERE account = $1 AND person = $2`)
 	// lockMembers makes changes of who owns an account follow one another.
 	lockMembers = db.SQL(`UPDATE dashboard_member SET role = role WHERE account = $1 AND role = 'owner'`)
 	leave       = db.SQL(`DELETE FROM dashboard_member WHERE account = $1 AND person = $2`)
@@ -85,8 +85,9 @@ func scanMembership(r db.Row) (m Membership, err error) {
 	return m, r.Scan(&m.Account, (*string)(&m.Role))
 }
 
-// SetRole changes what a member may do. The open invitations of who may invite no
-// longer end. The last owner stays one: fault.Conflict.
+// SetRole changes what a member may do. A new role begins with its default: all but
+// readers read mail. The open invitations of a former owner end. The last owner
+// stays one: fault.Conflict.
 func (u *Users) SetRole(ctx context.Context, account, person db.ID, r Role) error {
 	if !r.valid() {
 		var bad fault.Fields

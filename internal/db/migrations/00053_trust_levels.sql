@@ -7,10 +7,10 @@ ALTER TABLE webhook ADD COLUMN content BOOLEAN NOT NULL DEFAULT TRUE;
 -- deliveries as they are. NULL: a node of an earlier release made the delivery.
 ALTER TABLE webhook_delivery ADD COLUMN content BOOLEAN;
 
--- Whether a member may read mail in the dashboard. Owners always may. Members who could
--- until now keep it; readers are given it by an owner.
+-- Whether a member may read mail in the dashboard. Owners always may, members unless an
+-- owner takes it away, readers if an owner allows it.
 ALTER TABLE dashboard_member ADD COLUMN reads_mail BOOLEAN NOT NULL DEFAULT FALSE;
-UPDATE dashboard_member SET reads_mail = TRUE WHERE role = 'member';
+UPDATE dashboard_member SET reads_mail = TRUE WHERE role <> 'reader';
 
 -- An entry of the audit log is written before the change and completed after it, so
 -- that no change lacks an entry. dashboard_audit.person is the id of the user, API key or
