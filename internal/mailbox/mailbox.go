@@ -96,8 +96,8 @@ type Options struct {
 // Provision, Empty and Left after Open and before the first use.
 type Mailboxes struct {
 	Options
-	db    *db.DB
-	now   func() time.Time
+	db  *db.DB
+	now func() time.Time
 
 	mu      sync.Mutex
 	changes int64 // of any mailbox, so that what was read before one is not kept
