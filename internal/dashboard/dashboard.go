@@ -110,8 +110,8 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 	if d.manual, err = newManual(d.Reference, d.Base, d.Dev); err != nil {
 		return nil, err
 	}
-	d.tries.PerNetwork, d.tries.Friend = maxTries, d.Users.Guesses.Friend
-	d.strangers.Total, d.strangers.PerNetwork, d.strangers.Friend = maxStrangers, maxOfNetwork, d.Users.Guesses.Friend
+	d.tries.PerNetwork, d.tries.Friend = maxTries, d.Users.Logins.Friend
+	d.strangers.Total, d.strangers.PerNetwork, d.strangers.Friend = maxStrangers, maxOfNetwork, d.Users.Logins.Friend
 	r := &router{d: d, mux: http.NewServeMux()}
 	d.routes(r)
 	r.back()

@@ -6,4 +6,4 @@ package dashboard
 func (d *Dashboard) Routes() []Route { return d.list }
 
 // Unfriend makes nobody a friend.
-func (d *Dashboard) Unfriend() { d.Users.Guesses.Friend, d.tries.Friend = nil, nil }
+func (d *Dashboard) Unfriend() { d.Users.Logins.Friend, d.tries.Friend = nil, nil }

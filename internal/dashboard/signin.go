@@ -23,7 +23,7 @@ type Send func(ctx context.Context, accounts []db.ID, to, subject, text string) 
 const sessionCookie = 30 * 24 * time.Hour
 
 // maxTries is how many passwords and codes of one network are looked at at the
-// same time: those under way are judged alike (throttle.Guesses).
+// same time: each takes a hash of the password (throttle.LoginLimiter counts them).
 const maxTries = 10
 
 // trying is an act that looks at a password or a code.
@@ -94,11 +94,43 @@ func (d *Dashboard) code(v *visit) (done, error) {
 	case !v.in.Halfway:
 		return done{To: v.noCode()}, nil
 	}
-	if err := d.Users.Confirm(v.ctx, v.in, v.text("code")); err != nil {
+	err := d.Users.Confirm(v.ctx, v.in, v.text("code"))
+	if fault.Is(err, fault.Limited) {
+		go d.warnOfCodes(context.WithoutCancel(v.ctx), v.in, client(v.r)) // the answer does not wait for the mail
+	}
+	if err != nil {
 		return done{}, err
 	}
 	v.in.Halfway = false
 	return v.entered(v.in)
+}
+
+// warnOfCodes tells a user, once a day, that somebody with the password gave too
+// many wrong codes: by mail, and in the activity of the user's accounts.
+func (d *Dashboard) warnOfCodes(ctx context.Context, in user.Session, from netip.Addr) {
+	may, err := d.Users.MayWarn(ctx, in.User.ID)
+	if may && err == nil {
+		err = d.sendCodeWarning(ctx, in.User, from)
+	}
+	if err != nil {
+		d.Log.ErrorContext(ctx, "warning a user of wrong codes failed", "user", in.User.ID, "error", err)
+	}
+}
+
+func (d *Dashboard) sendCodeWarning(ctx context.Context, who user.User, from netip.Addr) error {
+	of, err := d.Users.Memberships(ctx, who.ID)
+	if err != nil {
+		return err
+	}
+	accounts := make([]db.ID, 0, len(of))
+	for _, m := range of {
+		accounts = append(accounts, m.Account)
+		err = errors.Join(err, d.Users.Note(ctx, user.Session{Account: m.Account, User: who}, from, "Gave too many wrong codes of the second factor after the right password."))
+	}
+	_, failed := d.Send(ctx, accounts, who.Email, "Wrong codes for "+who.Email, "Hello "+who.Name+",\n\nsomebody signed in to "+d.Host+
+		" as "+who.Email+" with the right password and then gave too many wrong codes, from "+from.String()+
+		". They are not in.\n\nIf it was not you, choose a new password now: "+d.Base+"/forgotten\n")
+	return errors.Join(err, failed)
 }
 
 func (d *Dashboard) signOut(v *visit) (done, error) {
@@ -118,7 +150,7 @@ func (d *Dashboard) forgottenForm(*visit) (page, error) {
 // forgotten sends a link to choose a new password. Its answer does not tell
 // who is here.
 func (d *Dashboard) forgotten(v *visit) (done, error) {
-	if err := d.Users.MayAsk(v.text("email"), client(v.r)); err != nil {
+	if err := d.Users.MayAsk(v.ctx, v.text("email"), client(v.r)); err != nil {
 		return done{}, err
 	}
 	who, err := d.Users.ByEmail(v.ctx, v.text("email"))

@@ -112,11 +112,11 @@ func (h *house) must(err error) {
 }
 
 func (h *house) openMailboxes(hub *signal.Hub, events *event.Log, node *db.Node) {
-	guesses := throttle.NewGuesses()
-	guesses.Friend = func(a netip.Addr) bool { return a.IsLoopback() }
+	logins := throttle.NewLoginLimiter(h.db, []byte("a key"))
+	logins.Friend = func(a netip.Addr) bool { return a.IsLoopback() }
 	h.mailboxes = mailbox.Open(mailbox.Options{
 		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasher(),
-		Guesses: guesses, Now: time.Now, Host: "mail.host.test",
+		Logins: logins, Now: time.Now, Host: "mail.host.test",
 		Owned: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 	})
 }

@@ -76,7 +76,7 @@ func newHouse(t testing.TB, url string) *house {
 	blobs := &blob.Store{DB: d, Files: files, Now: time.Now}
 	folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: h.hub, Now: time.Now, Log: log})
 	h.boxes = mailbox.Open(mailbox.Options{
-		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasher(), Guesses: throttle.NewGuesses(), Now: time.Now,
+		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasher(), Logins: throttle.NewLoginLimiter(d, []byte("a key")), Now: time.Now,
 		Owned: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 		Hosted: func(_ context.Context, name string) (db.ID, db.ID, bool, error) {
 			return h.domain, h.account, name == "demo.test", nil

@@ -211,14 +211,14 @@ func appToken(password string) (token string, ok bool) {
 	return token, len(token) == appLetters && secret.WellFormed("", token)
 }
 
-// verifyApp finds the mailbox with an address and an app password.
-func (m *Mailboxes) verifyApp(ctx context.Context, key, token string) (box Mailbox, protocols []Protocol, err error) {
-	found, err := db.All(ctx, m.db, byApp.With(secret.Hash(token), key), scanAppLogin)
-	if err != nil || len(found) == 0 {
-		return Mailbox{}, nil, err
+// verifyApp finds the login whose app password this is.
+func (m *Mailboxes) verifyApp(ctx context.Context, a *attempt, may func(login) bool, token string) (*login, error) {
+	apps, err := db.All(ctx, m.db, byApp.With(secret.Hash(token), a.key), scanAppLogin)
+	if err != nil || len(apps) == 0 || !may(apps[0]) {
+		return nil, err
 	}
-	m.learnApp(ctx, found[0], token)
-	return found[0].Mailbox, found[0].protocols, nil
+	m.learnApp(ctx, apps[0], token)
+	return &apps[0], nil
 }
 
 func scanAppLogin(r db.Row) (l login, err error) {

@@ -6,16 +6,16 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // Several mailboxes may have one address: when its domain changed hands, the
-// former holder still reads its mail. At most so many are tried.
-const maxNamesakes = 3
-
+// former holder still reads its mail. Three of them are tried.
 var byAddress = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
 		u.bytes, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation, m.password, CASE WHEN m.scram_of = m.password THEN m.scram ELSE '' END
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
@@ -35,7 +35,14 @@ type attempt struct {
 	from     netip.Addr
 	guess    string // the password, or what stands for it: the same one again is no new guess
 	failed   string // the SignIn's Result when it is wrong
+
+	key   string  // the address, folded; set by signIn
+	found []login // by their own passwords, the mailboxes that have it; set by signIn
 }
+
+// verify returns the login that a client proves, among those that may be tried;
+// nil if it proves none.
+type verify func(may func(login) bool) (*login, error)
 
 // Authenticate finds the mailbox that signs in with its address and its password,
 // or an app password for the protocol. Wrong ones are fault.Unknown, and take as
@@ -43,37 +50,73 @@ type attempt struct {
 // what is suspended, or an app password for another protocol, is fault.Denied. It
 // delays its answer after failures, at most 4 s.
 func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password string, from netip.Addr) (Mailbox, error) {
-	return m.signIn(ctx, &attempt{p, user, from, password, WrongPassword}, func(key string) (Mailbox, []Protocol, error) {
-		return m.verify(ctx, key, password)
-	})
+	a := &attempt{protocol: p, user: user, from: from, guess: password, failed: WrongPassword}
+	if token, ok := appToken(password); ok {
+		return m.signIn(ctx, a, func(may func(login) bool) (*login, error) { return m.verifyApp(ctx, a, may, token) }, appPasswords)
+	}
+	return m.signIn(ctx, a, func(may func(login) bool) (*login, error) { return m.verifyOwn(ctx, a, may, password) }, ownPassword)
 }
 
-// signIn is Authenticate for whatever the client proves who it is by, of which
-// verify says what it is good for.
-func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify func(key string) (Mailbox, []Protocol, error)) (Mailbox, error) {
-	key := ""
-	if a, err := address.Parse(a.user); err == nil {
-		key = a.Key()
+// The kinds of passwords that a mailbox has, to the login limiter. The app
+// passwords of a mailbox are one: of a wrong one nobody knows which was meant.
+const (
+	ownPassword  = "mailbox"
+	appPasswords = "apps"
+)
+
+func credentialOf(kind string, mailbox db.ID) throttle.Credential {
+	return throttle.Credential(kind + ":" + strconv.FormatInt(int64(mailbox), 10))
+}
+
+func (l *login) credential() throttle.Credential {
+	if l.app != 0 {
+		return credentialOf(appPasswords, l.ID)
 	}
-	wait, err := m.Guesses.Check(key, a.from)
-	if err != nil {
-		return Mailbox{}, err
-	}
-	if err := m.pause(ctx, wait); err != nil {
-		return Mailbox{}, err
-	}
-	box, protocols, err := verify(key)
-	if err != nil {
-		return Mailbox{}, err
-	}
-	if len(protocols) == 0 {
-		if box.ID != 0 {
-			m.signedIn(box, a.protocol, a.from, a.failed)
+	return credentialOf(ownPassword, l.ID)
+}
+
+// credentials are those of the mailboxes with the address, or of an address that
+// no mailbox has.
+func (m *Mailboxes) credentials(a *attempt, kinds []string) (all []throttle.Credential) {
+	for _, kind := range kinds {
+		for _, l := range a.found {
+			all = append(all, credentialOf(kind, l.ID))
 		}
-		m.Guesses.Failed(key, a.from, a.guess)
+		if len(a.found) == 0 {
+			all = append(all, m.Logins.Hashed(kind, a.key))
+		}
+	}
+	return all
+}
+
+// signIn lets in who proves a password of one of the kinds.
+func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify verify, kinds ...string) (Mailbox, error) {
+	if addr, err := address.Parse(a.user); err == nil {
+		a.key = addr.Key()
+	}
+	var err error
+	if a.found, err = db.All(ctx, m.db, byAddress.With(a.key), scanLogin); err != nil {
+		return Mailbox{}, err
+	}
+	var proven *login
+	right, err := m.Logins.Try(ctx, a.from, a.guess, m.credentials(a, kinds), func(may []throttle.Credential) (throttle.Credential, error) {
+		var err error
+		proven, err = verify(func(l login) bool { return slices.Contains(may, l.credential()) })
+		if err != nil || proven == nil {
+			return "", err
+		}
+		return proven.credential(), nil
+	})
+	if err != nil {
+		return Mailbox{}, err
+	}
+	if right == "" {
+		if len(a.found) > 0 {
+			m.signedIn(a.found[0].Mailbox, a.protocol, a.from, a.failed)
+		}
 		return Mailbox{}, fault.New(fault.Unknown, "invalid_credentials", "The address or the password is wrong.")
 	}
-	m.Guesses.Succeeded(key, a.from)
+	box, protocols := proven.Mailbox, proven.protocols
 	owner, err := m.Accounts.Get(ctx, box.Account)
 	if err != nil {
 		return Mailbox{}, err
@@ -90,43 +133,26 @@ func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify func(key stri
 	return box, nil
 }
 
-// verify finds the mailbox that a password is of, and what that is good for:
-// nothing, if it is wrong; then the mailbox is one that has the address. What
-// looks like an app password is never tried as an own one.
-func (m *Mailboxes) verify(ctx context.Context, key, password string) (Mailbox, []Protocol, error) {
-	token, app := appToken(password)
-	if app {
-		if box, protocols, err := m.verifyApp(ctx, key, token); err != nil || len(protocols) > 0 {
-			return box, protocols, err
+// verifyOwn finds the login whose own password this is. An app password is never
+// tried as an own one.
+func (m *Mailboxes) verifyOwn(ctx context.Context, a *attempt, may func(login) bool, password string) (*login, error) {
+	if len(a.found) == 0 {
+		return nil, m.Hasher.Dummy(ctx, password)
+	}
+	for _, l := range a.found {
+		if !may(l) {
+			continue
 		}
-	}
-	var found []login
-	if key != "" {
-		var err error
-		found, err = db.All(ctx, m.db, byAddress.With(key), scanLogin)
-		if err != nil {
-			return Mailbox{}, nil, err
-		}
-	}
-	switch {
-	case app && len(found) > 0:
-		return found[0].Mailbox, nil, nil
-	case app:
-		return Mailbox{}, nil, nil
-	case len(found) == 0:
-		return Mailbox{}, nil, m.Hasher.Dummy(ctx, password)
-	}
-	for _, l := range found[:min(len(found), maxNamesakes)] {
 		ok, err := m.cache.Verify(ctx, int64(l.ID), l.generation, l.phc, password)
 		if err != nil {
-			return Mailbox{}, nil, err
+			return nil, err
 		}
 		if ok {
 			m.learn(ctx, l, password)
-			return l.Mailbox, l.protocols, nil
+			return &l, nil
 		}
 	}
-	return found[0].Mailbox, nil, nil
+	return nil, nil
 }
 
 func scanLogin(r db.Row) (l login, err error) {

@@ -8,7 +8,7 @@ import (
 )
 
 // SetPause replaces the waiting after failed log-ins.
-func (m *Mailboxes) SetPause(f func(context.Context, time.Duration) error) { m.pause = f }
+func (m *Mailboxes) SetPause(f func(context.Context, time.Duration) error) { m.Logins.Pause = f }
 
 // DropVerifiers is what Run does for SCRAM.
 func (m *Mailboxes) DropVerifiers(ctx context.Context) error { return m.dropVerifiers(ctx) }

@@ -51,10 +51,10 @@ func each(t *testing.T, f func(h *house)) {
 		now := func() time.Time { return h.now }
 		hub := &signal.Hub{}
 		accounts := account.New(d, hub, now)
-		guesses := throttle.NewGuesses()
-		guesses.Now = now
+		logins := throttle.NewLoginLimiter(d, []byte("a key"))
+		logins.Now = now
 		h.Mailboxes = mailbox.Open(mailbox.Options{
-			DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Guesses: guesses, Now: now,
+			DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Logins: logins, Now: now,
 			Events:     &event.Log{DB: d, Hub: hub, Now: now},
 			MaxQuotaMB: 10_000, Host: "mail.host.test",
 			Owned: func(_ context.Context, account, domain db.ID) (string, error) {

@@ -58,7 +58,7 @@ type Options struct {
 	Accounts *account.Accounts
 	Hasher   *credential.Hasher
 	Scram    *credential.Scram // nil: no verifier is kept, and those that are there are deleted
-	Guesses  *throttle.Guesses
+	Logins   *throttle.LoginLimiter
 	Node     *db.Node // whose sessions are listed; nil: none are
 	Now      func() time.Time
 
@@ -96,7 +96,6 @@ type Mailboxes struct {
 	db    *db.DB
 	now   func() time.Time
 	cache *credential.Cache
-	pause func(ctx context.Context, d time.Duration) error
 
 	mu      sync.Mutex
 	changes int64 // of any mailbox, so that what was read before one is not kept
@@ -114,7 +113,7 @@ func Open(o Options) *Mailboxes {
 	}
 	cache := credential.NewCache(o.Hasher)
 	cache.Now = o.Now
-	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, pause: signal.Sleep, known: map[string]known{}, roomy: map[db.ID]time.Time{},
+	return &Mailboxes{Options: o, db: o.DB, now: o.Now, cache: cache, known: map[string]known{}, roomy: map[db.ID]time.Time{},
 		notes:    notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}},
 		sessions: sessions{open: map[db.ID]*openSession{}, news: map[db.ID]bool{}}}
 }

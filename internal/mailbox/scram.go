@@ -35,21 +35,20 @@ func (m *Mailboxes) Prove(ctx context.Context, p Protocol, e *credential.Exchang
 	if err := e.Check(final); err != nil {
 		return Mailbox{}, "", err
 	}
-	a := attempt{p, e.User, from, final, WrongPassword}
-	box, err = m.signIn(ctx, &a, func(key string) (Mailbox, []Protocol, error) {
-		owns, err := db.All(ctx, m.db, byAddress.With(key), scanLogin)
+	a := &attempt{protocol: p, user: e.User, from: from, guess: final, failed: WrongPassword}
+	box, err = m.signIn(ctx, a, func(may func(login) bool) (*login, error) {
+		apps, err := db.All(ctx, m.db, appsByAddress.With(a.key), scanAppLogin)
 		if err != nil {
-			return Mailbox{}, nil, err
-		}
-		apps, err := db.All(ctx, m.db, appsByAddress.With(key), scanAppLogin)
-		if err != nil {
-			return Mailbox{}, nil, err
+			return nil, err
 		}
 		tested := 0
-		for _, l := range slices.Concat(owns, apps) {
+		for _, l := range slices.Concat(a.found, apps) {
+			if !may(l) {
+				continue
+			}
 			var ok bool
 			if answer, ok = e.Proves(final, l.scram); ok {
-				return l.Mailbox, l.protocols, nil
+				return &l, nil
 			}
 			tested += len(strings.Fields(l.scram))
 		}
@@ -57,14 +56,11 @@ func (m *Mailboxes) Prove(ctx context.Context, p Protocol, e *credential.Exchang
 		for ; tested < maxVerifiers; tested++ {
 			_ = e.Check(final)
 		}
-		if len(owns) == 0 {
-			return Mailbox{}, nil, nil
-		}
-		if m.Scram.Lacks(owns[0].Address, owns[0].scram) {
+		if len(a.found) > 0 && m.Scram.Lacks(a.found[0].Address, a.found[0].scram) {
 			a.failed = NoVerifier
 		}
-		return owns[0].Mailbox, nil, nil
-	})
+		return nil, nil
+	}, ownPassword, appPasswords)
 	return box, answer, err
 }
 

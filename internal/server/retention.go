@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/retention"
 	"github.com/mailstead/mailstead/internal/stat"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // mostKeep is the most days that something can be kept, if not for ever. What is
@@ -52,6 +53,8 @@ func (s *Server) retention() *retention.Keeper {
 			{Name: "sessions and links", Keep: time.Hour, Prune: s.Users.Prune},
 			{Name: "activity of people", Keep: activityKept, Prune: s.Users.PruneDeeds},
 			{Name: "sign-ins", Keep: mailbox.SignInLife, Prune: s.Mailboxes.PruneSignIns},
+			{Name: "failed log-ins", Keep: time.Minute, Prune: s.Logins.PruneFailures},
+			{Name: "networks of log-ins", Keep: throttle.KnownFor, Prune: s.Logins.PruneNetworks},
 			{Name: "whom vacation replies answered", Keep: mailbox.AnswerLife, Prune: s.Mailboxes.PruneAnswers},
 			{Name: "notes of what was filed", Keep: inbound.FilingLife, Prune: s.Inbound.Prune},
 		},

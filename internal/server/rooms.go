@@ -42,13 +42,14 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 		Refused: []string{"simulator.test"}, Now: time.Now, Log: s.Log,
 	})
 	s.published.Store(s.Domains)
-	guesses, hasher := throttle.NewGuesses(), credential.NewHasher()
-	guesses.Friend = s.friend
+	hasher := credential.NewHasher()
+	s.Logins = throttle.NewLoginLimiter(s.DB, s.key.Sub("login-limiter"))
+	s.Logins.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
-		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Scram: s.scram(hasher), Guesses: guesses, Now: time.Now,
+		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Scram: s.scram(hasher), Logins: s.Logins, Now: time.Now,
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
 	})
-	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Now: time.Now}
+	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Logins: s.Logins, Issuer: s.Config.Host, Now: time.Now}
 	s.Domains.HasMailboxes = s.Mailboxes.Any
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log})
 	s.Transfers = &transfer.Transfers{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}

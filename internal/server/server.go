@@ -44,6 +44,7 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
+	"github.com/mailstead/mailstead/internal/throttle"
 	"github.com/mailstead/mailstead/internal/transfer"
 	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -65,6 +66,7 @@ type Server struct {
 	Accounts     *account.Accounts
 	Users        *user.Users
 	Domains      *domain.Domains
+	Logins       *throttle.LoginLimiter
 	Mailboxes    *mailbox.Mailboxes
 	Folders      *folder.Store
 	Search       *search.Index
@@ -138,6 +140,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(s.Stats.Run)
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.Run(ctx, s.report("purging mailboxes")) })
 	s.duties.run(func(ctx context.Context) error { return s.Mailboxes.RunNotes(ctx, s.report("noting sign-ins")) })
+	s.duties.run(func(ctx context.Context) error { return s.Logins.Run(ctx, s.report("noting networks of log-ins")) })
 	s.duties.run(s.Folders.Run)
 	s.duties.run(s.Search.Run)
 	s.carrying.run(s.Queue.Run)

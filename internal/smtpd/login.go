@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // apiUser is the user name of programs, whose password is an API key.
@@ -46,23 +47,24 @@ func (c *conn) authenticate(ctx context.Context, user, password string) (*login,
 // wrong passwords do; a key is no address at which many could guess, so each
 // stands for itself.
 func (c *conn) byKey(ctx context.Context, token string) (*login, error) {
-	guesses := c.srv.Mailboxes.Guesses
-	who := apiUser + " " + token
-	wait, err := guesses.Check(who, c.ip)
+	logins := c.srv.Mailboxes.Logins
+	var key account.Principal
+	var wrong error
+	who := logins.Hashed(apiUser, token)
+	right, err := logins.Try(ctx, c.ip, token, []throttle.Credential{who}, func([]throttle.Credential) (throttle.Credential, error) {
+		var err error
+		if key, err = c.srv.Accounts.Authenticate(ctx, token, c.ip); fault.Is(err, fault.Unknown) {
+			wrong = err
+			return "", nil
+		}
+		return who, err
+	})
+	if err == nil && right == "" {
+		err = wrong
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := signal.Sleep(ctx, wait); err != nil {
-		return nil, err
-	}
-	key, err := c.srv.Accounts.Authenticate(ctx, token, c.ip)
-	if fault.Is(err, fault.Unknown) {
-		guesses.Failed(who, c.ip, token)
-	}
-	if err != nil {
-		return nil, err
-	}
-	guesses.Succeeded(who, c.ip)
 	return &login{token: token, key: key}, key.Require(sendScope)
 }
 

@@ -134,7 +134,7 @@ func TestScramRefused(t *testing.T) {
 		if got := c.scramAuth("ann@demo.test", app, true); !strings.HasPrefix(got, "535 5.7.13") {
 			t.Error(got)
 		}
-		boxes.Guesses.Friend = nil
+		boxes.Logins.Friend = nil
 		for range 3 {
 			if got := c.scramAuth("nobody@demo.test", "wrong", true); !strings.HasPrefix(got, "535 5.7.8") {
 				t.Error(got)

@@ -39,7 +39,7 @@ func submission(t *testing.T, d *db.DB, mode smtpd.Mode) (*door, *mailbox.Mailbo
 	domain := d.NewID()
 	dbtest.Exec(t, d, insertDomain.With(domain, owner.ID))
 	boxes := mailbox.Open(mailbox.Options{
-		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Guesses: throttle.NewGuesses(), Now: time.Now,
+		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Logins: throttle.NewLoginLimiter(d, []byte("a key")), Now: time.Now,
 		Events:    &event.Log{DB: d, Hub: hub, Now: time.Now},
 		Owned:     func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 		Provision: func(context.Context, *db.Tx, db.ID) error { return nil },
@@ -164,7 +164,7 @@ func TestRevocationOutlastsTrouble(t *testing.T) {
 func TestGuessingEndsTheSession(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
 		d, boxes, _ := submission(t, database, smtpd.Submissions)
-		boxes.Guesses.Friend = nil
+		boxes.Logins.Friend = nil
 		c := d.dial()
 		c.handshake()
 		c.want("220 ")

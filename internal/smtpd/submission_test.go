@@ -3,6 +3,7 @@
 package smtpd_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // secured begins a session on 465.
@@ -179,8 +181,13 @@ func TestGuessingAtKeys(t *testing.T) {
 			t.Fatal(got)
 		}
 		c.wantEOF()
+		boxes.Logins.Pause = func(context.Context, time.Duration) error { return nil }
 		for n := range 5 {
-			boxes.Guesses.Failed("", netip.MustParseAddr("127.0.0.1"), fmt.Sprint(n))
+			nobody := []throttle.Credential{boxes.Logins.Hashed("mailbox", "")}
+			_, err := boxes.Logins.Try(t.Context(), netip.MustParseAddr("127.0.0.1"), fmt.Sprint(n), nobody, func([]throttle.Credential) (throttle.Credential, error) { return "", nil })
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		c = d.secured()
 		c.say("EHLO client.example", "250 ")

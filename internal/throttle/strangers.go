@@ -16,6 +16,9 @@ type Strangers struct {
 	messages, unknown *Limiter[netip.Prefix]
 }
 
+// maxTallies is how many networks a limit remembers.
+const maxTallies = 100_000
+
 // NewStrangers returns limits per network and hour: of messages, and of
 // recipients that don't exist; 0 for no limit.
 func NewStrangers(messages, unknown int) *Strangers {

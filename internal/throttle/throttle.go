@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package throttle holds the limits per client network that all doors share:
-// how often, how many connections, and how many wrong passwords. All of it is
-// in memory and bounded: when there is no more room, whoever was not seen for
-// the longest time is forgotten.
+// Package throttle holds the limits per client network that all listeners share:
+// how often, how many connections, and how many wrong passwords. The first two
+// are in memory and bounded: when it is full, the network that was not seen for
+// the longest time is forgotten. Failed logins are in the database, for all nodes.
 package throttle
 
 import (

@@ -116,7 +116,6 @@ func TestConns(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	conns := &Conns{Total: 5, PerNetwork: 3}
 	l := NewLimiter[netip.Prefix](3, time.Second, 10)
-	g := NewGuesses()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -126,10 +125,6 @@ func TestManyAtOnce(t *testing.T) {
 					release()
 				}
 				l.Allow(Network(from), 1)
-				if _, err := g.Check("a@demo.test", from); err == nil {
-					g.Failed("a@demo.test", from, string(rune(i)))
-				}
-				g.Succeeded("b@demo.test", from)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ package user
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"net/netip"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // Session is a user who has signed in with a browser.
@@ -83,58 +82,55 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 	if err != nil {
 		key = ""
 	}
-	if wait, err := u.Guesses.Check(key, from); err != nil {
-		return Session{}, "", err
-	} else if err := signal.Sleep(ctx, wait); err != nil {
-		return Session{}, "", err
-	}
 	s, err := u.find(ctx, byEmail.With(key))
-	if fault.Is(err, fault.NotFound) {
-		err = u.Hasher.Dummy(ctx, password)
-		u.Guesses.Failed(key, from, password)
-		return Session{}, "", errors.Join(err, errWrong())
+	unknown := fault.Is(err, fault.NotFound)
+	if err != nil && !unknown {
+		return Session{}, "", err
+	}
+	ok := false
+	if unknown {
+		who := u.Logins.Hashed("user", key)
+		_, err = u.Logins.Try(ctx, from, password, []throttle.Credential{who}, func([]throttle.Credential) (throttle.Credential, error) {
+			return "", u.Hasher.Dummy(ctx, password)
+		})
+	} else {
+		ok, err = u.verify(ctx, s, password, from)
+	}
+	if err == nil && !ok {
+		err = errWrong()
 	}
 	if err != nil {
 		return Session{}, "", err
 	}
-	ok, err := u.Hasher.Verify(ctx, s.phc, password)
-	if err != nil {
-		return Session{}, "", err
-	}
-	if !ok {
-		u.Guesses.Failed(key, from, password)
-		return Session{}, "", errWrong()
-	}
-	u.Guesses.Succeeded(key, from)
 	return u.begin(ctx, s, from, agent)
 }
 
-// MayAsk reports, as fault.Limited, whether somebody asks for mails to addresses
-// too often. Each call counts.
-func (u *Users) MayAsk(email string, from netip.Addr) error {
+// verify reports whether somebody knows a user's password. Too many tries are
+// fault.Limited.
+func (u *Users) verify(ctx context.Context, s stored, password string, from netip.Addr) (bool, error) {
+	who := credentialOf("user", s.ID)
+	right, err := u.Logins.Try(ctx, from, password, []throttle.Credential{who}, func([]throttle.Credential) (throttle.Credential, error) {
+		ok, err := u.Hasher.Verify(ctx, s.phc, password)
+		if !ok {
+			return "", err
+		}
+		return who, err
+	})
+	return right == who, err
+}
+
+// MayAsk takes a request for a mail to an address from the limits of the address
+// and of the client's network. If nothing is left it returns fault.Limited.
+func (u *Users) MayAsk(ctx context.Context, email string, from netip.Addr) error {
 	if key, err := parseEmail(email); err == nil { // however it is written
 		email = key
 	}
-	key := "reset " + email
-	if _, err := u.Guesses.Check(key, from); err != nil {
-		return err
+	if u.Logins.Friend != nil && u.Logins.Friend(from) {
+		return nil
 	}
-	u.Guesses.Failed(key, from, rand.Text())
-	return nil
-}
-
-// verify reports whether a signed-in user knows the password.
-func (u *Users) verify(ctx context.Context, s stored, password string, from netip.Addr) (bool, error) {
-	if wait, err := u.Guesses.Check(s.Email, from); err != nil {
-		return false, err
-	} else if err := signal.Sleep(ctx, wait); err != nil {
-		return false, err
-	}
-	ok, err := u.Hasher.Verify(ctx, s.phc, password)
-	if err == nil && !ok {
-		u.Guesses.Failed(s.Email, from, password)
-	}
-	return ok, err
+	_, err := u.Logins.Take(ctx, throttle.Allowance{Of: "reset", From: from, Tries: 10, Every: 6 * time.Minute},
+		throttle.Allowance{Of: u.Logins.Hashed("reset", email), Tries: 5, Every: 12 * time.Minute})
+	return err
 }
 
 // begin makes a session of who has given the password. Its account is the first

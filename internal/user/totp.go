@@ -3,9 +3,11 @@
 package user
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // The second factor: a time-based code (RFC 6238: SHA-1, six digits, 30 s, as
@@ -28,6 +30,13 @@ const (
 	totpStep      = 30 // seconds
 	totpSlack     = 1  // steps that a clock may be wrong
 	recoveryCodes = 10
+
+	// A session ends with its last wrong code. A user has some wrong codes at once,
+	// then one more every quarter of an hour: a guesser, who must know the password,
+	// needs over five years for an even chance.
+	sessionCodes  = 5
+	userCodes     = 10
+	userCodeEvery = 15 * time.Minute
 )
 
 var (
@@ -37,6 +46,9 @@ var (
 	clearRecovery = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1`)
 	addRecovery   = db.SQL(`INSERT INTO dashboard_recovery (person, hash) VALUES ($1, $2)`)
 	spendRecovery = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1 AND hash = $2`)
+	takeTry       = db.SQL(`UPDATE dashboard_session SET tries = tries + 1 WHERE id = $1 AND tries < $2 RETURNING tries`)
+	forgetTries   = db.SQL(`UPDATE dashboard_session SET tries = 0 WHERE id = $1`)
+	endTried      = db.SQL(`DELETE FROM dashboard_session WHERE id = $1 AND tries >= $2`)
 	leftRecovery  = db.SQL(`SELECT COUNT(*) FROM dashboard_recovery WHERE person = $1`)
 )
 
@@ -132,15 +144,25 @@ func (u *Users) Confirm(ctx context.Context, in Session, code string) error {
 	return u.exec(ctx, whole.With(in.ID, db.Micros(u.Now().Add(sessionIdle))))
 }
 
-// prove takes a code, or a recovery code, of the session's user. Each counts
-// once. Guessing is limited per user and network.
+// prove takes a code, or a recovery code, of the session's user. Each code is
+// accepted once. A try is taken from the limits of the user and of the session
+// before the code is looked at, and given back when it was right: so tries at the
+// same time, from any network and on any node, are never more than the limits.
 func (u *Users) prove(ctx context.Context, in Session, code string) error {
-	guessed := "totp " + in.User.Email
-	wait, err := u.Guesses.Check(guessed, in.From)
+	giveBack, err := u.Logins.Take(ctx, throttle.Allowance{Of: credentialOf("factor", in.User.ID), Tries: userCodes, Every: userCodeEvery})
+	if fault.Is(err, fault.Limited) {
+		return tooManyCodes(err)
+	}
 	if err != nil {
 		return err
 	}
-	if err := signal.Sleep(ctx, wait); err != nil {
+	ctx = context.WithoutCancel(ctx) // what was taken is counted or given back
+	var tries int64
+	err = u.DB.Tx(ctx, func(tx *db.Tx) error { return tx.One(ctx, takeTry.With(in.ID, sessionCodes), &tries) })
+	if errors.Is(err, db.ErrNoRow) {
+		return cmp.Or(giveBack(ctx), tooManyCodes(nil))
+	}
+	if err != nil {
 		return err
 	}
 	s, err := u.find(ctx, userByID.With(in.User.ID))
@@ -148,16 +170,40 @@ func (u *Users) prove(ctx context.Context, in Session, code string) error {
 		return err
 	}
 	ok, err := u.spend(ctx, s, code)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !ok {
-		// What is wrong now may be right in another step, so it is another guess then.
-		u.Guesses.Failed(guessed, in.From, strconv.FormatInt(u.Now().Unix()/totpStep, 10)+" "+code)
+	case ok:
+		return cmp.Or(u.exec(ctx, forgetTries.With(in.ID)), giveBack(ctx))
+	case tries < sessionCodes:
 		return wrongCode()
 	}
-	u.Guesses.Succeeded(guessed, in.From)
-	return nil
+	return cmp.Or(u.exec(ctx, endTried.With(in.ID, sessionCodes)), tooManyCodes(nil))
+}
+
+// credentialOf names what of a user is guessed at, to the login limiter.
+func credentialOf(what string, user db.ID) throttle.Credential {
+	return throttle.Credential(what + ":" + strconv.FormatInt(int64(user), 10))
+}
+
+// tooManyCodes is the fault of a session or user with too many wrong codes.
+func tooManyCodes(limited error) error {
+	f := fault.New(fault.Limited, "too_many_codes", "There were too many wrong codes. Sign in again later. If they were not yours, somebody knows your password: choose another.")
+	var why *fault.Error
+	if errors.As(limited, &why) {
+		f.Retry = why.Retry
+	}
+	return f
+}
+
+// MayWarn reports whether a user is to be warned now of too many wrong codes: once
+// a day.
+func (u *Users) MayWarn(ctx context.Context, id db.ID) (bool, error) {
+	_, err := u.Logins.Take(ctx, throttle.Allowance{Of: credentialOf("factor warning", id), Tries: 1, Every: 24 * time.Hour})
+	if fault.Is(err, fault.Limited) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // spend takes a code out of use, and reports whether it was one.

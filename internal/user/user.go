@@ -33,12 +33,12 @@ type User struct {
 
 // Users keeps them.
 type Users struct {
-	DB      *db.DB
-	Key     *secret.Key // seals second factors
-	Hasher  *credential.Hasher
-	Guesses *throttle.Guesses // of passwords, shared with other doors
-	Issuer  string            // how authenticator apps call the service
-	Now     func() time.Time
+	DB     *db.DB
+	Key    *secret.Key // seals second factors
+	Hasher *credential.Hasher
+	Logins *throttle.LoginLimiter // shared with other listeners
+	Issuer string                 // how authenticator apps call the service
+	Now    func() time.Time
 }
 
 const maxName = 200 // bytes

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+// guesses counts the new passwords, of 60 for an address, that are answered as
+// wrong; between them somebody signs in.
+func (h *house) guesses(address string, from netip.Addr, between func()) (answered int) {
+	h.t.Helper()
+	for i := range 60 {
+		between()
+		_, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, fmt.Sprint("Wrong-", from, "-", i), from)
+		switch {
+		case fault.Is(err, fault.Unknown):
+			answered++
+		case !fault.Is(err, fault.Limited):
+			h.t.Fatal(err)
+		}
+	}
+	return answered
+}
+
+func (h *house) mustSignIn(address, password string, from netip.Addr) mailbox.Mailbox {
+	h.t.Helper()
+	box, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, password, from)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return box
+}
+
+// Whoever holds a printer's app password does not guess at the mailbox's own.
+func TestAppPasswordHelpsNoGuessing(t *testing.T) {
+	each(t, func(h *house) {
+		ann := h.create("ann", good)
+		_, app := h.app(ann, "Printer", "imap")
+		printer := netip.MustParseAddr("198.51.100.9")
+		n := h.guesses("ann@demo.test", printer, func() { h.mustSignIn("ann@demo.test", app, printer) })
+		if n != 10 {
+			h.t.Errorf("%d of 60 guesses were answered", n)
+		}
+		// Nor does it keep the owner out, who was seen elsewhere before.
+		h.mustSignIn("ann@demo.test", app, printer)
+		h.mustSignIn("ann@demo.test", good, here)
+	})
+}
+
+// The former holder of a domain still has a mailbox of an address. With it nobody
+// guesses at the one that the address has now, or the other way round.
+func TestNamesakeHelpsNoGuessing(t *testing.T) {
+	each(t, func(h *house) {
+		const former = "Former-horse-7"
+		old := h.create("ann", former)
+		h.account = h.newAccount(h.Accounts, "new@example.com")
+		h.domain = h.newDomain(h.account, false)
+		h.holder = h.domain
+		now := h.create("ann", good)
+		for from, own := range map[string]string{"198.51.100.8": former, "198.51.100.9": good} {
+			at := netip.MustParseAddr(from)
+			want := map[string]mailbox.Mailbox{former: old, good: now}[own]
+			n := h.guesses("ann@demo.test", at, func() {
+				if got := h.mustSignIn("ann@demo.test", own, at); got.ID != want.ID {
+					h.t.Fatalf("signed in to %d", got.ID)
+				}
+			})
+			if n > 10 {
+				h.t.Errorf("%d of 60 guesses were answered", n)
+			}
+		}
+	})
+}
+
+// An address that does not exist is counted as one that does, for own passwords
+// and for app passwords.
+func TestLimitsTellNoAddresses(t *testing.T) {
+	each(t, func(h *house) {
+		ann := h.create("ann", good)
+		tried := func(address string, n byte) (own, app int) {
+			at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, n, 113, byte(i)}) }
+			for i := range 40 {
+				if _, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, fmt.Sprint("Wrong-", i), at(i)); fault.Is(err, fault.Unknown) {
+					own++
+				}
+			}
+			for i := range 40 {
+				p, password := h.app(ann, "short-lived", "imap")
+				if err := h.RevokeAppPassword(h.t.Context(), h.account, ann.ID, p.ID); err != nil {
+					h.t.Fatal(err)
+				}
+				if _, err := h.Authenticate(h.t.Context(), mailbox.IMAP, address, password, at(100+i)); fault.Is(err, fault.Unknown) {
+					app++
+				}
+			}
+			return own, app
+		}
+		own, app := tried("ann@demo.test", 1)
+		nobodyOwn, nobodyApp := tried("nobody@demo.test", 2)
+		if own != 30 || app != 30 || nobodyOwn != own || nobodyApp != app {
+			h.t.Errorf("%d and %d guesses were answered, of nobody %d and %d", own, app, nobodyOwn, nobodyApp)
+		}
+	})
+}

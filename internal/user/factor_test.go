@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package user_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+// enrolled makes ann, with a second factor, and returns what gives its next code.
+func (h *house) enrolled() (ann user.User, code func() string) {
+	h.t.Helper()
+	ann = h.create("ann@example.com", first)
+	e, err := h.NewEnrolment(ann)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	code = func() string {
+		h.forward(30 * time.Second)
+		c, err := totp.GenerateCode(e.Secret, h.clock())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		return c
+	}
+	if _, err := h.Enrol(h.t.Context(), ann, e.Secret, code()); err != nil {
+		h.t.Fatal(err)
+	}
+	return ann, code
+}
+
+// halfway signs ann in from the nth network.
+func (h *house) halfway(n int) user.Session {
+	h.t.Helper()
+	s, _, err := h.SignIn(h.t.Context(), "ann@example.com", good, netip.AddrFrom4([4]byte{198, 51, 100, byte(n)}), "")
+	if err != nil || !s.Halfway {
+		h.t.Fatalf("%+v %v", s, err)
+	}
+	return s
+}
+
+func isCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != code {
+		t.Fatalf("got %v, want %s", err, code)
+	}
+}
+
+// A session ends with its fifth wrong code, also when one is right in between.
+func TestCodesOfASession(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		ann, code := h.enrolled()
+		s := h.halfway(1)
+		for i := range 4 {
+			is(t, h.Confirm(ctx, s, fmt.Sprint("wrong", i)), fault.Invalid)
+		}
+		isCode(t, h.Confirm(ctx, s, "wrong"), "too_many_codes")
+		if list, err := h.Sessions(ctx, ann.ID); err != nil || len(list) != 0 {
+			t.Fatalf("%d sessions are left, %v", len(list), err)
+		}
+		s = h.halfway(2)
+		is(t, h.Confirm(ctx, s, "wrong"), fault.Invalid)
+		if err := h.Confirm(ctx, s, code()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 { // the wrong one before is forgiven
+			is(t, h.Unenrol(ctx, s, fmt.Sprint("wrong", i)), fault.Invalid)
+		}
+		// The user has one left, and a right one is given back.
+		for range 3 {
+			_, err := h.NewRecovery(ctx, s, code())
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if may, err := h.MayWarn(ctx, ann.ID); !may || err != nil {
+			t.Error(may, err)
+		}
+		if may, err := h.MayWarn(ctx, ann.ID); may || err != nil {
+			t.Error(may, err)
+		}
+	})
+}
+
+var triesOf = db.SQL(`SELECT CAST(COALESCE(SUM(tries), 0) AS BIGINT) FROM dashboard_session`)
+
+// However many sessions somebody opens who knows the password, from however many
+// networks, and however many codes are tried at once: ten are looked at, and one
+// more every quarter of an hour.
+func TestCodesOfAUser(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		_, code := h.enrolled()
+		var sessions []user.Session
+		for n := range 40 {
+			sessions = append(sessions, h.halfway(n))
+		}
+		burst := func() (looked int64) {
+			var wrong, ended atomic.Int64
+			var wg sync.WaitGroup
+			begin := make(chan struct{})
+			for i := range 360 {
+				wg.Go(func() {
+					<-begin
+					err := h.Confirm(ctx, sessions[i%len(sessions)], fmt.Sprint("wrong", i))
+					switch {
+					case fault.Is(err, fault.Invalid):
+						wrong.Add(1)
+					case fault.Is(err, fault.Limited):
+						ended.Add(1)
+					default:
+						t.Error(err)
+					}
+				})
+			}
+			close(begin)
+			wg.Wait()
+			if wrong.Load()+ended.Load() != 360 {
+				t.Errorf("%d wrong, %d limited", wrong.Load(), ended.Load())
+			}
+			return wrong.Load()
+		}
+		// Of forty sessions none comes to its own limit of five first.
+		if n := burst(); n > 10 || n < 5 {
+			t.Errorf("%d of 360 codes were looked at", n)
+		}
+		var tries int64
+		if err := h.DB.One(ctx, triesOf.With(), &tries); err != nil || tries > 10 {
+			t.Errorf("%d tries are counted in sessions: %v", tries, err)
+		}
+		isCode(t, h.Confirm(ctx, sessions[0], code()), "too_many_codes")
+		h.forward(15 * time.Minute)
+		s := h.halfway(50)
+		if err := h.Confirm(ctx, s, code()); err != nil {
+			t.Errorf("a quarter of an hour later: %v", err)
+		}
+	})
+}
+
+// Of many who give the same code at once, one is in.
+func TestOneCodeAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		_, code := h.enrolled()
+		var sessions []user.Session
+		for n := range 8 {
+			sessions = append(sessions, h.halfway(n))
+		}
+		c := code()
+		var in atomic.Int64
+		var wg sync.WaitGroup
+		for _, s := range sessions {
+			wg.Go(func() {
+				if h.Confirm(t.Context(), s, c) == nil {
+					in.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if in.Load() != 1 {
+			t.Errorf("%d are in", in.Load())
+		}
+	})
+}
