@@ -22,7 +22,7 @@ type Query struct {
 
 // SQL makes a query from one text with $1…$n placeholders. Where the engines
 // need other words, the text holds a fragment: {blob}, {id}, {text}, {clustered},
-// {hot}, {skip_locked}, {for_update}, {now} (see fragments). A line that begins
+// {hot}, {skip_locked}, {for_update}, {lock}, {now} (see fragments). A line that begins
 // with {postgres} is for PostgreSQL alone.
 func SQL(text string) *Query {
 	q := &Query{
@@ -105,6 +105,7 @@ var fragments = [2]*strings.Replacer{
 		"{postgres}", "--",
 		"{skip_locked}", "",
 		"{for_update}", "",
+		"{lock}", "TYPEOF", // of its number: nothing is to be done
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 	),
 	Postgres: strings.NewReplacer(
@@ -116,6 +117,7 @@ var fragments = [2]*strings.Replacer{
 		"{postgres}", "",
 		"{skip_locked}", "FOR UPDATE SKIP LOCKED",
 		"{for_update}", "FOR UPDATE",
+		"{lock}", "pg_advisory_xact_lock",
 		"{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT",
 	),
 }

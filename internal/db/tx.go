@@ -2,7 +2,11 @@
 
 package db
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+)
 
 // Tx is an ordinary transaction.
 type Tx struct {
@@ -61,6 +65,19 @@ func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
 // Exec runs s and returns how many rows it changed.
 func (t *Tx) Exec(_ context.Context, s Statement) (int64, error) { return t.run(s, nil) }
+
+var lockCount = SQL(`SELECT {lock}($1)`)
+
+// Lock makes transactions that lock the same name and id follow one another until
+// they end. It is for limits on how many rows there may be: what is counted after
+// it is still true at the commit. Take it first. On SQLite, transactions follow one
+// another anyway.
+func (t *Tx) Lock(_ context.Context, name string, id ID) error {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %d", name, id)
+	_, err := t.run(lockCount.With(int64(h.Sum64())), nil) //nolint:gosec // any number will do
+	return err
+}
 
 // Each calls f for every row that s returns. f must not use the transaction.
 func (t *Tx) Each(_ context.Context, s Statement, f func(Row) error) error {

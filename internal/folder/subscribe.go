@@ -27,6 +27,9 @@ func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error
 		return err
 	}
 	return s.DB.Tx(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "subscriptions", mailbox); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, insertSubscription.With(mailbox, name)); err != nil {
 			return err
 		}

@@ -50,6 +50,9 @@ func (m *Mailboxes) NewProfileLink(ctx context.Context, account, mailbox db.ID, 
 	token = secret.Token(linkPrefix, linkRandom)
 	now := m.now()
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "profile links", mailbox); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, oldLinks.With(db.Micros(now))); err != nil {
 			return err
 		}

@@ -89,10 +89,17 @@ func TestProfileLink(t *testing.T) {
 			_, err := h.NewProfileLink(ctx, h.account, bob.ID, name)
 			wantKind(t, err, fault.Invalid, "validation_failed")
 		}
-		for range 20 {
-			if _, err := h.NewProfileLink(ctx, h.account, bob.ID, "Phone"); err != nil {
-				t.Fatal(err)
-			}
+		var made atomic.Int64
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() {
+				if _, err := h.NewProfileLink(ctx, h.account, bob.ID, "Phone"); err == nil {
+					made.Add(1)
+				}
+			})
+		}
+		if wg.Wait(); made.Load() != 20 {
+			t.Errorf("%d links were made at once", made.Load())
 		}
 		_, err = h.NewProfileLink(ctx, h.account, bob.ID, "Phone")
 		wantKind(t, err, fault.Limited, "too_many_links")

@@ -119,6 +119,9 @@ func (m *Migrations) Create(ctx context.Context, to Into, from Source) (Migratio
 		insecure = 1
 	}
 	err := m.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "migrations", to.Account); err != nil {
+			return err
+		}
 		n, err := tx.Exec(ctx, insert.With(id, to.Account, to.Domain, to.Mailbox, from.Host, from.Port, from.TLS, from.Username,
 			m.o.Key.Seal(purpose, []byte(from.Password)), insecure, chosen, from.account(), now, maxOpen))
 		if err == nil && n == 0 {

@@ -90,6 +90,9 @@ func (m *Migrations) take(ctx context.Context, tenure db.ID) (j *job, err error)
 		var id db.ID
 		var planned int
 		var sealed []byte
+		if err := tx.Lock(ctx, "migrations taken", 0); err != nil {
+			return err
+		}
 		err := tx.One(ctx, claim.With(tenure, db.Micros(m.o.Now()), perAccount), &id, &planned, &sealed)
 		if errors.Is(err, db.ErrNoRow) {
 			return nil

@@ -246,6 +246,9 @@ func (o *Operator) stand(ctx context.Context, or *Order, kind HoldKind, target s
 	}
 	err = o.withIDs(func() error {
 		return o.DB.Tx(ctx, func(tx *db.Tx) error {
+			if err := tx.Lock(ctx, "holds", 0); err != nil {
+				return err
+			}
 			if err := tx.One(ctx, insertHold.With(o.DB.NewID(), string(kind), target, or.Reason, db.Micros(o.Now())), &id); err != nil {
 				return err
 			}

@@ -50,6 +50,13 @@ func (q *Queue) Remark(ctx context.Context, message db.ID, n int, stage, id stri
 	sum := sha256.Sum256([]byte(strings.Join([]string{stage, id, strconv.Itoa(r.Code), enhanced, text, remote}, "\x00")))
 	insert := insertRemark.With(message, n, hex.EncodeToString(sum[:16]), db.Micros(q.o.Now()), string(outcome), stage,
 		r.Code, enhanced, text, remote, maxRemarks)
-	news, err := q.o.DB.Exec(ctx, insert)
-	return news > 0, err
+	var news int64
+	err := q.o.DB.Tx(ctx, func(tx *db.Tx) (err error) {
+		if err := tx.Lock(ctx, "remarks", message); err != nil {
+			return err
+		}
+		news, err = tx.Exec(ctx, insert)
+		return err
+	})
+	return err == nil && news > 0, err
 }

@@ -15,7 +15,6 @@ import (
 )
 
 var (
-	// The count is no promise to the last one: two calls at once may both get in.
 	insertHook = db.SQL(`INSERT INTO webhook (id, account, url, description, kinds, domains, mailboxes, status, reason, status_at,
 			secrets, old_until, revision, created_at, updated_at)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 1, $10, $10
@@ -154,6 +153,9 @@ func (h *Hooks) Create(ctx context.Context, account db.ID, n NewHook) (Webhook, 
 		status, reason = Disabled, Manual
 	}
 	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "webhooks", account); err != nil {
+			return err
+		}
 		made, err := tx.Exec(ctx, insertHook.With(id, account, n.URL, n.Description, words(n.Kinds), words(n.Domains), words(n.Mailboxes),
 			status, reason, db.Micros(now), sealed, MaxPerAccount))
 		if err == nil && made == 0 {
