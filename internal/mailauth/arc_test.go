@@ -167,7 +167,7 @@ func TestTrustedForwarder(t *testing.T) {
 		{"of another author", s[0].seal(1, "dmarc=pass header.from=other.test", msg), "list.test", "fail reject "},
 		{"of no author", s[0].seal(1, "dmarc=pass", msg), "list.test", "fail reject "},
 		{"broken", strings.Replace(listed, "Hi", "Ho", 1), "list.test", "fail reject "},
-		{"two From", "From: b@bank.test\r\n" + listed, "list.test", "fail reject "},
+		{"two From", "From: b@bank.test\r\n" + listed, "list.test", "permerror reject "},
 	} {
 		c.Trusted = strings.Fields(tt.trusted)
 		d := c.try(tt.msg, outside).DMARC

@@ -65,7 +65,7 @@ func (h *head) index(names []string) {
 		if colon <= 0 {
 			continue
 		}
-		name := bytes.TrimRight(field[:colon], " \t") // there may be any number of them
+		name := bytes.TrimRight(field[:colon], " \t\r\n") // there may be any number of them
 		if len(name) > cap(lower) {
 			continue // no name that anyone signs is longer
 		}

@@ -45,6 +45,10 @@ type DMARC struct {
 	// Retry says that the policy could not be looked up and that nothing else
 	// speaks for the author: the message may be asked for again.
 	Retry bool
+	// Doubt is why the author can't be told, which DMARC leaves to the receiver
+	// (RFC 7489 §6.6.1): Policy is PolicyQuarantine at least, and PolicyReject for
+	// what has no From field, or several.
+	Doubt message.Doubt
 }
 
 // maxAuthors is how many domains of authors are looked at.
@@ -52,27 +56,21 @@ const maxAuthors = 5
 
 // authors are the domains that a message claims to be from.
 type authors struct {
-	fields  int
-	domains []string // each once
-	bad     bool     // some of it can't be read, or not by everyone alike
+	doubt   message.Doubt
+	domains []string // each once; with a doubt those that some reader may see
 }
 
 func (h *head) authors() authors {
-	fields := h.fields["from"]
-	a := authors{fields: len(fields)}
-	for _, field := range fields[:min(len(fields), maxAuthors)] {
-		value := field[bytes.IndexByte(field, ':')+1:]
-		list := message.ParseAddresses(value)
-		a.bad = a.bad || len(list) == 0 || message.AmbiguousAddresses(value) || bytes.IndexByte(value, 0) >= 0
-		for _, one := range list {
-			domain, err := address.Domain(one.Domain)
-			if err != nil || len(a.domains) == maxAuthors && !slices.Contains(a.domains, domain) {
-				a.bad = true
-				continue
-			}
-			if !slices.Contains(a.domains, domain) {
-				a.domains = append(a.domains, domain)
-			}
+	var values [][]byte
+	for _, field := range h.fields["from"] {
+		values = append(values, bytes.TrimRight(field[bytes.IndexByte(field, ':')+1:], "\r\n"))
+	}
+	from := message.ReadAuthors(values)
+	a := authors{doubt: from.Doubt}
+	for _, one := range from.List {
+		domain, err := address.Domain(one.Domain)
+		if err == nil && len(a.domains) < maxAuthors && !slices.Contains(a.domains, domain) {
+			a.domains = append(a.domains, domain)
 		}
 	}
 	return a
@@ -89,13 +87,10 @@ type proven struct {
 // to be from several domains passes only if all stand behind it; one whose
 // author can't be told passes never.
 func (t *Trial) judgeDMARC(ctx context.Context, f *dmarcFinder, ids []proven, trusted []string) DMARC {
-	if t.authors.fields == 0 {
-		return DMARC{Result: None, Policy: PolicyNone, Reason: "the message has no From"}
-	}
-	var worst DMARC
+	worst := DMARC{Policy: PolicyNone}
 	for n, author := range t.authors.domains {
 		one := f.judge(ctx, author, ids)
-		if one.Result == Fail && t.authors.fields == 1 && !t.authors.bad {
+		if one.Result == Fail && t.authors.doubt == "" {
 			if one.Forwarder = t.arc.Vouched(author, trusted); one.Forwarder != "" {
 				one.Policy = PolicyNone
 			}
@@ -104,15 +99,14 @@ func (t *Trial) judgeDMARC(ctx context.Context, f *dmarcFinder, ids []proven, tr
 			worst = one
 		}
 	}
-	switch {
-	case t.authors.fields > 1:
-		// Which of them is shown is anybody's guess (RFC 5322 §3.6 allows one).
-		worst.Result, worst.Reason, worst.Retry = Fail, "the message has more than one From", false
-		worst.Policy = harder(worst.Policy, PolicyQuarantine)
-	case t.authors.bad:
-		worst.Result, worst.Reason, worst.Retry = PermError, "its From can't be read", false
-		worst.Policy = harder(worst.Policy, PolicyQuarantine)
+	if worst.Doubt = t.authors.doubt; worst.Doubt == "" {
+		return worst
 	}
+	least := PolicyQuarantine
+	if worst.Doubt == message.NoFrom || worst.Doubt == message.ManyFrom {
+		least = PolicyReject
+	}
+	worst.Result, worst.Reason, worst.Retry, worst.Policy = PermError, worst.Doubt.String(), false, harder(worst.Policy, least)
 	return worst
 }
 

@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // maxHeader bounds a message's header, in bytes.
@@ -29,6 +31,7 @@ const maxHeader = 1 << 20
 // The errors of Sign for messages that cannot be signed.
 var (
 	ErrNoFrom       = errors.New("mailauth: the message has no From field")
+	ErrAuthor       = errors.New("mailauth: the author of the message can't be told")
 	ErrHeaderTooBig = errors.New("mailauth: the message's header is larger than 1 MiB")
 )
 
@@ -131,6 +134,9 @@ func (s *Signer) sign(header []byte, bodyDigest [sha256.Size]byte) ([]byte, erro
 	names, signed := pickFields(header, signedFields())
 	if !bytes.HasPrefix(signed, []byte("from:")) {
 		return nil, ErrNoFrom
+	}
+	if doubt := message.Header(header).Authors().Doubt; doubt != "" {
+		return nil, fmt.Errorf("%w: %s", ErrAuthor, doubt)
 	}
 	bh := base64.StdEncoding.EncodeToString(bodyDigest[:])
 	list := foldedNames(names)

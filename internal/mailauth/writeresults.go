@@ -40,7 +40,7 @@ func (j *Judgement) AppendResults(dst []byte, server string) []byte {
 	w.method("dmarc", j.DMARC.Result, j.DMARC.Reason)
 	if j.DMARC.Forwarder != "" {
 		w.comment("believed, as " + j.DMARC.Forwarder + " has seen it pass")
-	} else if j.DMARC.Policy != PolicyNone {
+	} else if j.DMARC.Policy != PolicyNone && j.DMARC.Doubt == "" {
 		w.comment("p=" + string(j.DMARC.Policy))
 	}
 	w.property("header.from", j.DMARC.From)

@@ -131,7 +131,7 @@ func nameLength(line []byte) int {
 		switch line[i] {
 		case ':':
 			return n
-		case ' ', '\t':
+		case ' ', '\t', '\r', '\n': // of a fold
 		default:
 			return 0
 		}

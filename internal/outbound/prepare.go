@@ -154,7 +154,7 @@ func (o *Outbox) sign(ctx context.Context, sign func(io.Reader) ([]byte, error),
 		_ = signal.Sleep(ctx, o.pace.Rest(now, now.Sub(begin), signRest))
 	}()
 	signal.Behind(func() { head, err = signed(ctx, sign, b) })
-	if errors.Is(err, mailauth.ErrNoFrom) || errors.Is(err, mailauth.ErrHeaderTooBig) {
+	if errors.Is(err, mailauth.ErrNoFrom) || errors.Is(err, mailauth.ErrAuthor) || errors.Is(err, mailauth.ErrHeaderTooBig) {
 		return nil, fault.Wrap(err, fault.Denied, "cannot_sign", "The message can't be signed.")
 	}
 	return head, err

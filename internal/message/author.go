@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"bytes"
+
+	"github.com/mailstead/mailstead/internal/address"
+)
+
+// MaxAuthors is how many addresses a From field may have to be told apart.
+const MaxAuthors = 50
+
+// maxFrom bounds the From field's value that is read, in bytes.
+const maxFrom = 16 << 10
+
+// Doubt is the reason why the author of a message can't be told: a code that
+// is stored and shown; "" if there is none.
+type Doubt string
+
+// The doubts, worst first.
+const (
+	NoFrom      Doubt = "no_from"      // there is no From field
+	ManyFrom    Doubt = "many_from"    // there are several
+	UnclearFrom Doubt = "unclear_from" // mail readers differ on what it says, or it is a group
+	NoAuthor    Doubt = "no_author"    // it has no address with a full domain name
+	ManyDomains Doubt = "many_domains" // its authors are of different domains
+	OtherName   Doubt = "other_name"   // a name or comment shows another address than the one beside it
+)
+
+// Doubts lists all doubts.
+func Doubts() []Doubt {
+	return []Doubt{NoFrom, ManyFrom, UnclearFrom, NoAuthor, ManyDomains, OtherName}
+}
+
+// String explains the doubt in a sentence without a full stop.
+func (d Doubt) String() string {
+	switch d {
+	case NoFrom:
+		return "the message has no From field"
+	case ManyFrom:
+		return "the message has more than one From field"
+	case UnclearFrom:
+		return "mail readers may read its From field differently"
+	case NoAuthor:
+		return "its From field has no address with a full domain name"
+	case ManyDomains:
+		return "its From field has authors of different domains"
+	case OtherName:
+		return "the name in its From field shows another address"
+	}
+	return ""
+}
+
+// Authors are the addresses that a message claims to be from.
+type Authors struct {
+	// List is what every mail reader sees. With a Doubt it is whom some reader
+	// may take for the author; of OtherName, those whom all see.
+	List  []Address
+	Doubt Doubt
+}
+
+// Authors reads From strictly: an address counts only if mail readers agree on it.
+// A form that some of them read differently is a Doubt, however well Addresses
+// reads it.
+func (h Header) Authors() Authors {
+	var values [][]byte
+	for f := range h.Fields() {
+		if f.Is("From") {
+			values = append(values, f.Value)
+		}
+	}
+	return ReadAuthors(values)
+}
+
+// ReadAuthors is Header.Authors for the values of the From fields, or those of
+// another field that names authors, such as Sender.
+func ReadAuthors(values [][]byte) Authors {
+	switch len(values) {
+	case 0:
+		return Authors{Doubt: NoFrom}
+	case 1:
+	default:
+		return Authors{candidates(values), ManyFrom}
+	}
+	list, other, ok := readFrom(values[0])
+	if !ok && bytes.IndexByte(values[0], '@') < 0 {
+		return Authors{Doubt: NoAuthor}
+	}
+	if !ok {
+		return Authors{candidates(values), UnclearFrom}
+	}
+	several, first := false, ""
+	for i, one := range list {
+		domain, err := address.Domain(one.Domain)
+		if err != nil {
+			return Authors{candidates(values), NoAuthor}
+		}
+		if i == 0 {
+			first = domain
+		}
+		several = several || domain != first
+	}
+	switch {
+	case other && !tame(values[0]):
+		return Authors{candidates(values), UnclearFrom}
+	case several:
+		return Authors{list, ManyDomains}
+	case other:
+		return Authors{list, OtherName}
+	}
+	return Authors{List: list}
+}
+
+// Doubt is the doubt that a message from this author alone leaves.
+func (a Address) Doubt() Doubt {
+	var w fieldWriter
+	w.begin("From")
+	w.addresses([]Address{a})
+	w.end()
+	return Header(w.dst).Authors().Doubt
+}

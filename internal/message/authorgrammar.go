@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// fromToken is a piece of a From field's value.
+type fromToken struct {
+	kind  byte   // 'a' for a word, '"' for a quoted string, '(' for a comment, else the special itself
+	text  string // without quotes and brackets
+	space bool   // there is space before it
+}
+
+// readFrom reads a From field's value by a grammar narrower than that of RFC 5322
+// §3.4: mail readers agree on the addresses of what it takes, else ok is false.
+// other reports whether a name or comment shows another address than its own.
+func readFrom(value []byte) (list []Address, other, ok bool) {
+	in, ok := unfolded(value)
+	if !ok || !plainWords(in) {
+		return nil, false, false
+	}
+	tokens, ok := fromTokens(in)
+	if !ok {
+		return nil, false, false
+	}
+	folded := len(in) < len(value)
+	before := "" // the part of a name up to a comma that is not quoted
+	for more := true; more; {
+		var item []fromToken
+		item, tokens, more = cutItem(tokens)
+		one, comments, ok := fromItem(item)
+		switch {
+		case !ok || len(list) == MaxAuthors || before != "" && one.Name == "":
+			return nil, false, false
+		case one.Local != "":
+			raw := before + one.Name
+			for _, text := range append(comments, raw) {
+				other = other || showsOther(text, []Address{one}, folded)
+			}
+			one.Name, before = DecodeWords(raw), ""
+			list = append(list, one)
+		case one.Name != "": // "Doe," of Doe, John <john@example.com>
+			before += one.Name + ", "
+		case len(comments) > 0:
+			return nil, false, false
+		}
+	}
+	for _, one := range list {
+		if !isASCII(one.Local) && !utf8.ValidString(in) {
+			return nil, false, false
+		}
+	}
+	return list, other || showsOther(in, list, folded), len(list) > 0 && before == ""
+}
+
+// tame reports whether a From field's value in which a name shows another address is
+// read alike all the same.
+func tame(value []byte) bool {
+	brackets := bytes.Count(value, []byte("<")) + bytes.Count(value, []byte("("))
+	return brackets < 2 && !bytes.ContainsAny(value, "\\[]\r\n") && !bytes.Contains(value, []byte("=?"))
+}
+
+// unfolded is a From field's value on one line; ok is false if it is too long, or has
+// control characters.
+func unfolded(value []byte) (in string, ok bool) {
+	in = strings.ReplaceAll(string(value[:min(len(value), maxFrom)]), "\r\n", "") // white space follows
+	return in, len(value) <= maxFrom && !strings.ContainsFunc(in, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}
+
+// cutItem cuts off what stands before the next comma.
+func cutItem(tokens []fromToken) (item, rest []fromToken, more bool) {
+	end := slices.IndexFunc(tokens, func(t fromToken) bool { return t.kind == ',' })
+	if end < 0 {
+		return tokens, nil, false
+	}
+	return tokens[:end], tokens[end+1:], true
+}
+
+// fromTokens cuts a From field's value into pieces; ok is false if readers may
+// differ on where these end.
+func fromTokens(in string) (tokens []fromToken, ok bool) {
+	for pos := 0; pos < len(in); {
+		start := pos
+		pos += len(in[pos:]) - len(strings.TrimLeft(in[pos:], " \t"))
+		if pos == len(in) {
+			break
+		}
+		t := fromToken{kind: in[pos], space: pos > start}
+		switch n := strings.IndexAny(in[pos:], " \t\"()<>,:;\\"); {
+		case t.kind == '"' || t.kind == '(':
+			t.text, n = enclosed(in[pos:])
+			if n == 0 {
+				return nil, false
+			}
+			pos += n
+		case n == 0:
+			pos++
+		case n < 0:
+			t.kind, t.text, pos = 'a', in[pos:], len(in)
+		default:
+			t.kind, t.text, pos = 'a', in[pos:pos+n], pos+n
+		}
+		tokens = append(tokens, t)
+	}
+	return tokens, true
+}
+
+// enclosed reads the quoted string or comment that s begins with. n is its length, 0
+// if it does not end.
+func enclosed(s string) (text string, n int) {
+	var b strings.Builder
+	depth := 1
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"' && s[0] == c:
+			return b.String(), i + 1
+		case c == '(' && s[0] == c:
+			depth++
+		case c == ')' && s[0] == '(':
+			if depth--; depth == 0 {
+				return b.String(), i + 1
+			}
+		case c == '\\':
+			if i++; i == len(s) {
+				return "", 0
+			}
+			b.WriteByte(c)
+		}
+		b.WriteByte(s[i])
+	}
+	return "", 0
+}
+
+// unescape returns the text of a token without the backslashes of quoted pairs.
+func unescape(t fromToken) string {
+	if t.kind == 'a' || strings.IndexByte(t.text, '\\') < 0 {
+		return t.text
+	}
+	var b strings.Builder
+	for i := 0; i < len(t.text); i++ {
+		if t.text[i] == '\\' {
+			i++ // enclosed made sure that something follows
+		}
+		b.WriteByte(t.text[i])
+	}
+	return b.String()
+}
+
+// fromItem reads what stands between two commas: an address, with or without a
+// name, or words alone, which become the name. Names are not decoded.
+func fromItem(tokens []fromToken) (one Address, comments []string, ok bool) {
+	open := slices.IndexFunc(tokens, func(t fromToken) bool { return t.kind == '<' })
+	var words, inner, behind []fromToken
+	if open < 0 {
+		words = tokens
+	} else {
+		end := slices.IndexFunc(tokens, func(t fromToken) bool { return t.kind == '>' })
+		if end < open {
+			return Address{}, nil, false
+		}
+		words, inner, behind = tokens[:open], tokens[open+1:end], tokens[end+1:]
+	}
+	var name strings.Builder
+	var plain []fromToken
+	for n, t := range words {
+		switch t.kind {
+		case 'a', '"':
+			if !t.space && n > 0 && words[n-1].kind != '(' && open >= 0 {
+				return Address{}, nil, false
+			}
+			if t.space && name.Len() > 0 {
+				name.WriteByte(' ')
+			}
+			name.WriteString(unescape(t))
+			plain = append(plain, t)
+		case '(':
+			comments = append(comments, unescape(t))
+		default:
+			return Address{}, nil, false
+		}
+	}
+	for _, t := range behind {
+		if t.kind != '(' {
+			return Address{}, nil, false
+		}
+		comments = append(comments, unescape(t))
+	}
+	if open < 0 {
+		if one, ok = addrSpec(plain); ok {
+			return one, comments, true
+		}
+	} else if one, ok = addrSpec(inner); !ok {
+		return Address{}, nil, false
+	}
+	if !quietWords(plain, one) {
+		return Address{}, nil, false
+	}
+	one.Name = name.String()
+	return one, comments, true
+}
+
+// quietWords reports whether no reader takes the words of a name for another address:
+// without quotes some take the first "@" for one, and some do so after they decoded
+// words.
+func quietWords(words []fromToken, own Address) bool {
+	var loose strings.Builder
+	for _, t := range words {
+		if t.kind != 'a' {
+			continue
+		}
+		if strings.Contains(t.text, "@") && (len(words) > 1 || !isAddress(t.text, own)) {
+			return false
+		}
+		loose.WriteString(" " + t.text)
+	}
+	decoded := DecodeWords(loose.String())
+	_, behind, at := strings.Cut(decoded, "@")
+	return !at || decoded == loose.String() || !strings.ContainsAny(behind, ".[") || len(words) == 1 && isAddress(decoded, own)
+}
+
+// addrSpec reads local@domain. Dots in odd places of the local part are the same to
+// everyone; other characters than atoms have, and encoded words, are not.
+func addrSpec(tokens []fromToken) (a Address, ok bool) {
+	switch {
+	case len(tokens) == 1 && tokens[0].kind == 'a':
+		a.Local, a.Domain, ok = strings.Cut(tokens[0].text, "@")
+	case len(tokens) == 2 && tokens[0].kind == '"' && tokens[1].kind == 'a' && !tokens[1].space:
+		a.Local = tokens[0].text
+		a.Domain, ok = strings.CutPrefix(tokens[1].text, "@")
+	}
+	if !ok || a.Local == "" || a.Domain == "" || strings.Contains(a.Domain, "@") || !utf8.ValidString(a.Local+a.Domain) || strings.Contains(a.Local, "=?") {
+		return Address{}, false
+	}
+	odd := strings.ContainsFunc(a.Local, func(c rune) bool {
+		return c != '.' && (c < utf8.RuneSelf && !isAtext(byte(c)) || c >= utf8.RuneSelf && !unicode.IsPrint(c))
+	})
+	if odd {
+		return Address{}, false
+	}
+	return a, true
+}
