@@ -43,6 +43,9 @@ type Verdicts struct {
 	DKIM  string `json:"dkim,omitempty"`
 	DMARC string `json:"dmarc,omitempty"`
 	Spam  string `json:"spam,omitempty"`
+	// Author is why the author can't be told, such as no_from or other_name; "" if
+	// he can. It is the service's own finding.
+	Author string `json:"author,omitempty"`
 	// SpamScore is how many points speak for spam, SpamReasons what counted,
 	// parted by spaces.
 	SpamScore   float64 `json:"spam_score,omitempty"`

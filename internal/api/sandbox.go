@@ -156,7 +156,7 @@ type simulation struct {
 // read judges the request, all faults at once, and returns the message.
 func (s *simulation) read(host string, now time.Time) (io.ReadCloser, error) {
 	if v := s.in.Verdicts; v != nil {
-		s.Verdicts = digest.Verdicts(*v)
+		s.Verdicts = digest.Verdicts{SPF: v.SPF, DKIM: v.DKIM, DMARC: v.DMARC, Spam: v.Spam, SpamScore: v.SpamScore, SpamReasons: v.SpamReasons}
 		for _, name := range s.Verdicts.Bad() {
 			s.bad.Add("verdicts."+name, "unknown_verdict", "There is no such verdict.")
 		}

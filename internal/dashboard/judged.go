@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // finding is what a check of an arriving message came to, in words.
@@ -15,7 +16,11 @@ type finding struct{ Name, Value, Means string }
 
 // findings explains the verdicts of a message.
 func findings(v digest.Verdicts) []finding {
-	return []finding{
+	var all []finding
+	if v.Author != "" {
+		all = append(all, finding{"Author", "unclear", cmp.Or(unclear(v.Author), "Mail readers may show different authors.")})
+	}
+	return append(all, []finding{
 		{"SPF", v.SPF, meaning(v.SPF, map[string]string{
 			"pass":      "The host that brought it may send for the domain of the return address.",
 			"fail":      "The domain of the return address says that this host may not send for it. Mail that was forwarded fails like this, too.",
@@ -36,14 +41,27 @@ func findings(v digest.Verdicts) []finding {
 			"pass":      "It is from the domain that it shows as its author's.",
 			"fail":      "Nothing shows that it is from the domain that it names as its author's. That domain's wish for such mail was followed as far as your settings let it.",
 			"none":      "The domain of its author publishes no policy, or the message came from here.",
-			"permerror": "Its author can't be read, so nothing can be shown.",
+			"permerror": "Its author can't be told, so nothing can be shown.",
 		})},
 		{"Spam filter", v.Spam, meaning(v.Spam, map[string]string{
 			"ham":  "The filter did not call it spam.",
 			"spam": "The filter calls it spam.",
 			"none": "The filter was not asked.",
 		})},
-	}
+	}...)
+}
+
+// unclear explains why the author of a message can't be told; "" for a doubt of
+// another release.
+func unclear(doubt string) string {
+	return map[message.Doubt]string{
+		message.NoFrom:      "The message has no From field, so it names no author.",
+		message.ManyFrom:    "The message has several From fields. Mail readers may show different ones.",
+		message.UnclearFrom: "Mail readers may read its From field differently, or take the name for the address.",
+		message.NoAuthor:    "Its From field has no address with a full domain name.",
+		message.ManyDomains: "Its From field names authors of different domains.",
+		message.OtherName:   "The name in its From field shows another address than the one it was sent from.",
+	}[message.Doubt(doubt)]
 }
 
 func meaning(value string, words map[string]string) string {

@@ -13,7 +13,9 @@ type Verdicts struct {
 	SPF   string `json:"spf" enum:"none,neutral,pass,fail,softfail,temperror,permerror" doc:"Whether the sender's host may send for the domain of MAIL FROM (RFC 7208)." example:"pass"`
 	DKIM  string `json:"dkim" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"What the message's signatures are worth (RFC 6376)." example:"pass"`
 	DMARC string `json:"dmarc" enum:"none,pass,fail,temperror,permerror" doc:"Whether one of the two speaks for the author's domain (RFC 9989)." example:"pass"`
-	Spam  string `json:"spam" enum:"none,ham,spam" doc:"What the spam filter thinks; none if it was not asked." example:"ham"`
+	// Author is a message.Doubt.
+	Author string `json:"author,omitempty" enum:"no_from,many_from,unclear_from,no_author,many_domains,other_name" doc:"Why the author can't be told, left out if he can: no From field, several, one that mail readers read differently, no address with a full domain name, authors of different domains, or a name that shows another address than the author's. The message is in Junk then, unless the recipient's domain turns dmarc_enforcement off." example:"other_name"`
+	Spam   string `json:"spam" enum:"none,ham,spam" doc:"What the spam filter thinks; none if it was not asked." example:"ham"`
 	// SpamScore and SpamReasons are the filter's, which may be its operator's.
 	SpamScore   float64 `json:"spam_score,omitempty" doc:"How many points speak for spam; left out if there are none, or the filter was not asked." example:"1.5"`
 	SpamReasons string  `json:"spam_reasons,omitempty" doc:"What counted, parted by spaces, each with its points; what counted most comes first." example:"DNSBL=3 BAYES_HAM=-1.5"`
@@ -69,6 +71,9 @@ func (v Verdicts) String() string {
 			said = append(said, name+"="+*value)
 		}
 	})
+	if v.Author != "" {
+		said = append(said, authorWord+v.Author)
+	}
 	if v.SpamScore != 0 {
 		said = append(said, scoreWord+number(v.SpamScore))
 	}
@@ -78,10 +83,11 @@ func (v Verdicts) String() string {
 	return strings.Join(said, " ")
 }
 
-// The words that Spam's score and reasons are stored with.
+// The words that the author's doubt, and Spam's score and reasons, are stored with.
 const (
 	scoreWord  = "score="
 	reasonWord = "by="
+	authorWord = "author="
 )
 
 // ParseVerdicts reads what String wrote.
@@ -98,6 +104,8 @@ func ParseVerdicts(s string) Verdicts {
 	for _, word := range strings.Fields(s) {
 		if text, ok := strings.CutPrefix(word, scoreWord); ok {
 			v.SpamScore, _ = strconv.ParseFloat(text, 64) // as String wrote it
+		} else if doubt, ok := strings.CutPrefix(word, authorWord); ok {
+			v.Author = doubt
 		} else if reason, ok := strings.CutPrefix(word, reasonWord); ok {
 			reasons = append(reasons, reason)
 		}

@@ -21,6 +21,7 @@ import (
 const (
 	CodeDMARC    = "dmarc_policy"    // fault.Denied
 	CodeNoPolicy = "dmarc_temperror" // fault.Unavailable: the policy is not known yet
+	CodeAuthor   = "author_unclear"  // fault.Denied: mail readers would differ on the author
 )
 
 // isOpen reports whether nobody may be refused who writes to an address.
@@ -49,26 +50,30 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 	}
 	if trial == nil {
 		s.trace = received.Append(nil)
-		if l.Verdicts != nil {
-			s.verdicts = *l.Verdicts
-			s.unwanted = s.verdicts.DMARC == string(mailauth.Fail)
-		}
 		if l.Verdicts == nil {
-			err = l.filter(ctx, s, received, "")
+			return s, nil, l.filter(ctx, s, received, "")
 		}
-		return s, nil, err
+		author := mailauth.Doubted(s.header)
+		s.verdicts = *l.Verdicts
+		s.verdicts.Author = string(author.Doubt)
+		s.unwanted = s.verdicts.DMARC == string(mailauth.Fail) || author.Doubt != ""
+		if junk, err = l.obey(ctx, &mailauth.Judgement{DMARC: author}); err != nil {
+			s.blob.Discard(ctx)
+			return nil, nil, err
+		}
+		return s, junk, nil
 	}
 	j := trial.Judge(ctx, mailauth.Client{IP: received.Addr, Helo: received.Helo, From: l.from})
 	received.Name = j.IPRev.Name
 	s.trace = j.AppendResults(received.Append(nil), i.Host)
-	s.verdicts = digest.Verdicts{SPF: string(j.SPF.Result), DKIM: string(j.Signed()), DMARC: string(j.DMARC.Result)}
+	s.verdicts = digest.Verdicts{SPF: string(j.SPF.Result), DKIM: string(j.Signed()), DMARC: string(j.DMARC.Result), Author: string(j.DMARC.Doubt)}
 	s.unwanted = j.DMARC.Retry && !i.Forgiving || j.DMARC.Policy == mailauth.PolicyQuarantine || j.DMARC.Policy == mailauth.PolicyReject
 	if junk, err = l.obey(ctx, j); err != nil {
 		s.blob.Discard(ctx)
 		return nil, nil, err
 	}
 	if junk != nil {
-		i.Log.Info("a message is filed in Junk for its author's DMARC policy", "message", id, "author", j.DMARC.From, "policy", j.DMARC.Policy, "reason", j.DMARC.Reason)
+		i.Log.Info("message filed in Junk by DMARC policy", "message", id, "author", j.DMARC.From, "policy", j.DMARC.Policy, "reason", j.DMARC.Reason)
 	}
 	return s, junk, l.filter(ctx, s, received, j.IPRev.Name)
 }
@@ -79,6 +84,9 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 // is taken whoever is said to have written it.
 func (l *Letter) obey(ctx context.Context, j *mailauth.Judgement) (junk []bool, err error) {
 	policy := j.DMARC.Policy
+	if l.from == "" && (j.DMARC.Doubt == message.NoFrom || j.DMARC.Doubt == message.ManyFrom) {
+		policy = mailauth.PolicyQuarantine // a report must not be lost for a careless host
+	}
 	if j.DMARC.Retry && !l.in.Forgiving {
 		if l.onlyOnward() {
 			return nil, unknownPolicy(j)
@@ -138,6 +146,9 @@ func (l *Letter) refusal(ctx context.Context, j *mailauth.Judgement) error {
 	about := j.DMARC.From
 	if len(about) > 100 {
 		about = "its author's domain"
+	}
+	if j.DMARC.Doubt != "" {
+		return fault.New(fault.Denied, CodeAuthor, "The author of this message can't be told: %s. Send it with one From field of the form Name <you@example.com>", why)
 	}
 	text := "The DMARC policy of " + about + " refuses this message: " + why
 	if said := strings.TrimSpace(j.SPF.Explain(ctx)); said != "" {

@@ -99,16 +99,24 @@ func (t *Trial) judgeDMARC(ctx context.Context, f *dmarcFinder, ids []proven, tr
 			worst = one
 		}
 	}
-	if worst.Doubt = t.authors.doubt; worst.Doubt == "" {
-		return worst
+	return worst.doubted(t.authors.doubt)
+}
+
+// doubted is d for a message whose author can't be told, if there is a doubt.
+func (d DMARC) doubted(doubt message.Doubt) DMARC {
+	if doubt == "" {
+		return d
 	}
 	least := PolicyQuarantine
-	if worst.Doubt == message.NoFrom || worst.Doubt == message.ManyFrom {
+	if doubt == message.NoFrom || doubt == message.ManyFrom {
 		least = PolicyReject
 	}
-	worst.Result, worst.Reason, worst.Retry, worst.Policy = PermError, worst.Doubt.String(), false, harder(worst.Policy, least)
-	return worst
+	d.Doubt, d.Result, d.Reason, d.Retry, d.Policy = doubt, PermError, doubt.String(), false, harder(d.Policy, least)
+	return d
 }
+
+// Doubted is what the header alone tells of a message that is not judged by the DNS.
+func Doubted(h message.Header) DMARC { return DMARC{Policy: PolicyNone}.doubted(h.Authors().Doubt) }
 
 // worseThan orders results by what is to be done, then by what they are.
 func worseThan(a, b DMARC) bool {

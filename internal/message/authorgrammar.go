@@ -237,7 +237,11 @@ func addrSpec(tokens []fromToken) (a Address, ok bool) {
 	if !ok || a.Local == "" || a.Domain == "" || strings.Contains(a.Domain, "@") || !utf8.ValidString(a.Local+a.Domain) || strings.Contains(a.Local, "=?") {
 		return Address{}, false
 	}
-	odd := strings.ContainsFunc(a.Local, func(c rune) bool {
+	local := a.Local
+	if tokens[0].kind == '"' && local == strings.Trim(local, " ") {
+		local = strings.ReplaceAll(local, " ", "")
+	}
+	odd := strings.ContainsFunc(local, func(c rune) bool {
 		return c != '.' && (c < utf8.RuneSelf && !isAtext(byte(c)) || c >= utf8.RuneSelf && !unicode.IsPrint(c))
 	})
 	if odd {

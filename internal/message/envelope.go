@@ -277,10 +277,19 @@ type Envelope struct {
 	MessageID string
 }
 
+// from are the authors as they were judged; those that can't be told as Addresses
+// has them.
+func (h Header) from() []Address {
+	if a := h.Authors(); a.Doubt == "" {
+		return a.List
+	}
+	return h.Addresses("From")
+}
+
 // Envelope reads the envelope fields, leniently, decoded.
 func (h Header) Envelope() Envelope {
 	e := Envelope{
-		Subject: h.Decoded("Subject"), From: h.Addresses("From"), Sender: h.Addresses("Sender"),
+		Subject: h.Decoded("Subject"), From: h.from(), Sender: h.Addresses("Sender"),
 		ReplyTo: h.Addresses("Reply-To"), To: h.Addresses("To"), Cc: h.Addresses("Cc"), Bcc: h.Addresses("Bcc"),
 		InReplyTo: ParseMessageIDs(h.Text("In-Reply-To")), MessageID: h.MessageID(),
 	}

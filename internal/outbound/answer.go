@@ -49,6 +49,9 @@ func (o *Outbox) Answer(ctx context.Context, a Answer) (*Ready, error) {
 	}
 	now := o.Now().UTC()
 	id := o.DB.NewID()
+	if named(a.Name, a.From).Doubt() != "" {
+		a.Name = "" // it shows another's address
+	}
 	draft := message.Draft{
 		Date: now, MessageID: "<" + id.String() + "@" + a.From.Domain + ">",
 		From: named(a.Name, a.From), To: []message.Address{named("", a.To)},

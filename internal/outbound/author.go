@@ -5,6 +5,7 @@ package outbound
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -15,8 +16,8 @@ import (
 )
 
 // checkAuthor returns fault.Denied unless the mailbox may use every address in
-// From and Sender. What other programs may read differently is a
-// fault.Invalid. It returns the domain of the first author, which signs.
+// From, and the one in Sender. An author who can't be told is a fault.Invalid. It
+// returns the domain of the first author, which signs.
 func (o *Outbox) checkAuthor(ctx context.Context, m mailbox.Mailbox, h message.Header) (db.ID, error) {
 	authors, err := authorsOf(h)
 	if err != nil {
@@ -52,31 +53,52 @@ func (o *Outbox) mayUse(ctx context.Context, m mailbox.Mailbox, a address.Addres
 	return sender.Domain, err
 }
 
-// authorsOf returns the addresses in From and Sender, one at least, that of
-// From first. What other programs may read differently is a fault.Invalid; an
-// address that can't be anyone's is a fault.Denied.
+// authorsOf returns the addresses in From, one at least, then that in Sender. What
+// mail readers may read differently is a fault.Invalid; an address that can't be
+// anyone's is a fault.Denied.
 func authorsOf(h message.Header) ([]address.Address, error) {
-	if h.Count("From") != 1 || h.Count("Sender") > 1 {
-		return nil, fault.New(fault.Invalid, "invalid_from", "The message must have one From field.")
-	}
 	if bytes.IndexByte(h, 0) >= 0 {
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message's header has a NUL.")
 	}
-	for _, f := range append(h.All("From"), h.All("Sender")...) {
-		if message.AmbiguousAddresses(f.Value) {
-			return nil, fault.New(fault.Invalid, "invalid_from", "The message's From or Sender field is not a list of addresses (RFC 5322, section 3.4).")
+	from := h.Authors()
+	if from.Doubt != "" {
+		return nil, unclear("From", from.Doubt)
+	}
+	list := slices.Clone(from.List)
+	sender := message.Authors{}
+	if senders := h.All("Sender"); len(senders) > 0 {
+		values := make([][]byte, len(senders))
+		for i, f := range senders {
+			values[i] = f.Value
 		}
+		if sender = message.ReadAuthors(values); sender.Doubt != "" || len(sender.List) > 1 {
+			return nil, unclear("Sender", sender.Doubt)
+		}
+		list = append(list, sender.List...)
 	}
-	named := append(h.Addresses("From"), h.Addresses("Sender")...)
-	if len(named) == 0 {
-		return nil, fault.New(fault.Invalid, "invalid_from", "The message's From field has no address.")
+	if len(from.List) > 1 && len(sender.List) == 0 {
+		return nil, fault.New(fault.Invalid, "sender_required", "The message has several authors: add a Sender field with the one who sends it (RFC 5322, section 3.6.2).")
 	}
-	authors := make([]address.Address, len(named))
-	for i, one := range named {
+	all := make([]address.Address, len(list))
+	for i, one := range list {
 		var err error
-		if authors[i], err = address.Parse(one.Local + "@" + one.Domain); err != nil {
+		if all[i], err = address.Parse(one.String()); err != nil {
 			return nil, senderDenied
 		}
 	}
-	return authors, nil
+	return all, nil
+}
+
+// unclear refuses a message for its From or Sender field.
+func unclear(field string, doubt message.Doubt) error {
+	form := "write it as Name <you@example.com>, with one address, and quotation marks around a name that has other characters than letters, digits and spaces."
+	switch doubt {
+	case message.NoFrom, message.ManyFrom:
+		return fault.New(fault.Invalid, "invalid_from", "The message must have one %s field: %s", field, form)
+	case message.OtherName:
+		return fault.New(fault.Denied, "sender_name", "The name in the message's %s field shows another address than the one beside it: set a name without an address in your mail program.", field)
+	case message.ManyDomains:
+		return fault.New(fault.Denied, "sender_not_allowed", "All addresses in From must be on the same domain.")
+	}
+	return fault.New(fault.Invalid, "invalid_from", "Mail readers may read the message's %s field differently: %s", field, form)
 }

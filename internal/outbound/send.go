@@ -181,6 +181,8 @@ func (l *letter) readFrom(s *Send, bad *fault.Fields) {
 	l.draft.From = named(s.FromName, l.from)
 	if len(s.FromName) > address.MaxName {
 		bad.Add("from_name", "too_long", "A name may have %d bytes.", address.MaxName)
+	} else if err == nil && !strings.ContainsAny(s.FromName, "\r\n\x00") { // which is told elsewhere
+		l.checkAuthor(bad)
 	}
 	if s.ReplyTo == "" {
 		return
@@ -191,6 +193,18 @@ func (l *letter) readFrom(s *Send, bad *fault.Fields) {
 		return
 	}
 	l.draft.ReplyTo = []message.Address{named(n.Name, n.Address)}
+}
+
+// checkAuthor refuses an author whom mail readers would not all see.
+func (l *letter) checkAuthor(bad *fault.Fields) {
+	alone := l.draft.From
+	alone.Name = ""
+	switch {
+	case alone.Doubt() != "":
+		bad.Add("from_email", "invalid_address", "Mail readers read this address differently. Use one without quotation marks, such as you@example.com.")
+	case l.draft.From.Doubt() != "":
+		bad.Add("from_name", "shows_address", "This name shows another address than from_email, or can't be told from one. Give a name without an address.")
+	}
 }
 
 // readRecipients takes each address once, to before cc before bcc.
