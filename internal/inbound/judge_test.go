@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/message/messagetest"
 )
 
 // judged makes a house where mail is judged, with the policies of a few
@@ -94,10 +97,16 @@ func TestJudged(t *testing.T) {
 			{"no policy", "a@good.test", "From: a@plain.test\r\n", "INBOX", "spf=pass", ""},
 			{"no policy known", "a@good.test", "From: a@dead.test\r\n", "451 4.7.0 The DMARC policy of dead.test could not be looked up", "", ""},
 			{"SPF unknown", "a@slow.test", "From: a@slow.test\r\n", "INBOX", "spf=temperror dmarc=temperror", ""},
-			{"two From", "a@good.test", "From: a@good.test\r\nFrom: b@good.test\r\n", folder.Junk, "spf=pass dmarc=fail", ""},
-			{"two From, one strict", "a@good.test", "From: a@good.test\r\nFrom: b@bank.test\r\n", "550 5.7.1 The DMARC policy of bank.test refuses this message: the message has more than one From", "", ""},
-			{"two authors", "a@good.test", "From: a@good.test, b@bank.test\r\n", "550 5.7.1 The DMARC policy of bank.test", "", ""},
-			{"no author", "a@good.test", "From: somebody\r\n", folder.Junk, "spf=pass dmarc=permerror", ""},
+			{"two From", "a@good.test", "From: a@good.test\r\nFrom: b@good.test\r\n", "550 5.7.1 The author of this message can't be told: the message has more than one From field. Send it with one From", "", ""},
+			{"no From", "a@good.test", "Sender: a@good.test\r\n", "550 5.7.1 The author of this message can't be told: the message has no From field", "", ""},
+			{"a name that is an address", "a@good.test", "From: \"ceo@bank.test\" <a@good.test>\r\n", folder.Junk, "spf=pass dmarc=permerror author=other_name",
+				"iprev=pass policy.iprev=192.0.2.7 (client.example); spf=pass smtp.mailfrom=good.test; dkim=none; dmarc=permerror reason=\"the name in its From field shows another address\" \theader.from=good.test"},
+			{"an address for a name", "a@good.test", "From: ceo@loose.test <a@good.test>\r\n", folder.Junk, "spf=pass dmarc=permerror author=unclear_from", ""},
+			{"a strict address for a name", "a@good.test", "From: ceo@bank.test <a@good.test>\r\n", "550 5.7.1 The author of this message can't be told: mail readers may read", "", ""},
+			{"a comma in the name", "a@good.test", "From: Lee, Ann <a@good.test>\r\n", "INBOX", "spf=pass dmarc=pass", ""},
+			{"two From, one strict", "a@good.test", "From: a@good.test\r\nFrom: b@bank.test\r\n", "550 5.7.1 The author of this message can't be told: the message has more than one From", "", ""},
+			{"two authors", "a@good.test", "From: a@good.test, b@bank.test\r\n", "550 5.7.1 The author of this message can't be told: its From field has authors of different domains", "", ""},
+			{"no author", "a@good.test", "From: somebody\r\n", folder.Junk, "spf=pass dmarc=permerror author=no_author", ""},
 			{"forged", "a@good.test", "Authentication-Results: mail.host.test; dmarc=pass header.from=bank.test\r\nAuthentication-Results: other.test; spf=pass\r\nFrom: a@plain.test\r\n", "INBOX", "spf=pass", ""},
 		} {
 			box := h.box(fmt.Sprintf("box%d", n), 10)
@@ -130,6 +139,63 @@ func TestJudged(t *testing.T) {
 			}
 			if tt.name == "forged" && !strings.Contains(text, "Authentication-Results: other.test; spf=pass\r\n") {
 				t.Errorf("another's results are gone:\n%s", text)
+			}
+		}
+	})
+}
+
+// What mail readers read alike gets into the inbox; whatever they read differently
+// doesn't, and says why.
+func TestAuthorsOfTable(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		h.judged().Set("own.test", `TXT "v=spf1 ip4:192.0.2.7 -all"`)
+		box := h.box("box", 10)
+		verdicts := map[string]string{}
+		for _, from := range messagetest.Froms(t) {
+			sender := addr(t, "x@own.test")
+			l := h.Begin(&sender, 0)
+			if err := l.Recipient(t.Context(), addr(t, box.Address)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := l.Message(t.Context(), received, message.RefuseBare(strings.NewReader("Message-ID: <"+strconv.Itoa(len(verdicts))+"@own.test>\r\nFrom: "+from.Value+"\r\nSubject: x\r\n\r\nx\r\n")))
+			got := "INBOX"
+			if err != nil {
+				got = "refused"
+				if r, ours := inbound.Refusal(err); ours || r.Code != 550 {
+					t.Errorf("%q: %v", from.Value, err)
+				}
+			} else if where := h.places(box.ID); where[len(where)-1] != got {
+				all := h.arrivals()
+				got = where[len(where)-1]
+				if v := arrivalOf(t, all[len(all)-1]).Verdicts; v.Author != string(from.Doubt) {
+					t.Errorf("%q: the event says %q", from.Value, v.Author)
+				}
+			}
+			if (got == "INBOX") != (from.Doubt == "") {
+				t.Errorf("%q: %s", from.Value, got)
+			}
+			verdicts[from.Value] = got
+		}
+	})
+}
+
+// A report, from the null sender, is never refused for its From.
+func TestAuthorsOfReports(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		h.judged()
+		for n, header := range []string{"", "From: <>\r\n", "From: MAILER-DAEMON\r\n", "From: Mail System <MAILER-DAEMON>\r\n", "From: a@good.test\r\nFrom: b@good.test\r\n"} {
+			box := h.box(fmt.Sprintf("box%d", n), 10)
+			l := h.Begin(nil, 0)
+			if err := l.Recipient(t.Context(), addr(t, box.Address)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Message(t.Context(), received, strings.NewReader(header+"Subject: x\r\n\r\nx\r\n")); err != nil {
+				t.Errorf("%q: %v", header, err)
+			}
+			if in := h.places(box.ID); len(in) != 1 || in[0] != folder.Junk {
+				t.Errorf("%q is in %v", header, in)
 			}
 		}
 	})

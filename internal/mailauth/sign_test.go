@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-msgauth/dkim"
+
+	"github.com/mailstead/mailstead/internal/message/messagetest"
 )
 
 // signer returns a Signer with a key of each kind, and what is published.
@@ -287,6 +289,23 @@ func benchmarkSigner(b *testing.B, s *Signer) {
 	for b.Loop() {
 		if _, err := s.Sign(msg); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// Nothing is signed whose author can't be told.
+func TestSignsClearAuthorsOnly(t *testing.T) {
+	s, _ := signer(t)
+	s.Keys = s.Keys[:1]
+	for _, from := range messagetest.Froms(t) {
+		_, err := s.Sign([]byte("From: " + from.Value + "\r\nSubject: x\r\n\r\nx\r\n"))
+		if from.Doubt == "" && err != nil || from.Doubt != "" && !errors.Is(err, ErrAuthor) && !strings.Contains(strings.ReplaceAll(from.Value, "\r\n", ""), "\n") {
+			t.Errorf("%q: %v", from.Value, err)
+		}
+	}
+	for _, header := range []string{"From: a@own.test\r\nFrom: a@own.test", "From: a@own.test\r\nfrom\t: a@own.test", "From: a@own.test\r\nFrom\r\n : a@own.test"} {
+		if _, err := s.Sign([]byte(header + "\r\n\r\nx\r\n")); !errors.Is(err, ErrAuthor) {
+			t.Errorf("%q: %v", header, err)
 		}
 	}
 }

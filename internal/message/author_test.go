@@ -3,53 +3,101 @@
 package message_test
 
 import (
-	"os"
-	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/message/messagetest"
 )
 
-// fromValues reads testdata/authors/from.tsv: values of From fields by what is to be
-// made of them.
-func fromValues(t testing.TB) (values, wants []string) {
-	t.Helper()
-	table, err := os.ReadFile("testdata/authors/from.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, line := range strings.Split(strings.TrimSpace(string(table)), "\n") {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		want, text, ok := strings.Cut(line, "\t")
-		value, err := strconv.Unquote(text)
-		if !ok || err != nil {
-			t.Fatalf("line %d: %v", n+1, err)
-		}
-		values, wants = append(values, value), append(wants, strings.TrimSuffix(want, "ok"))
-	}
-	return values, wants
-}
-
 func TestAuthors(t *testing.T) {
-	values, wants := fromValues(t)
-	if len(values) < 150 {
-		t.Errorf("%d values", len(values))
-	}
-	for n, value := range values {
-		a := message.ReadAuthors([][]byte{[]byte(value)})
-		if string(a.Doubt) != wants[n] {
-			t.Errorf("%q: %q %+v, want %q", value, a.Doubt, a.List, wants[n])
+	all := messagetest.Froms(t)
+	clear := 0
+	for _, from := range all {
+		a := message.ReadAuthors([][]byte{[]byte(from.Value)})
+		if a.Doubt != from.Doubt {
+			t.Errorf("%q: %q %+v, want %q", from.Value, string(a.Doubt), a.List, string(from.Doubt))
 		}
-		if a.Doubt != "" {
+		if from.Doubt != "" {
 			continue
 		}
+		clear++
 		for _, one := range a.List {
 			if !strings.EqualFold(strings.TrimSuffix(one.Domain, "."), "own.test") {
-				t.Errorf("%q: from %s", value, one)
+				t.Errorf("%q: from %s", from.Value, one)
 			}
 		}
 	}
+	if clear < 100 || len(all)-clear < 150 {
+		t.Errorf("%d of %d are clear", clear, len(all))
+	}
+}
+
+// How an author is shown that some readers would show in pieces.
+func TestAuthorNames(t *testing.T) {
+	for value, want := range map[string]string{
+		"Lee, Ann <ann@own.test>":                  "Lee, Ann|ann@own.test",
+		"\"Lee, Ann\" <ann@own.test>":              "Lee, Ann|ann@own.test",
+		"=?utf-8?q?L=C3=A9e?=, Ann <ann@own.test>": "Lée, Ann|ann@own.test",
+		"Ann \"A\" Lee <ann@own.test>":             "Ann A Lee|ann@own.test",
+		"ann@own.test (Ann)":                       "Ann|ann@own.test",
+		"\"a \\\"b\\\"\" <ann@own.test>":           "a \"b\"|ann@own.test",
+		"\"\\\"a\" <ann@own.test>":                 "\"a|ann@own.test",
+		"ann@own.test":                             "|ann@own.test",
+		"\"ceo@victim.test\" <ann@own.test>":       "ceo@victim.test|ann@own.test",
+	} {
+		e := message.Header("From: " + value + "\r\n\r\n").Envelope()
+		if len(e.From) != 1 || e.From[0].Name+"|"+e.From[0].String() != want {
+			t.Errorf("%q: %+v", value, e.From)
+		}
+	}
+}
+
+// What is composed of a name and an address is read as these, or is in doubt.
+func FuzzAuthor(f *testing.F) {
+	for _, name := range []string{"Ann", "Lee, Ann", "a \"b\" \\", "ceo@victim.test", "Ä (x)", "=?utf-8?q?x?=", "a@own.test", "\u202ex", strings.Repeat("long ", 30)} {
+		f.Add(name, "a")
+	}
+	f.Add("", "a b")
+	f.Add("", "a..b")
+	f.Fuzz(func(t *testing.T, name, local string) {
+		if strings.ContainsAny(name, "\r\n\x00") || strings.ContainsAny(local, "\r\n\x00") || !utf8.ValidString(name) {
+			return
+		}
+		own := message.Address{Name: name, Local: local, Domain: "own.test"}
+		if own.Doubt() != "" {
+			return
+		}
+		plain := own
+		plain.Name = ""
+		if plain.Doubt() != "" {
+			t.Errorf("%q beside %q is clear, alone it is not", name, local)
+		}
+	})
+}
+
+// Whatever stands in a From field is read in time, and what is clear has an author.
+func FuzzFrom(f *testing.F) {
+	for _, from := range messagetest.Froms(f) {
+		f.Add(from.Value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		a := message.ReadAuthors([][]byte{[]byte(value)})
+		if a.Doubt != "" {
+			return
+		}
+		if len(a.List) == 0 {
+			t.Fatalf("%q is from nobody", value)
+		}
+		seen := map[string]bool{}
+		for _, one := range message.ParseAddresses([]byte(value)) {
+			seen[strings.ToLower(one.String())] = true
+		}
+		for _, one := range a.List {
+			if !seen[strings.ToLower(one.String())] {
+				t.Errorf("%q is from %s; lists show %v", value, one, seen)
+			}
+		}
+	})
 }

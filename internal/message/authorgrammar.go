@@ -43,6 +43,9 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 			for _, text := range append(comments, raw) {
 				other = other || showsOther(text, []Address{one}, folded)
 			}
+			if raw == "" && len(comments) > 0 {
+				raw = comments[len(comments)-1] // RFC 5322 §3.4: an older way to give a name
+			}
 			one.Name, before = DecodeWords(raw), ""
 			list = append(list, one)
 		case one.Name != "": // "Doe," of Doe, John <john@example.com>

@@ -4,6 +4,7 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/message/messagetest"
 )
 
 // Nobody signs as another, nor as what a reader may take for another.
@@ -56,6 +58,58 @@ func TestCheckAuthor(t *testing.T) {
 		signs, err := o.checkAuthor(t.Context(), bob, message.Header(header+"\r\n\r\n"))
 		if want == 0 && (err != nil || signs != bob.Domain) || want != 0 && !fault.Is(err, want) {
 			t.Errorf("%.80q: %v", header, err)
+		}
+	}
+}
+
+// Whatever mail readers read differently is refused, and what they read alike is not.
+func TestAuthorsOfTable(t *testing.T) {
+	for _, from := range messagetest.Froms(t) {
+		if strings.Contains(strings.ReplaceAll(from.Value, "\r\n", ""), "\n") {
+			continue // MendBare makes two fields of it
+		}
+		for _, sender := range []string{"", "\r\nSender: ann@own.test"} {
+			all, err := authorsOf(message.Header("From: " + from.Value + sender + "\r\n\r\n"))
+			var f *fault.Error
+			several := sender == "" && strings.Contains(from.Value, ",") && errors.As(err, &f) && f.Code == "sender_required"
+			odd := errors.As(err, &f) && f.Code == senderDenied.Code // no mailbox here has such an address
+			switch {
+			case from.Doubt == "" && !several && !odd && (err != nil || len(all) == 0):
+				t.Errorf("%q is refused: %v", from.Value, err)
+			case from.Doubt != "" && !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Denied):
+				t.Errorf("%q is accepted", from.Value)
+			}
+		}
+	}
+}
+
+// A name in a send that shows another address is told by its field.
+func TestNameShowsAddress(t *testing.T) {
+	for name, want := range map[string]string{
+		"Ann": "", "Lee, Ann": "", "Ann \"A\" Lee": "", "O'Lee": "", "Ännë": "", "山田太郎": "", "Ann @ Shop": "", "a@shop.example": "", "'a@shop.example'": "", "A@Shop.Example": "",
+		"Ann via Shop": "", strings.Repeat("long ", 60): "", "<Ann>": "", "Ann\\": "", "a:b;c": "", "(x": "", "=?": "", "=?x?=": "",
+		"ceo@victim.test": "from_name", "\"ceo@victim.test\"": "from_name", "CEO <ceo@victim.test>": "from_name", "Ä ceo@victim.test": "from_name", "ceo＠victim.test": "from_name",
+		"=?utf-8?q?ceo=40victim.test?=": "", "b@shop.example": "from_name", "ceo@victim.test via Shop": "from_name",
+	} {
+		s := good()
+		s.FromEmail, s.FromName = "a@shop.example", name
+		l, bad := s.read(today)
+		got := ""
+		if len(bad) > 0 {
+			got = bad[0].Field
+		}
+		if got != want || len(bad) > 1 {
+			t.Errorf("%q: %v", name, bad)
+		}
+		if want != "" {
+			continue
+		}
+		var out strings.Builder
+		if _, err := message.Compose(&out, &l.draft); err != nil {
+			t.Fatal(err)
+		}
+		if doubt := message.Header(out.String()).Authors().Doubt; doubt != "" {
+			t.Errorf("%q: %s", name, doubt)
 		}
 	}
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package messagetest has header fields for the tests of several packages.
+package messagetest
+
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+//go:embed from.tsv
+var table string
+
+// From is the value of a From field, and the doubt that it leaves.
+type From struct {
+	Value string
+	Doubt message.Doubt
+}
+
+// Froms lists some hundred From fields, ordinary and hostile. Authors of those that
+// leave no doubt are at own.test.
+func Froms(t testing.TB) (all []From) {
+	t.Helper()
+	for line := range strings.Lines(table) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		doubt, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		value, err := strconv.Unquote(text)
+		if !ok || err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if doubt == "ok" {
+			doubt = ""
+		}
+		all = append(all, From{value, message.Doubt(doubt)})
+	}
+	return all
+}
