@@ -42,11 +42,9 @@ type rcpt struct {
 	// open takes all mail: it is postmaster's or abuse's (RFC 5321 §4.5.1,
 	// RFC 2142).
 	open bool
-	spam bool // thinks the filter of its account, whatever its domain chose
-	// junk says that it is the postmaster for another, as keep has it, and o what
-	// the filter thinks for that one; nil: nothing.
-	junk bool
-	o    *digest.Opinion
+	spam bool            // thinks the filter of its account, whatever its domain chose
+	junk bool            // it is the postmaster for another, as keep has it
+	o    *digest.Opinion // of the filter, for the one who is meant; nil: it has none
 }
 
 // report is a signed return path that was accepted for a recipient.
@@ -136,7 +134,7 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	e := i.errand(s, l.from, false)
 	e.utf8 = strings.HasPrefix(received.With, "UTF8SMTP") // RFC 6531 §4.3
 	defer e.drop()
-	which, err := e.deliverAll(ctx, l.boxes(s, junk), len(l.onward)+len(l.reports) > 0 || l.loop)
+	which, err := e.deliverAll(ctx, l.boxes(junk), len(l.onward)+len(l.reports) > 0 || l.loop)
 	if err != nil {
 		s.blob.Discard(ctx)
 		return 0, err
@@ -164,13 +162,10 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 }
 
 // boxes says what becomes of a message at each mailbox.
-func (l *Letter) boxes(s *spooled, junk []bool) []box {
+func (l *Letter) boxes(junk []bool) []box {
 	all := make([]box, len(l.rcpts))
 	for n, to := range l.rcpts {
 		all[n] = box{Recipient: to.Recipient, as: to.as, o: to.o, junk: to.junk || n < len(junk) && junk[n], spam: to.spam}
-		if n < len(s.opinions) {
-			all[n].o = &s.opinions[n]
-		}
 	}
 	return all
 }

@@ -12,11 +12,13 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/spam"
 )
 
 // Courier runs for a domain here, so that the commits of many consignments
@@ -150,15 +152,18 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 	e.tls, e.utf8 = c.Mail.RequireTLS, c.Mail.UTF8
 	e.asked = outbound.Asked{Notify: cmp.Or(c.Mail.Notify, d.Notify), Original: d.Original, Ret: c.Mail.Ret, EnvID: c.Mail.EnvID}
 	defer e.drop()
-	boxes := make([]box, len(route.Mailboxes))
-	for n, to := range route.Mailboxes {
-		boxes[n] = box{Recipient: to, as: []string{d.Recipient}, source: d.Message}
+	l, err := i.judgeOther(ctx, s, c, d, route)
+	if err != nil {
+		return err
+	}
+	boxes := l.boxes(nil)
+	for n := range boxes {
+		boxes[n].source = d.Message
 	}
 	if _, err := e.deliverAll(ctx, boxes, len(route.Elsewhere) > 0); err != nil {
 		return err
 	}
-	if len(route.Elsewhere) > 0 {
-		o := onward{Route: route, as: d.Recipient, sender: c.From, own: true}
+	for _, o := range l.onward {
 		if why := s.stops(o); why != nil && len(boxes) > 0 { // as Letter.keep has it
 			i.Log.Info("a message is not forwarded but kept", "alias", o.Alias, "message", d.Message, "n", d.N, "reason", why)
 		} else if err := e.passOn(ctx, o); err != nil {
@@ -166,8 +171,33 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 		}
 	}
 	e.also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
-	_, err := e.commit(ctx)
+	_, err = e.commit(ctx)
 	return err
+}
+
+// judgeOther has the spam filter judge mail of one account to another, as it judges
+// mail from outside: its fault is one that bounces or puts off the delivery. What
+// stays within an account is not judged, nor what the service itself writes.
+func (i *Inbound) judgeOther(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery, route mailbox.Route) (*Letter, error) {
+	l := &Letter{in: i, from: c.From}
+	to, err := address.Parse(d.Recipient)
+	if err != nil {
+		return nil, err
+	}
+	other := len(route.Elsewhere) > 0 && route.Account != c.Mail.Account
+	for _, box := range route.Mailboxes {
+		l.rcpts = append(l.rcpts, rcpt{Recipient: box, as: []string{d.Recipient}, open: isOpen(to)})
+		other = other || box.Account != c.Mail.Account
+	}
+	if len(route.Elsewhere) > 0 {
+		l.onward = []onward{{Route: route, as: d.Recipient, sender: c.From, own: true, back: secret.IsSRS(to.Local)}}
+	}
+	if !other || s.private {
+		return l, nil
+	}
+	judged := *s
+	judged.verdicts.SPF = string(mailauth.Pass) // MAIL FROM was checked when it was accepted
+	return l, l.filter(ctx, &judged, message.Received{ID: c.Mail.ID.String()}, "")
 }
 
 // wasFiled reports whether a delivery was filed here; if it has no outcome yet, that
@@ -215,6 +245,8 @@ func (i *Inbound) outcome(ctx context.Context, d *queue.Delivery, err error) que
 		return set(queue.Bounced, r.Code, r.Enhanced, f.Message)
 	case kind == fault.Limited:
 		return set(queue.Deferred, 450, "4.7.1", f.Message)
+	case kind == fault.Unavailable && (f.Code == CodeNotNow || f.Code == spam.CodeDown):
+		return set(queue.Deferred, 451, "4.7.1", f.Message)
 	case kind == fault.OverQuota && f.Code == mailbox.CodeFullLong:
 		return set(queue.Bounced, 552, "5.2.2", f.Message)
 	case kind == fault.OverQuota:

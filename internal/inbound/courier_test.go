@@ -4,6 +4,7 @@ package inbound_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -11,10 +12,14 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/spam"
 )
 
 // outgoing makes a message that the queue may carry.
@@ -156,6 +161,100 @@ func TestCourier(t *testing.T) {
 		big.To = []*queue.Delivery{{Message: big.Mail.ID, Recipient: "bob@demo.test"}}
 		if o := h.File(ctx, big); o[0].State != queue.Bounced || o[0].Enhanced != "5.3.4" {
 			t.Errorf("larger than the mailbox: %+v", o)
+		}
+	})
+}
+
+// Mail of another account is judged for spam as mail from outside is; what stays
+// within an account, and what the service itself writes, is not.
+func TestCourierJudgesOtherAccounts(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		other := h.db.NewID()
+		if _, err := h.boxes.CreateAlias(ctx, h.account, "out@demo.test", []string{"far@away.example"}); err != nil {
+			t.Fatal(err)
+		}
+		first := h.box("first", 10) // gets postmaster's mail
+		for n, tt := range []struct {
+			name    string
+			account db.ID
+			private bool
+			to      string
+			action  digest.Action
+			want    string // outcome, and where it is
+		}{
+			{"within the account", h.account, false, "box", digest.Reject, "delivered 2.0.0 INBOX"},
+			{"ham", other, false, "box", digest.Accept, "delivered 2.0.0 INBOX"},
+			{"spam", other, false, "box", digest.Junk, "delivered 2.0.0 " + folder.Junk},
+			{"refused", other, false, "box", digest.Reject, "bounced 5.7.1 "},
+			{"put off", other, false, "box", digest.Defer, "deferred 4.7.1 "},
+			{"of the service", other, true, "box", digest.Reject, "delivered 2.0.0 INBOX"},
+			{"to postmaster", other, false, "postmaster", digest.Reject, "delivered 2.0.0 " + folder.Junk},
+			{"elsewhere", other, false, "out", digest.Junk, "bounced 5.7.1 "},
+			{"elsewhere, refused", other, false, "out", digest.Reject, "bounced 5.7.1 "},
+		} {
+			h.thinks(digest.Opinion{Score: 20, Threshold: 6, Action: tt.action})
+			box := h.box(fmt.Sprintf("box%d", n), 10)
+			to := box.Address
+			switch tt.to {
+			case "postmaster":
+				box, to = first, "postmaster@demo.test"
+			case "out":
+				to = "out@demo.test"
+			}
+			m := h.outgoing(100)
+			m.Account, m.Private = tt.account, tt.private
+			o := h.File(ctx, &queue.Consignment{Mail: m, From: "ann@demo.test", To: []*queue.Delivery{{Message: m.ID, Recipient: to}}})[0]
+			got := string(o.State) + " " + o.Enhanced + " " + strings.Join(h.places(box.ID), ", ")
+			if got != tt.want {
+				t.Errorf("%s: %s (%s), want %s", tt.name, got, o.Reply, tt.want)
+			}
+		}
+		// A recipient that chose so is not protected, and a filter that is away puts off.
+		box := h.box("soft", 10)
+		h.softer(box, mailbox.SpamOff)
+		h.thinks(digest.Opinion{Score: 20, Threshold: 6, Action: digest.Reject})
+		for want, away := range map[string]error{
+			"delivered 2.0.0": nil, "deferred 4.7.1": fault.New(fault.Unavailable, spam.CodeDown, "away"), "bounced 5.7.1": fault.New(fault.Denied, spam.CodeVirus, "a virus"),
+		} {
+			if away != nil {
+				h.Inbound.Filter = func(context.Context, *spam.Mail) ([]digest.Opinion, error) { return nil, away }
+			}
+			m := h.outgoing(100)
+			m.Account = other
+			c := &queue.Consignment{Mail: m, From: "ann@demo.test", To: []*queue.Delivery{{Message: m.ID, Recipient: box.Address}}}
+			if away == nil {
+				h.thinks(digest.Opinion{Score: 20, Threshold: 6, Action: digest.Reject})
+			}
+			if o := h.File(ctx, c)[0]; string(o.State)+" "+o.Enhanced != want {
+				t.Errorf("%s %s, want %s", o.State, o.Enhanced, want)
+			}
+		}
+	})
+}
+
+// What our own filter thinks of mail between accounts is what the recipient's account
+// taught it.
+func TestCourierAsksOwnFilter(t *testing.T) {
+	each(t, func(h *house) {
+		ctx, t := h.t.Context(), h.t
+		box := h.box("box", 10)
+		own := &spam.Filter{Own: &spam.Own{Bayes: spam.NewBayes(spam.Bayes{DB: h.db, Folders: h.Folders, Now: time.Now, Log: h.Log}), Log: h.Log}, Log: h.Log}
+		var asked []*spam.Mail
+		h.Inbound.Filter = func(ctx context.Context, m *spam.Mail) ([]digest.Opinion, error) {
+			asked = append(asked, m)
+			return own.Judge(ctx, m)
+		}
+		m := h.outgoing(100)
+		m.Account = h.db.NewID()
+		if o := h.File(ctx, &queue.Consignment{Mail: m, From: "ann@demo.test", To: []*queue.Delivery{{Message: m.ID, Recipient: box.Address}}})[0]; o.State != queue.Delivered {
+			t.Errorf("outcome %+v", o)
+		}
+		if len(asked) != 1 || asked[0].Accounts[0] != h.account || asked[0].Verdicts.SPF != "pass" || asked[0].From != "ann@demo.test" {
+			t.Errorf("asked %+v", asked)
+		}
+		if text := h.filed(box)[0].text; !strings.Contains(text, "\r\nX-Spam-Status: No, score=0") {
+			t.Errorf("it says\n%s", text)
 		}
 	})
 }

@@ -25,15 +25,10 @@ const (
 // recipient and its domain let it: a message is refused only if that is so for all
 // recipients, else it goes to Junk, and is not forwarded. Reports to us, or on
 // their way back, are not its business.
-func (l *Letter) filter(ctx context.Context, s *spooled, received message.Received, name string) (err error) {
+func (l *Letter) filter(ctx context.Context, s *spooled, received message.Received, name string) error {
 	if l.in.Filter == nil || len(l.rcpts)+len(l.onward) == 0 {
 		return nil
 	}
-	defer func() {
-		if err != nil {
-			s.blob.Discard(ctx)
-		}
-	}()
 	m := &spam.Mail{
 		ID: received.ID, Client: received.Addr, Helo: received.Helo, Name: name, From: l.from, Verdicts: s.verdicts,
 		Header: s.header, Index: s.index, Size: s.blob.Size, Open: s.blob.Open,
@@ -92,7 +87,9 @@ func (l *Letter) filter(ctx context.Context, s *spooled, received message.Receiv
 	for n := range l.rcpts { // nor what a stricter mailbox calls spam
 		l.rcpts[n].spam = l.rcpts[n].spam || all[n].Spam()
 	}
-	s.opinions = all[:len(l.rcpts)]
+	for n := range l.rcpts {
+		l.rcpts[n].o = &all[n]
+	}
 	for n := range l.onward {
 		l.onward[n].o = &all[len(l.rcpts)+n]
 	}

@@ -5,13 +5,13 @@ package inbound
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -172,7 +172,7 @@ func (i *Inbound) sendsAs(s *spooled, o onward) string {
 	if err != nil {
 		return ""
 	}
-	if from, err := address.Parse(o.sender); err == nil && s.passed(from) {
+	if from, err := address.Parse(o.sender); err == nil && s.passed() {
 		if path, ok := i.Key.SRS(int64(o.Account), at.Domain, from.Local, from.Domain, i.Now()); ok {
 			return path + "@" + at.Domain
 		}
@@ -180,26 +180,11 @@ func (i *Inbound) sendsAs(s *spooled, o onward) string {
 	return postmaster + "@" + at.Domain
 }
 
-// passed reports whether the sender of a message is who it says it is, as far as
-// his domain can tell (SPF, DMARC). DMARC speaks of the author: for a sender at
-// another domain that says nothing, as any author may name any.
-func (s *spooled) passed(sender address.Address) bool {
-	return s.verdicts.SPF == "pass" || s.verdicts.DMARC == "pass" && slices.ContainsFunc(s.header.Addresses("From"), func(a message.Address) bool {
-		author, err := address.Domain(a.Domain)
-		return err == nil && registered(author) == registered(sender.Domain)
-	})
-}
-
-// registered is the part of a domain that somebody has registered.
-func registered(domain string) string {
-	for {
-		_, above, ok := strings.Cut(domain, ".")
-		if !ok || address.PublicSuffix(above) {
-			return domain
-		}
-		domain = above
-	}
-}
+// passed reports whether the host that brought a message may send for the domain of
+// its MAIL FROM (SPF): only then something is sent back there. A DKIM signature does
+// not show that, nor does DMARC by it: whoever has a signed message can bring it to
+// many, in its author's name, who would get all their answers.
+func (s *spooled) passed() bool { return s.verdicts.SPF == string(mailauth.Pass) }
 
 func isSRS(sender string) bool {
 	a, err := address.Parse(sender)

@@ -88,9 +88,6 @@ type spooled struct {
 	trace   []byte           // fields that all copies have on top of the blob
 	// verdicts are what was found out about the message.
 	verdicts digest.Verdicts
-	// opinions are what the spam filter thinks, for each recipient; nil if it
-	// was not asked.
-	opinions []digest.Opinion
 	// unwanted mail is to be in Junk, or nowhere, says the domain of its author.
 	unwanted bool
 	private  bool // the service wrote it to its recipient alone

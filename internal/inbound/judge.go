@@ -51,7 +51,11 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 	if trial == nil {
 		s.trace = received.Append(nil)
 		if l.Verdicts == nil {
-			return s, nil, l.filter(ctx, s, received, "")
+			if err = l.filter(ctx, s, received, ""); err != nil {
+				s.blob.Discard(ctx)
+				return nil, nil, err
+			}
+			return s, nil, nil
 		}
 		author := mailauth.Doubted(s.header)
 		s.verdicts = *l.Verdicts
@@ -68,14 +72,17 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 	s.trace = j.AppendResults(received.Append(nil), i.Host)
 	s.verdicts = digest.Verdicts{SPF: string(j.SPF.Result), DKIM: string(j.Signed()), DMARC: string(j.DMARC.Result), Author: string(j.DMARC.Doubt)}
 	s.unwanted = j.DMARC.Retry && !i.Forgiving || j.DMARC.Policy == mailauth.PolicyQuarantine || j.DMARC.Policy == mailauth.PolicyReject
-	if junk, err = l.obey(ctx, j); err != nil {
+	if junk, err = l.obey(ctx, j); err == nil {
+		err = l.filter(ctx, s, received, j.IPRev.Name)
+	}
+	if err != nil {
 		s.blob.Discard(ctx)
 		return nil, nil, err
 	}
 	if junk != nil {
 		i.Log.Info("message filed in Junk by DMARC policy", "message", id, "author", j.DMARC.From, "policy", j.DMARC.Policy, "reason", j.DMARC.Reason)
 	}
-	return s, junk, l.filter(ctx, s, received, j.IPRev.Name)
+	return s, junk, nil
 }
 
 // obey does what the policy of the author's domain asks for, as far as each

@@ -22,7 +22,7 @@ import (
 func (e *errand) answer(ctx context.Context, to mailbox.Recipient) error {
 	i := e.in
 	sender, err := address.Parse(e.sender)
-	shown := e.own || e.s.passed(sender) && e.s.verdicts.DMARC != string(mailauth.Fail)
+	shown := e.own || e.s.passed() && e.s.verdicts.DMARC != string(mailauth.Fail)
 	if err != nil || !shown || !answers(e.s.header, sender) {
 		return nil //nolint:nilerr // nobody is to be answered
 	}
