@@ -29,11 +29,11 @@ func (a *Accounts) Active(ctx context.Context, id db.ID) (bool, error) {
 	if ok && now.Before(s.until) {
 		return s.active, nil
 	}
-	var status string
-	if err := a.db.One(ctx, statusByID.With(id), &status); err != nil && !errors.Is(err, db.ErrNoRow) {
+	active, err := ActiveIn(ctx, a.db, id)
+	if err != nil {
 		return false, err
 	}
-	s = standing{status == "active", now.Add(knownFor)}
+	s = standing{active, now.Add(knownFor)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.changes != mark {
@@ -44,4 +44,13 @@ func (a *Accounts) Active(ctx context.Context, id db.ID) (bool, error) {
 	}
 	a.standing[id] = s
 	return s.active, nil
+}
+
+// ActiveIn reports whether an account is there and not suspended, now.
+func ActiveIn(ctx context.Context, r db.Reader, id db.ID) (bool, error) {
+	var status string
+	if err := r.One(ctx, statusByID.With(id), &status); err != nil && !errors.Is(err, db.ErrNoRow) {
+		return false, err
+	}
+	return status == Active, nil
 }

@@ -64,6 +64,7 @@ type Dashboard struct {
 	Send         Send
 	Health       func() Health
 	Host         string // the service's own name
+	Postmaster   string // the operator's address
 	Base         string // the URL that the pages are below, without a slash at its end
 	Dev          bool
 	Version      string

@@ -96,9 +96,8 @@ func (d *Domains) sender(ctx context.Context, q db.Statement) (Sender, error) {
 func (d *Domains) Hosted(ctx context.Context, name string) (Hosted, bool, error) {
 	e, mark, ok := d.hosted.get(name)
 	if now := d.Now(); !ok || !now.Before(e.until) {
-		var h Hosted
-		err := d.DB.One(ctx, hostedName.With(name), &h.Domain, &h.Account, &h.Name, &h.Receives)
-		if err != nil && !errors.Is(err, db.ErrNoRow) {
+		h, _, err := HolderOf(ctx, d.DB, name)
+		if err != nil {
 			return Hosted{}, false, err
 		}
 		e = known[Hosted]{h, nil, now.Add(remember)}

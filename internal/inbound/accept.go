@@ -89,11 +89,11 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 		return err
 	}
 	l.loop = l.loop || strings.EqualFold(to.Local, abuse)
-	as := to.String()
+	open := isOpen(to)
 	if to.Domain == "" {
-		as = route.Mailboxes[0].Address
+		to.Domain = l.in.Host
 	}
-	return l.reach(ctx, route, as, isOpen(to))
+	return l.reach(ctx, route, to.String(), open)
 }
 
 // returnPath accepts a report about a message that was sent from here. That

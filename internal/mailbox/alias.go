@@ -157,7 +157,7 @@ func (m *Mailboxes) targets(ctx context.Context, bad *fault.Fields, account db.I
 	if err := bad.Merge(err); err != nil {
 		return nil, err
 	}
-	if role(of) && err == nil && !slices.ContainsFunc(read, func(t Target) bool { return t.Mailbox != 0 }) {
+	if isRole(of) && err == nil && !slices.ContainsFunc(read, func(t Target) bool { return t.Mailbox != 0 }) {
 		// It takes everything, and what is not forwarded must go somewhere.
 		bad.Add("targets", "mailbox_needed", "postmaster and abuse must lead to a mailbox here, whatever else they lead to.")
 	}

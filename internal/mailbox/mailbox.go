@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
@@ -67,12 +68,14 @@ type Options struct {
 	// Storage is what the quotas of an account's mailboxes may be together, in
 	// bytes; 0 is no limit. Nil: there is none.
 	Storage func(ctx context.Context, account db.ID) (int64, error)
-	// Host is the service's own name, whose postmaster is the operator.
+	// Host is the service's own name. Its role addresses are the operator's.
 	Host string
-	// Operator is the address of a mailbox here that gets the mail for
-	// postmaster and abuse that no mailbox of a customer gets. Without one,
-	// or while it takes no mail, the oldest mailbox gets it.
-	Operator string
+	// Postmaster is the operator's address, of a mailbox or alias here or
+	// elsewhere. It gets the mail to the role addresses of the host, and only that.
+	Postmaster string
+	// Owners returns the addresses of the people who own an account. They get the
+	// mail to the role addresses of its domains while it has no mailbox. Nil: none.
+	Owners func(ctx context.Context, account db.ID) ([]address.Address, error)
 
 	// Owned names a domain of the account whose ownership is proven;
 	// fault.NotFound if it is not the account's, fault.Denied if not proven.

@@ -52,7 +52,7 @@ func gone() error {
 // account that is suspended, or of a domain that has changed hands meanwhile and
 // would go out in its new holder's name, is not sent: fault.Denied. Nor is what is
 // lost: fault.NotFound. A report on its way back goes without a domain, in nobody's
-// name.
+// name, and so does what the host forwards.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	r, err := o.load(ctx, id)
 	if err != nil {
@@ -65,7 +65,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	}
 	sender, err := o.signerOf(ctx, r.domain)
 	nobodys := noHolder(err)
-	if err != nil && !(nobodys && r.returns()) {
+	if err != nil && !(nobodys && r.nobodys()) {
 		return nil, err
 	}
 	b, err := o.Blobs.Load(ctx, r.blob)

@@ -116,6 +116,9 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
+	if c.Postmaster == "" {
+		return nil, errNoPostmaster
+	}
 	s := &Server{Config: c, Log: log, failed: make(chan error, 1), Hub: &signal.Hub{}}
 	for _, d := range []*duties{&s.carrying, &s.duties, &s.lease} {
 		d.init(s)
