@@ -30,7 +30,7 @@ func (w where) setStatus(email, status string) error {
 		if err != nil {
 			return err
 		}
-		if err := d.Accounts.SetStatus(ctx, acc.ID, status); err != nil {
+		if err := d.SetAccountStatus(ctx, acc.ID, status); err != nil {
 			return err
 		}
 		_, err = fmt.Printf("account  %s is %s; running nodes know within seconds\n", acc.Email, status)

@@ -46,6 +46,20 @@ func (a *Accounts) Active(ctx context.Context, id db.ID) (bool, error) {
 	return s.active, nil
 }
 
+var suspendedAccounts = db.SQL(`SELECT id FROM account WHERE status = 'suspended'`)
+
+// SuspendedAccounts are the accounts that are suspended now.
+func SuspendedAccounts(ctx context.Context, r db.Reader) (map[db.ID]bool, error) {
+	all := map[db.ID]bool{}
+	err := r.Each(ctx, suspendedAccounts.With(), func(r db.Row) error {
+		var id db.ID
+		err := r.Scan(&id)
+		all[id] = true
+		return err
+	})
+	return all, err
+}
+
 // ActiveIn reports whether an account is there and not suspended, now.
 func ActiveIn(ctx context.Context, r db.Reader, id db.ID) (bool, error) {
 	var status string

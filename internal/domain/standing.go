@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	readStandings = db.SQL(`SELECT id, name, status FROM domain WHERE id > $1 ORDER BY id LIMIT $2`)
-	heldDomains   = db.SQL(`SELECT id, account, name, receives FROM domain WHERE id > $1 AND held ORDER BY id LIMIT $2`)
+	readStandings = db.SQL(`SELECT id, name, status, suspended_at > 0 FROM domain WHERE id > $1 ORDER BY id LIMIT $2`)
+	heldDomains   = db.SQL(`SELECT id, account, name, receives, suspended_at > 0 FROM domain WHERE id > $1 AND held ORDER BY id LIMIT $2`)
 	newestKeys    = db.SQL(`SELECT id, selector, private FROM dkim_key WHERE id < $1 ORDER BY id DESC LIMIT $2`)
 )
 
@@ -25,8 +25,12 @@ func Standings(ctx context.Context, r db.Reader, few int) (count map[string]int,
 		n := 0
 		err := r.Each(ctx, readStandings.With(last, atOnce), func(r db.Row) error {
 			var name, status string
-			if err := r.Scan(&last, &name, &status); err != nil {
+			var suspended bool
+			if err := r.Scan(&last, &name, &status, &suspended); err != nil {
 				return err
+			}
+			if suspended {
+				status = Suspended
 			}
 			n++
 			count[status]++
@@ -61,7 +65,7 @@ func HolderOf(ctx context.Context, r db.Reader, name string) (Hosted, bool, erro
 }
 
 func scanHosted(r db.Row) (h Hosted, err error) {
-	err = r.Scan(&h.Domain, &h.Account, &h.Name, &h.Receives)
+	err = r.Scan(&h.Domain, &h.Account, &h.Name, &h.Receives, &h.Suspended)
 	return h, err
 }
 

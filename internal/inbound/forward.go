@@ -157,6 +157,9 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	})
 	if err == nil {
 		e.out = append(e.out, ready)
+		if !o.back && o.Domain != account.Operators {
+			e.guards = append(e.guards, domain.InUse(o.Domain))
+		}
 	}
 	return err
 }
@@ -236,7 +239,7 @@ func (i *Inbound) forwarders(ctx context.Context, name string) ([]domain.Hosted,
 	if i.Ours(name) {
 		return []domain.Hosted{{Domain: account.Operators, Account: account.Operators}}, nil
 	}
-	_, _, hosted, err := i.Mailboxes.Hosted(ctx, name)
+	_, hosted, err := i.Mailboxes.Hosted(ctx, name)
 	if err != nil {
 		return nil, err
 	}

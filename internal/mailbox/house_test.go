@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -66,13 +67,13 @@ func each(t *testing.T, f func(h *house)) {
 				}
 				return "", fault.New(fault.NotFound, "not_found", "none")
 			},
-			Hosted: func(_ context.Context, name string) (db.ID, db.ID, bool, error) {
+			Hosted: func(_ context.Context, name string) (domain.Hosted, bool, error) {
 				id := h.holder
 				if other := h.named[name]; other != 0 {
 					id = other
 				}
 				o := h.owners[id]
-				return id, o.account, o.name == name, nil
+				return domain.Hosted{Domain: id, Account: o.account}, o.name == name, nil
 			},
 			Provision: func(context.Context, *db.Tx, db.ID) error { return nil },
 			Empty:     func(_ context.Context, id db.ID) error { h.emptied = append(h.emptied, id); return nil },

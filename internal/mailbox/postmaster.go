@@ -38,7 +38,7 @@ func (m *Mailboxes) operator(ctx context.Context) (Route, error) {
 	if err != nil || m.isOwn(to.Domain) {
 		return Route{}, noPostmaster()
 	}
-	_, _, hosted, err := m.Hosted(ctx, to.Domain)
+	_, hosted, err := m.Hosted(ctx, to.Domain)
 	if err != nil {
 		return Route{}, err
 	}
@@ -139,7 +139,7 @@ func (m *Mailboxes) leadsBack(ctx context.Context, a address.Address) (bool, err
 	if !isRole(a) || m.isOwn(a.Domain) {
 		return m.isOwn(a.Domain), nil
 	}
-	_, _, hosted, err := m.Hosted(ctx, a.Domain)
+	_, hosted, err := m.Hosted(ctx, a.Domain)
 	return hosted, err
 }
 

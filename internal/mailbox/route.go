@@ -24,9 +24,10 @@ type Route struct {
 // aliasTargets has a row for each target of the alias of an address. Of a
 // mailbox that is deleted all is empty.
 var aliasTargets = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
-		COALESCE(m.address, ''), COALESCE(m.status, ''), COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
+		COALESCE(m.address, ''), CASE WHEN d.suspended_at > 0 THEN 'suspended' ELSE COALESCE(m.status, '') END, COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
 		COALESCE(m.spam_filter, ''), t.address, a.id, a.account
 	FROM alias a JOIN alias_target t ON t.alias = a.id LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
+		LEFT JOIN domain d ON d.id = m.domain
 	WHERE a.domain = $1 AND a.address = $2 ORDER BY t.n`)
 
 // Route finds where mail to an address goes: to its own mailbox, else where its
@@ -65,19 +66,22 @@ func (m *Mailboxes) lookUp(ctx context.Context, base address.Address, key string
 	if isRole(base) && m.isOwn(base.Domain) {
 		return m.operator(ctx)
 	}
-	domain, account, hosted, err := m.Hosted(ctx, base.Domain)
+	h, hosted, err := m.Hosted(ctx, base.Domain)
 	if err != nil {
 		return Route{}, err
 	}
 	if !hosted {
 		return Route{}, fault.New(fault.NotFound, CodeNotHosted, "This domain's mail is not kept here.")
 	}
-	route, err := exact(ctx, m.db, domain, key)
+	if h.Suspended {
+		return Route{}, fault.New(fault.Denied, CodeSuspended, "This domain takes no mail.")
+	}
+	route, err := exact(ctx, m.db, h.Domain, key)
 	if isRole(base) && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied)) {
-		return m.role(ctx, domain, account)
+		return m.role(ctx, h.Domain, h.Account)
 	}
 	if fault.Is(err, fault.NotFound) {
-		route, err = aliased(ctx, m.db, domain, CatchAll+"@"+base.Domain)
+		route, err = aliased(ctx, m.db, h.Domain, CatchAll+"@"+base.Domain)
 	}
 	return route, err
 }
@@ -137,10 +141,11 @@ func (m *Mailboxes) MayUse(ctx context.Context, box Mailbox, a address.Address) 
 	if base.Key() == own.Key() {
 		return true, nil
 	}
-	domain, account, hosted, err := m.Hosted(ctx, base.Domain)
-	if err != nil || !hosted || account != box.Account {
+	h, hosted, err := m.Hosted(ctx, base.Domain)
+	if err != nil || !hosted || h.Account != box.Account {
 		return false, err
 	}
+	domain := h.Domain
 	if ok, err := m.any(ctx, leadsTo.With(domain, base.Key(), box.ID)); ok || err != nil {
 		return ok, err
 	}

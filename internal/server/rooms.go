@@ -47,7 +47,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	guesses.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Scram: s.scram(hasher), Guesses: guesses, Now: time.Now,
-		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Postmaster: s.Config.Postmaster, Owners: s.owners, Owned: s.Domains.Owned, Hosted: s.hosted,
+		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Postmaster: s.Config.Postmaster, Owners: s.owners, Owned: s.Domains.Owned, Hosted: s.Domains.Hosted,
 	})
 	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Guesses: guesses, Issuer: s.Config.Host, Now: time.Now}
 	s.Domains.HasMailboxes = s.Mailboxes.Any
@@ -125,12 +125,6 @@ func (s *Server) openReceiving() error {
 	})
 	s.Events.Content = s.Inbound.Content
 	return nil
-}
-
-// hosted tells the mailboxes who holds a domain.
-func (s *Server) hosted(ctx context.Context, name string) (domain, account db.ID, ok bool, err error) {
-	h, ok, err := s.Domains.Hosted(ctx, name)
-	return h.Domain, h.Account, ok, err
 }
 
 // owners tells the mailboxes who owns an account.

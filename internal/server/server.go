@@ -158,6 +158,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(s.simulator.Run)
 	s.duties.run(s.Retention.Run)
 	s.duties.run(s.sweep)
+	s.duties.run(s.endSuspended)
 	return nil
 }
 
