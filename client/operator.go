@@ -225,6 +225,29 @@ func (c *Client) DropQueue(ctx context.Context, o QueueOrder) (*QueueResult, err
 	}{o.chosen(), o.Reason, o.Silent, seconds(o.Wait)}, true)
 }
 
+// OperatorDomain is a domain as operators see it.
+type OperatorDomain struct {
+	Name      string  `json:"name"`
+	AccountID *string `json:"account_id"` // that holds it; nil for none
+	Suspended bool    `json:"suspended"`
+}
+
+// GetOperatorDomain shows a domain to operators.
+func (c *Client) GetOperatorDomain(ctx context.Context, name string) (*OperatorDomain, error) {
+	return do[OperatorDomain](ctx, c, call{method: http.MethodGet, path: "/operator/domains/{id}", id: name})
+}
+
+// SuspendDomain suspends a domain, or ends that.
+func (c *Client) SuspendDomain(ctx context.Context, name string, suspended bool) (*OperatorDomain, error) {
+	b, err := jsonBody(struct {
+		Suspended bool `json:"suspended"`
+	}{suspended})
+	if err != nil {
+		return nil, err
+	}
+	return do[OperatorDomain](ctx, c, call{method: http.MethodPatch, path: "/operator/domains/{id}", id: name, body: b})
+}
+
 // Account is a customer of the service.
 type Account struct {
 	ID        string    `json:"id"`

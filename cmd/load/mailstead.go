@@ -72,7 +72,7 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 }
 
 func (m *mailstead) start(ctx context.Context) (*process, error) {
-	p, err := start(m.dir+".log", nil, m.binary, "serve", "--host", serviceHost, "--data", m.dir, "--bind", "127.0.0.1",
+	p, err := start(m.dir+".log", nil, m.binary, "serve", "--host", serviceHost, "--postmaster", "operator@bench-sink.net", "--data", m.dir, "--bind", "127.0.0.1",
 		"--port-base", fmt.Sprint(m.base), "--database", m.database, "--tls", "self-signed", "--resolver", m.names.Addr,
 		"--mx-messages-per-hour", "0", // all of it comes from one network
 		"--http-proxy-from", "127.0.0.0/8", // what a TLS proxy in front does is not measured

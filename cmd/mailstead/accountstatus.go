@@ -31,7 +31,7 @@ func (w where) setStatus(email, status string) error {
 			return err
 		}
 		what := map[string]string{account.Suspended: "Suspended the account ", account.Active: "Resumed the account "}[status] + acc.Email + "."
-		if err := d.Change(ctx, acc.ID, "account status", acc.ID.String(), what, func() error { return d.Accounts.SetStatus(ctx, acc.ID, status) }); err != nil {
+		if err := d.Change(ctx, acc.ID, "account status", acc.ID.String(), what, func() error { return d.SetAccountStatus(ctx, acc.ID, status) }); err != nil {
 			return err
 		}
 		_, err = fmt.Printf("account  %s is %s; running nodes know within seconds\n", acc.Email, status)

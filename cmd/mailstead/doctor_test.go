@@ -233,7 +233,8 @@ func TestDoctorTrouble(t *testing.T) {
 		{"filters that are away", []string{"--rspamd", "http://127.0.0.1:1", "--clamav", "127.0.0.1:1", "--spam-fail", "closed"}, "clamd", "error", "refused"},
 		{"an address of another machine", []string{"--bind", "192.0.2.7"}, "listening address", "error", "no address of this machine"},
 		{"a resolver that is away", []string{"--resolver", "127.0.0.1:1"}, "resolver", "error", "no answer from 127.0.0.1:1"},
-		{"nobody as postmaster", []string{"--postmaster", "root@example.com"}, "postmaster", "warning", "is refused"},
+		{"a postmaster elsewhere", []string{"--postmaster", "root@example.com"}, "postmaster", "ok", "postmaster@" + doctorHost + ": forwarded to root@example.com"},
+		{"no postmaster", []string{"--postmaster", ""}, "settings", "error", "mailstead serve does not start: --postmaster is required"},
 		{"an empty folder of large messages", []string{"--blobs", t.TempDir()}, "large messages", "ok", "names none"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

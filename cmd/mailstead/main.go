@@ -25,6 +25,7 @@ type commands struct {
 	Dev     devCommand     `cmd:"" help:"Start everything on this machine, to try it and to develop against."`
 	Serve   serveCommand   `cmd:"" help:"Run the service."`
 	Account accountCommand `cmd:"" help:"Accounts of the service's customers."`
+	Domain  domainCommand  `cmd:"" help:"Domains of customers: suspend one, or end that."`
 	Key     keyCommand     `cmd:"" help:"API keys."`
 	User    userCommand    `cmd:"" help:"People who sign in to the dashboard."`
 	Queue   queueCommand   `cmd:"" help:"Mail that waits: look, try again, hold, release, drop."`

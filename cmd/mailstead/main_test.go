@@ -44,7 +44,7 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // should it not end
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, binary, args...)
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "MAILSTEAD_POSTMASTER=" + servertest.Operator}, env...)
 	return c
 }
 
@@ -188,7 +188,11 @@ func TestWrongSettings(t *testing.T) {
 		{"--relay", nil, []string{"--relay", "http://user:secret@host:25"}},
 		{"--smtp-port", nil, []string{"--smtp-port", "0"}},
 		{"--allow-private", nil, []string{"--allow-private", "10.0.0.1/99"}},
-		{"--postmaster", nil, []string{"--postmaster", "nobody"}},
+		{"--postmaster must be an e-mail address", nil, []string{"--postmaster", "nobody"}},
+		{"--postmaster is required: give the operator's e-mail address", []string{"MAILSTEAD_POSTMASTER="}, nil},
+		{"--postmaster is required", nil, []string{"--postmaster", ""}},
+		{"--postmaster must not be at mail.example.com", nil, []string{"--postmaster", "root@Mail.Example.Com"}},
+		{"--postmaster must not be at bounces.mail.example.com", nil, []string{"--config", file("postmaster = \"root@bounces.mail.example.com\"\n")}},
 		{"secret key", nil, []string{"--secret-key", "short"}},
 		{"--max-quota-mb", nil, []string{"--max-quota-mb", "0"}},
 		{"--keep-messages", nil, []string{"--keep-messages", "6"}},

@@ -29,11 +29,11 @@ func (a *Accounts) Active(ctx context.Context, id db.ID) (bool, error) {
 	if ok && now.Before(s.until) {
 		return s.active, nil
 	}
-	var status string
-	if err := a.db.One(ctx, statusByID.With(id), &status); err != nil && !errors.Is(err, db.ErrNoRow) {
+	active, err := ActiveIn(ctx, a.db, id)
+	if err != nil {
 		return false, err
 	}
-	s = standing{status == "active", now.Add(knownFor)}
+	s = standing{active, now.Add(knownFor)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.changes != mark {
@@ -44,4 +44,27 @@ func (a *Accounts) Active(ctx context.Context, id db.ID) (bool, error) {
 	}
 	a.standing[id] = s
 	return s.active, nil
+}
+
+var suspendedAccounts = db.SQL(`SELECT id FROM account WHERE status = 'suspended'`)
+
+// SuspendedAccounts are the accounts that are suspended now.
+func SuspendedAccounts(ctx context.Context, r db.Reader) (map[db.ID]bool, error) {
+	all := map[db.ID]bool{}
+	err := r.Each(ctx, suspendedAccounts.With(), func(r db.Row) error {
+		var id db.ID
+		err := r.Scan(&id)
+		all[id] = true
+		return err
+	})
+	return all, err
+}
+
+// ActiveIn reports whether an account is there and not suspended, now.
+func ActiveIn(ctx context.Context, r db.Reader, id db.ID) (bool, error) {
+	var status string
+	if err := r.One(ctx, statusByID.With(id), &status); err != nil && !errors.Is(err, db.ErrNoRow) {
+		return false, err
+	}
+	return status == Active, nil
 }

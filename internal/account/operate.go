@@ -47,6 +47,9 @@ func (a *Accounts) SetStatus(ctx context.Context, id db.ID, status string) error
 	if err == nil {
 		a.forget(id)
 		a.hub.Wake(signal.Key{Kind: signal.Account, ID: int64(id)})
+		if status == Suspended {
+			a.hub.Wake(signal.Key{Kind: signal.Suspension})
+		}
 	}
 	return err
 }

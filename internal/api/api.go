@@ -43,26 +43,28 @@ import (
 
 // API is the door with what lies behind it.
 type API struct {
-	Accounts     *account.Accounts
-	Audit        *audit.Log
-	Domains      *domain.Domains
-	Mailboxes    *mailbox.Mailboxes
-	Outbox       *outbound.Outbox
-	Folders      *folder.Store
-	Suppressions *suppression.List
-	Templates    *template.Templates
-	Operator     *queue.Operator
-	Stats        *stat.Stats
-	Events       *event.Log
-	Webhooks     *webhook.Hooks
-	Migrations   *migration.Migrations
-	Transfers    *transfer.Transfers
-	Keys         *idempotency.Keys
-	Inbound      *inbound.Inbound
-	Captured     *relay.Capture // the sandbox's outbox; nil outside of the sandbox
-	Limits       *limit.Limits
-	Setup        *clientsetup.Service
-	Checker      *clientsetup.Checker
+	Accounts *account.Accounts
+	Audit    *audit.Log
+	// SuspendDomain suspends a domain for an operator, or ends that.
+	SuspendDomain func(ctx context.Context, name string, yes bool) error
+	Domains       *domain.Domains
+	Mailboxes     *mailbox.Mailboxes
+	Outbox        *outbound.Outbox
+	Folders       *folder.Store
+	Suppressions  *suppression.List
+	Templates     *template.Templates
+	Operator      *queue.Operator
+	Stats         *stat.Stats
+	Events        *event.Log
+	Webhooks      *webhook.Hooks
+	Migrations    *migration.Migrations
+	Transfers     *transfer.Transfers
+	Keys          *idempotency.Keys
+	Inbound       *inbound.Inbound
+	Captured      *relay.Capture // the sandbox's outbox; nil outside of the sandbox
+	Limits        *limit.Limits
+	Setup         *clientsetup.Service
+	Checker       *clientsetup.Checker
 	// Signer returns the certificate that profiles are signed with, nil for
 	// none; may be nil.
 	Signer  func(context.Context) (*tls.Certificate, error)

@@ -40,7 +40,8 @@ var changes = map[string]string{
 	"rescheduleMessage":  "Rescheduled a message", "cancelMessage": "Cancelled a message", "retryMessage": "Retried a message",
 	"createMigration": "Started a migration", "cancelMigration": "Cancelled a migration", "clearOutbox": "Cleared the sandbox's outbox",
 	"createAccount": "Created the account", "updateAccount": "Changed the account", "setAccountLimits": "Set the limits of the account",
-	"retryQueue": "Retried queued mail", "holdQueue": "Held queued mail", "releaseQueue": "Released queued mail", "dropQueue": "Dropped queued mail",
+	"suspendDomain": "Changed the suspension of the domain",
+	"retryQueue":    "Retried queued mail", "holdQueue": "Held queued mail", "releaseQueue": "Released queued mail", "dropQueue": "Dropped queued mail",
 }
 
 // unaudited are the operations without an entry, with the reason.

@@ -59,8 +59,8 @@ func (c *autoconfig) hosted(r *http.Request, text string) (a address.Address, ok
 	if a, err = address.Parse(text); err != nil {
 		return a, false, nil //nolint:nilerr // what is no address is hosted nowhere
 	}
-	_, ok, err = c.api.Domains.Hosted(r.Context(), a.Domain)
-	return a, ok, err
+	h, ok, err := c.api.Domains.Hosted(r.Context(), a.Domain)
+	return a, ok && !h.Suspended, err
 }
 
 // thunderbird takes the domain from the address, or from the name under which

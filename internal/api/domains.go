@@ -30,7 +30,7 @@ type domainAnswer struct {
 	ID              db.ID          `json:"id" doc:"The domain's id."`
 	Name            string         `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
 	DisplayName     string         `json:"display_name" doc:"The name in Unicode." example:"example.com"`
-	Status          string         `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone."`
+	Status          string         `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone; suspended by the operator of the service."`
 	OwnershipStatus string         `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
 	Records         []recordAnswer `json:"records" nullable:"false" doc:"The DNS records to publish."`
 	RotationDays    int            `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`

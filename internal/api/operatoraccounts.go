@@ -18,7 +18,50 @@ func (a *API) operatorAccountRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/accounts/{id}", id: "getAccount", scope: account.Operator,
 		summary: "Show an account", description: "A customer, with whether it may be used."}, a.getAccount)
 	handle(r, operation{method: "PATCH", path: "/operator/accounts/{id}", id: "updateAccount", scope: account.Operator,
-		summary: "Suspend an account, or end that", description: "A suspended account sends and receives nothing, and nobody signs in to it; what it has is kept. It holds on all nodes within seconds."}, a.updateAccount)
+		summary: "Suspend an account, or end that", description: "A suspended account sends and receives nothing, and nobody signs in to it; open sessions end. What it has is kept. It holds on all nodes within seconds."}, a.updateAccount)
+	handle(r, operation{method: "GET", path: "/operator/domains/{id}", id: "getOperatorDomain", scope: account.Operator,
+		summary: "Show a domain to operators", description: "Who holds a domain, and whether it is suspended."}, a.getOperatorDomain)
+	handle(r, operation{method: "PATCH", path: "/operator/domains/{id}", id: "suspendDomain", scope: account.Operator,
+		summary: "Suspend a domain, or end that", description: "Nobody sends from a suspended domain, receives at it or signs in to its mailboxes; what it has is kept. " +
+			"Its DNS is still checked, it can't be deleted, and no other account can take it over. The suspension holds on all nodes within seconds."}, a.suspendDomain)
+}
+
+type operatorDomain struct {
+	Name string `path:"id" doc:"The domain's name."`
+}
+
+type operatorDomainAnswer struct {
+	Name      string `json:"name" doc:"The domain, as A-labels." example:"example.com"`
+	AccountID *db.ID `json:"account_id" doc:"The account that holds it; null if its ownership is not verified."`
+	Suspended bool   `json:"suspended" doc:"Whether it is suspended."`
+}
+
+func (a *API) getOperatorDomain(ctx context.Context, _ account.Principal, in *operatorDomain) (operatorDomainAnswer, error) {
+	h, err := a.Domains.Standing(ctx, in.Name)
+	if err != nil {
+		return operatorDomainAnswer{}, err
+	}
+	shown := operatorDomainAnswer{Name: h.Name, Suspended: h.Suspended}
+	if h.Account != 0 {
+		shown.AccountID = &h.Account
+	}
+	return shown, nil
+}
+
+type suspendDomainInput struct {
+	operatorDomain
+	Body suspendDomainRequest
+}
+
+type suspendDomainRequest struct {
+	Suspended bool `json:"suspended" required:"true" doc:"Whether it is to be suspended." example:"true"`
+}
+
+func (a *API) suspendDomain(ctx context.Context, p account.Principal, in *suspendDomainInput) (operatorDomainAnswer, error) {
+	if err := a.SuspendDomain(ctx, in.Name, in.Body.Suspended); err != nil {
+		return operatorDomainAnswer{}, err
+	}
+	return a.getOperatorDomain(ctx, p, &in.operatorDomain)
 }
 
 type accountAnswer struct {

@@ -65,12 +65,15 @@ type Dashboard struct {
 	Key          *secret.Key                                     // signs what browsers and phones bring back
 	Health       func() Health
 	Host         string // the service's own name
-	Base         string // the URL that the pages are below, without a slash at its end
-	Dev          bool
-	Version      string
-	Reference    []byte // the OpenAPI document, of which the reference is made
-	Log          *slog.Logger
-	Now          func() time.Time
+	Postmaster   string // the operator's address
+	// SuspendDomain suspends a domain for an operator, or ends that.
+	SuspendDomain func(ctx context.Context, name string, yes bool) error
+	Base          string // the URL that the pages are below, without a slash at its end
+	Dev           bool
+	Version       string
+	Reference     []byte // the OpenAPI document, of which the reference is made
+	Log           *slog.Logger
+	Now           func() time.Time
 
 	tries     throttle.Conns // passwords and codes that are looked at
 	strangers throttle.Conns // requests in hand for pages that are anybody's

@@ -4,6 +4,8 @@ package dashboard
 
 import (
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -60,6 +62,8 @@ type shownAccount struct {
 	Account account.Account
 	Members []user.Member
 	Limits  []shownLimit
+	Domains []domain.Domain // the newest
+	More    bool            // there are more domains
 }
 
 type shownLimit struct {
@@ -92,6 +96,9 @@ func (d *Dashboard) showAccount(v *visit) (page, error) {
 	}
 	s := shownAccount{Account: acc}
 	if s.Members, err = d.Users.Members(v.ctx, acc.ID); err != nil {
+		return page{}, err
+	}
+	if s.Domains, s.More, err = d.Domains.List(v.ctx, acc.ID, db.Page{Limit: db.MaxPage}); err != nil {
 		return page{}, err
 	}
 	set, err := d.Limits.OfAccount(v.ctx, acc.ID)
@@ -149,6 +156,23 @@ func (d *Dashboard) suspendAccount(v *visit) (done, error) {
 		told = "Ended the suspension of " + acc.Email + "."
 	}
 	return done{To: accountPath(acc), Told: told}, d.Accounts.SetStatus(v.ctx, acc.ID, status)
+}
+
+// suspendDomain suspends a domain of a customer, or ends that.
+func (d *Dashboard) suspendDomain(v *visit) (done, error) {
+	acc, err := d.customer(v)
+	if err != nil {
+		return done{}, err
+	}
+	name := v.text("domain")
+	if _, err := d.Domains.Named(v.ctx, acc.ID, name); err != nil {
+		return done{}, err
+	}
+	yes, told := v.text("status") == domain.Suspended, "Ended the suspension of the domain "+name+"."
+	if yes {
+		told = "Suspended the domain " + name + "."
+	}
+	return done{To: "/operator/accounts/" + acc.ID.String(), Told: told}, d.SuspendDomain(v.ctx, name, yes)
 }
 
 func (d *Dashboard) linkAccount(v *visit) (done, error) {

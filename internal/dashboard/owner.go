@@ -63,11 +63,14 @@ func (d *Dashboard) signedIn(v *visit) (mailbox.Mailbox, bool, error) {
 	if fault.Is(err, fault.NotFound) {
 		return mailbox.Mailbox{}, false, nil
 	}
-	if err != nil || m.Generation() != t.Generation || m.Status != mailbox.Active {
+	if err != nil || m.Generation() != t.Generation {
 		return mailbox.Mailbox{}, false, err
 	}
-	holder, err := d.Accounts.Get(v.ctx, m.Account)
-	return m, err == nil && holder.Status == "active", err
+	err = d.Mailboxes.Current(v.ctx, m)
+	if fault.Is(err, fault.Unknown) {
+		return mailbox.Mailbox{}, false, nil
+	}
+	return m, err == nil, err
 }
 
 // enter signs somebody in as a mailbox's owner.

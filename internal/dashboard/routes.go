@@ -66,6 +66,7 @@ func (d *Dashboard) routes(r *router) {
 	r.viewFor(operator, "/operator/accounts/{id}", d.showAccount)
 	r.actFor(operator, "/operator/accounts/{id}/limits", d.setLimits, d.showAccount)
 	r.actFor(operator, "/operator/accounts/{id}/suspend", d.suspendAccount, d.showAccount)
+	r.actFor(operator, "/operator/accounts/{id}/domain", d.suspendDomain, d.showAccount)
 	r.actFor(operator, "/operator/accounts/{id}/link", d.linkAccount, d.showAccount)
 	r.viewFor(operator, "/operator/queue", d.queue)
 	r.actFor(operator, "/operator/queue/retry", d.retryQueue, d.queue)

@@ -84,6 +84,9 @@ func TestStory(t *testing.T) {
 
 	b.open(link.Path)
 	b.reads("You are the first")
+	if got := script[string](b, `document.querySelector("[name=email]").value`); got != servertest.Operator {
+		t.Errorf("the operator is asked to confirm %q", got)
+	}
 	b.looks("story-link")
 	b.fill("email", "ann@story.example")
 	b.fill("name", "Ann Lee")

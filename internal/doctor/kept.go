@@ -15,7 +15,6 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
-	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -29,9 +28,8 @@ type Kept struct {
 	// KeyErr is fs.ErrNotExist where serve would make a new key.
 	KeyErr error
 	Deep   bool // everything, not a sample
-	// Postmaster is the address of who gets the mail to postmaster; "" for the
-	// oldest mailbox.
-	Postmaster string
+	// Host is the service's own name, and Postmaster the operator's address.
+	Host, Postmaster string
 }
 
 // How many rows are looked at unless all are.
@@ -146,27 +144,6 @@ func (k *Kept) CheckDomains(ctx context.Context, r *Report) {
 		return
 	}
 	r.OK("%d verified, %d pending, %d suspended", count[domain.Verified], count[domain.Pending], count[domain.Suspended])
-}
-
-// CheckPostmaster looks who gets the mail to postmaster and abuse, where others
-// complain and authorities ask.
-func (k *Kept) CheckPostmaster(ctx context.Context, r *Report) {
-	named, anybody, err := mailbox.Postmaster(ctx, k.Look, k.Postmaster)
-	do := "Make that mailbox, or name another with --postmaster."
-	switch {
-	case err != nil:
-		r.Fail("Look at the log of the database.", "%v", err)
-	case named:
-		r.OK("%s gets the mail to postmaster", k.Postmaster)
-	case k.Postmaster != "" && anybody:
-		r.Warn(do, "%s is no mailbox here that takes mail; the oldest one gets the mail to postmaster", k.Postmaster)
-	case k.Postmaster != "":
-		r.Warn(do, "%s is no mailbox here, and there is no other: the mail to postmaster is refused", k.Postmaster)
-	case anybody:
-		r.OK("the oldest mailbox gets the mail to postmaster")
-	default:
-		r.OK("there is no mailbox yet that could get the mail to postmaster")
-	}
 }
 
 // How late work may be before it is told of.

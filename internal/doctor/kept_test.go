@@ -4,6 +4,7 @@ package doctor_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,8 +15,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/doctor"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/user"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -45,7 +48,7 @@ func each(t *testing.T, f func(t *testing.T, k *kept)) {
 			t.Fatal(err)
 		}
 		d := &doctor.Database{Look: l, Path: filepath.Join(k.dir, "mailstead.db"), Here: true, Now: time.Now}
-		k.Kept = &doctor.Kept{Database: d, Blobs: filepath.Join(k.dir, "blobs"), Key: key}
+		k.Kept = &doctor.Kept{Database: d, Blobs: filepath.Join(k.dir, "blobs"), Key: key, Host: k.service.Config.Host, Postmaster: k.service.Config.Postmaster}
 		k.nodes(t)
 		f(t, k)
 	})
@@ -80,7 +83,7 @@ func (k *kept) stop(t *testing.T) *db.DB {
 func TestHealthy(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
 		checks := map[string]func(context.Context, *doctor.Report){
-			"clock": k.CheckClock, "nodes": k.CheckNodes, "key": k.CheckKey, "files": k.CheckFiles, "domains": k.CheckDomains, "postmaster": k.CheckPostmaster,
+			"clock": k.CheckClock, "nodes": k.CheckNodes, "key": k.CheckKey, "files": k.CheckFiles, "domains": k.CheckDomains,
 			"queue": k.CheckQueue, "events": k.CheckEvents, "webhooks": k.CheckWebhooks,
 		}
 		if k.Engine() == db.SQLite {
@@ -286,13 +289,71 @@ func TestDomains(t *testing.T) {
 	})
 }
 
+// includes wants a finding of a status among those of a check.
+func includes(t *testing.T, check func(context.Context, *doctor.Report), status doctor.Status, part string) {
+	t.Helper()
+	found := look(t, check)
+	for _, f := range found {
+		if f.Status == status && strings.Contains(f.Says, part) && (status == doctor.OK) == (f.Do == "") {
+			return
+		}
+	}
+	t.Errorf("%+v, want %s with %q", found, status, part)
+}
+
+var suspend = db.SQL(`UPDATE account SET status = $2 WHERE id = $1`)
+
 func TestPostmaster(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
-		expect(t, k.CheckPostmaster, doctor.OK, "the oldest mailbox gets")
-		k.Postmaster = k.service.Dev.Mailboxes[0].Address
-		expect(t, k.CheckPostmaster, doctor.OK, k.Postmaster+" gets the mail")
-		k.Postmaster = "nobody@" + k.service.Dev.Domain.Name
-		expect(t, k.CheckPostmaster, doctor.Warning, k.Postmaster+" is no mailbox here that takes mail")
+		ctx, s := t.Context(), k.service
+		demo, alice, host := s.Dev.Domain.Name, s.Dev.Mailboxes[0].Address, "postmaster@"+k.Host+": "
+		includes(t, k.CheckPostmaster, doctor.OK, host+"mailbox "+alice)
+		includes(t, k.CheckPostmaster, doctor.OK, "postmaster@"+demo+": mailbox "+alice)
+		k.Postmaster = "you@far.example"
+		includes(t, k.CheckPostmaster, doctor.OK, host+"forwarded to you@far.example")
+		k.Postmaster = "nobody@" + demo
+		includes(t, k.CheckPostmaster, doctor.Warning, host+k.Postmaster+" is no mailbox here that takes mail; senders are told to try again (450)")
+		k.Postmaster = ""
+		includes(t, k.CheckPostmaster, doctor.Error, host+"nobody")
+		k.Postmaster = alice
+		box, err := s.Mailboxes.ByID(ctx, s.Dev.Mailboxes[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, s.DB, suspend.With(box.Account, "suspended"))
+		includes(t, k.CheckPostmaster, doctor.Warning, host+alice+" is no mailbox here that takes mail")
+		dbtest.Exec(t, s.DB, suspend.With(box.Account, "active"))
+
+		// An account without mailboxes, first without an owner.
+		acc, err := s.Accounts.Create(ctx, "other@far.example", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := func(n int) {
+			t.Helper()
+			for i := range n {
+				d, err := s.Domains.Create(ctx, acc.ID, fmt.Sprintf("other%d.test", i))
+				if err == nil {
+					_, err = s.Domains.CheckDNS(ctx, acc.ID, d.ID)
+				}
+				if err != nil && !fault.Is(err, fault.Conflict) {
+					t.Fatal(err)
+				}
+			}
+		}
+		held(1)
+		includes(t, k.CheckPostmaster, doctor.Warning, "postmaster@other0.test: nobody; the mail is refused (550)")
+		held(5)
+		includes(t, k.CheckPostmaster, doctor.Warning, "postmaster@other0.test, postmaster@other1.test, postmaster@other2.test and 2 more: nobody")
+		if _, err := s.Users.Create(ctx, user.New{Email: "eve@far.example", Name: "Eve", Password: "Correct-horse-7"}, acc.ID); err != nil {
+			t.Fatal(err)
+		}
+		includes(t, k.CheckPostmaster, doctor.OK, "postmaster@other4.test: the account's owner eve@far.example")
+		held(20)
+		includes(t, k.CheckPostmaster, doctor.OK, "1 domain has a mailbox or alias for it, 20 have their owner")
+		if found := look(t, k.CheckPostmaster); len(found) != 2 {
+			t.Errorf("of many domains: %+v", found)
+		}
 	})
 }
 

@@ -37,7 +37,7 @@ type Domain struct {
 	DisplayName     string // the same in Unicode
 	Status          string
 	OwnershipStatus string // pending or verified
-	Receives        bool   // its MX was seen to be ours
+	Receives        bool   // it is held, its MX was seen to be ours, and it is not suspended
 	Sends           bool   // it is held, a DKIM key of ours was seen, and it is not suspended
 	Records         []Record
 	// RotationDays is after how many days DKIM keys are replaced; 0 for never.
@@ -108,14 +108,17 @@ func New(o Options) *Domains {
 
 // shown makes what the account sees of a claim.
 func (d *Domains) shown(c *claim, keys []key) Domain {
-	ownership := Pending
+	ownership, status := Pending, c.status
+	if c.suspended() {
+		status = Suspended
+	}
 	if c.held {
 		ownership = Verified
 	}
 	return Domain{
 		ID: c.id, Account: c.account, Name: c.name, DisplayName: address.DisplayDomain(c.name),
-		Status: c.status, OwnershipStatus: ownership,
-		Receives: c.held && c.receives, Sends: c.held && c.sends && c.status != Suspended,
+		Status: status, OwnershipStatus: ownership,
+		Receives: c.held && c.receives && !c.suspended(), Sends: c.held && c.sends && !c.suspended(),
 		Records: d.withSeen(d.asked(c, keys), c.seen), RotationDays: int(c.rotation), Enforcement: c.enforcement, Filtering: c.filtering, STS: c.sts,
 		CreatedAt: c.createdAt, VerifiedAt: c.verifiedAt, CheckedAt: c.checkedAt, NextCheckAt: c.nextCheckAt,
 	}

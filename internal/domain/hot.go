@@ -28,6 +28,7 @@ type Hosted struct {
 	Domain, Account db.ID
 	Name            string
 	Receives        bool // its MX was seen to be ours
+	Suspended       bool // by an operator
 }
 
 type senderKey struct {
@@ -37,9 +38,9 @@ type senderKey struct {
 
 var (
 	senderByName = db.SQL(`SELECT id, name, aligned FROM domain
-		WHERE account = $1 AND name = $2 AND held AND sends AND status <> 'suspended'`)
+		WHERE account = $1 AND name = $2 AND held AND sends AND suspended_at = 0`)
 	senderByID = db.SQL(`SELECT id, name, aligned AND held FROM domain WHERE id = $1`)
-	hostedName = db.SQL(`SELECT id, account, name, receives FROM domain WHERE name = $1 AND held`)
+	hostedName = db.SQL(`SELECT id, account, name, receives, suspended_at > 0 FROM domain WHERE name = $1 AND held`)
 	claimants  = db.SQL(`SELECT id, account FROM domain WHERE name = $1 ORDER BY held DESC, id LIMIT 100`)
 	sealedKeys = db.SQL(`SELECT id, selector, private, seen, state FROM dkim_key
 		WHERE domain = $1 AND state IN ('active', 'retiring') ORDER BY id`)
@@ -96,9 +97,8 @@ func (d *Domains) sender(ctx context.Context, q db.Statement) (Sender, error) {
 func (d *Domains) Hosted(ctx context.Context, name string) (Hosted, bool, error) {
 	e, mark, ok := d.hosted.get(name)
 	if now := d.Now(); !ok || !now.Before(e.until) {
-		var h Hosted
-		err := d.DB.One(ctx, hostedName.With(name), &h.Domain, &h.Account, &h.Name, &h.Receives)
-		if err != nil && !errors.Is(err, db.ErrNoRow) {
+		h, _, err := HolderOf(ctx, d.DB, name)
+		if err != nil {
 			return Hosted{}, false, err
 		}
 		e = known[Hosted]{h, nil, now.Add(remember)}

@@ -18,8 +18,6 @@ import (
 	"github.com/mailstead/mailstead/internal/signal"
 )
 
-var suspend = db.SQL(`UPDATE domain SET status = 'suspended' WHERE id = $1`)
-
 func TestSender(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
@@ -73,15 +71,16 @@ func TestSender(t *testing.T) {
 			t.Errorf("the keys were read again: %v", err)
 		}
 
-		dbtest.Exec(w.t, w.db, suspend.With(dom.ID))
-		w.Forget(dom.ID)
+		if _, err := w.Suspend(ctx, "Shop.test", true); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := w.Sender(ctx, w.ann, "shop.test"); !fault.Is(err, fault.Denied) {
 			t.Errorf("suspended: %v", err)
 		}
 		if _, err := w.Owned(ctx, w.ann, dom.ID); !fault.Is(err, fault.Denied) {
 			t.Errorf("suspended, owned: %v", err)
 		}
-		w.expect(w.check(dom), domain.Suspended, true, false)
+		w.expect(w.check(dom), domain.Suspended, false, false)
 		if _, err := w.SignerOf(ctx, dom.ID); err != nil {
 			t.Errorf("suspended, queued: %v", err)
 		}

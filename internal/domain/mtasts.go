@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	stsOf  = db.SQL(`SELECT mta_sts FROM domain WHERE name = $1 AND held ORDER BY id LIMIT 1`)
+	stsOf  = db.SQL(`SELECT mta_sts FROM domain WHERE name = $1 AND held AND suspended_at = 0 ORDER BY id LIMIT 1`)
 	setSTS = db.SQL(`UPDATE domain SET mta_sts = $3, next_check_at = CASE WHEN next_check_at > $4 THEN $4 ELSE next_check_at END
 		WHERE id = $1 AND account = $2`)
 )

@@ -5,6 +5,7 @@ package domain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,18 +51,22 @@ func lookOwnership(ctx context.Context, resolver *dns.Resolver, c *claim, r *Rec
 }
 
 // changeHands applies what the OWNERSHIP records say to all claims on a name,
-// whose rows are locked. me is the claim that was looked at.
+// whose rows are locked. me is the claim that was looked at. A name that is suspended
+// stays with who holds it: else another account would end the suspension.
 func changeHands(claims []*claim, me *claim, tokens map[string]bool, at time.Time) {
+	if slices.ContainsFunc(claims, (*claim).suspended) {
+		return
+	}
 	var holder *claim
 	rival := false
 	for _, c := range claims {
 		if c.held {
 			holder = c
-		} else if tokens[c.token] && c.status != Suspended {
+		} else if tokens[c.token] {
 			rival = true
 		}
 	}
-	proven := tokens[me.token] && me.status != Suspended
+	proven := tokens[me.token]
 	switch {
 	case holder == nil:
 		if proven {
@@ -89,9 +94,7 @@ func (c *claim) take() {
 func (c *claim) lose() {
 	c.held, c.receives, c.sends, c.aligned = false, false, false, false
 	c.contestedSince, c.mismatchSince = time.Time{}, time.Time{}
-	if c.status != Suspended {
-		c.status = Failed
-	}
+	c.status = Failed
 }
 
 // explainOwnership puts into words what the OWNERSHIP record means for a

@@ -79,7 +79,7 @@ func (c *claim) interval(keys []key, records []Record) time.Duration {
 		unsettled = unsettled || r.Status == TemporaryFailure || r.Status == RecordPending
 	}
 	switch {
-	case c.status == Failed || c.status == Suspended,
+	case c.status == Failed || c.suspended(),
 		c.status == Verified && c.mismatchSince.IsZero() && c.contestedSince.IsZero() && !unsettled:
 		return daily
 	}

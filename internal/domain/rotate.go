@@ -91,6 +91,9 @@ func (d *Domains) Rotate(ctx context.Context, account, id db.ID, algorithm strin
 	if err != nil {
 		return nil, err
 	}
+	if c.suspended() {
+		return nil, errSuspended()
+	}
 	switch mailauth.Algorithm(algorithm) {
 	case "", mailauth.RSA, mailauth.Ed25519:
 	default:
@@ -175,7 +178,7 @@ var errNotDue = fault.New(fault.Conflict, "not_due", "The keys were rotated a mo
 // not while a new one waits. A key that the customer brought is the customer's
 // affair.
 func (c *claim) rotateAt(keys []key) (at time.Time) {
-	if c.rotation == 0 || !c.held || c.status == Suspended {
+	if c.rotation == 0 || !c.held || c.suspended() {
 		return time.Time{}
 	}
 	for _, k := range keys {

@@ -174,7 +174,7 @@ func (c *claim) progress(records []Record, at time.Time) {
 	}
 	good = good && !bad
 	switch {
-	case c.status == Suspended || !c.held:
+	case c.suspended() || !c.held:
 	case good:
 		c.mismatchSince = time.Time{}
 		if c.status != Verified {

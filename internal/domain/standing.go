@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	readStandings = db.SQL(`SELECT id, name, status FROM domain WHERE id > $1 ORDER BY id LIMIT $2`)
+	readStandings = db.SQL(`SELECT id, name, status, suspended_at > 0 FROM domain WHERE id > $1 ORDER BY id LIMIT $2`)
+	heldDomains   = db.SQL(`SELECT id, account, name, receives, suspended_at > 0 FROM domain WHERE id > $1 AND held ORDER BY id LIMIT $2`)
 	newestKeys    = db.SQL(`SELECT id, selector, private FROM dkim_key WHERE id < $1 ORDER BY id DESC LIMIT $2`)
 )
 
@@ -24,8 +25,12 @@ func Standings(ctx context.Context, r db.Reader, few int) (count map[string]int,
 		n := 0
 		err := r.Each(ctx, readStandings.With(last, atOnce), func(r db.Row) error {
 			var name, status string
-			if err := r.Scan(&last, &name, &status); err != nil {
+			var suspended bool
+			if err := r.Scan(&last, &name, &status, &suspended); err != nil {
 				return err
+			}
+			if suspended {
+				status = Suspended
 			}
 			n++
 			count[status]++
@@ -38,6 +43,30 @@ func Standings(ctx context.Context, r db.Reader, few int) (count map[string]int,
 			return count, named, err
 		}
 	}
+}
+
+// Held lists the first domains that someone here holds, at most that many, and
+// whether there are more.
+func Held(ctx context.Context, r db.Reader, most int) (all []Hosted, more bool, err error) {
+	all, err = db.All(ctx, r, heldDomains.With(0, most+1), scanHosted)
+	if err == nil && len(all) > most {
+		all, more = all[:most], true
+	}
+	return all, more, err
+}
+
+// HolderOf finds the domain that someone here holds under a name in A-labels.
+func HolderOf(ctx context.Context, r db.Reader, name string) (Hosted, bool, error) {
+	all, err := db.All(ctx, r, hostedName.With(name), scanHosted)
+	if err != nil || len(all) == 0 {
+		return Hosted{}, false, err
+	}
+	return all[0], true, nil
+}
+
+func scanHosted(r db.Row) (h Hosted, err error) {
+	err = r.Scan(&h.Domain, &h.Account, &h.Name, &h.Receives, &h.Suspended)
+	return h, err
 }
 
 // OpenKeys tries whether a secret key opens the newest DKIM keys, at most that

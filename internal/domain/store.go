@@ -27,6 +27,14 @@ type claim struct {
 	sts         STSMode
 
 	checkedAt, nextCheckAt, mismatchSince, verifiedAt, createdAt time.Time
+
+	suspendedAt time.Time // by an operator; zero for not
+}
+
+func (c *claim) suspended() bool { return !c.suspendedAt.IsZero() }
+
+func errSuspended() error {
+	return fault.New(fault.Denied, "domain_suspended", "This domain is suspended. Ask the operator of the service.")
 }
 
 // standing is what others go by.
@@ -45,39 +53,40 @@ var (
 		VALUES ($1, $2, $3, 'pending', FALSE, $4, FALSE, FALSE, FALSE, '', 0, $5, 0, 0, 0, 0, $6)`)
 	claimed  = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
 	domainOf = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE id = $1 AND account = $2`)
 	domainByID = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE id = $1`)
 	claimsOn = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE name = $1 ORDER BY id`)
 	lockClaims = db.SQL(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE name = $1 ORDER BY id {for_update}`)
 	domainsOf = db.Paged(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
-			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts
+			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
 		FROM domain WHERE account = $1 AND {page}`)
 	keysOfRange = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
 			k.created_at, k.active_at, k.until_at
 		FROM domain d JOIN dkim_key k ON k.domain = d.id
 		WHERE d.account = $1 AND d.id >= $2 AND d.id <= $3 ORDER BY k.id`)
-	lockDomain   = db.SQL(`SELECT id FROM domain WHERE id = $1 AND account = $2 {for_update}`)
+	lockDomain   = db.SQL(`SELECT suspended_at FROM domain WHERE id = $1 AND account = $2 {for_update}`)
 	deleteDomain = db.SQL(`DELETE FROM domain WHERE id = $1 AND account = $2`)
 )
 
 func scanClaim(r db.Row) (*claim, error) {
 	var c claim
 	var records string
-	var checked, next, mismatch, contested, verified, created int64
+	var checked, next, mismatch, contested, verified, created, suspended int64
 	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.held, &c.token, &c.receives, &c.sends, &c.aligned, &records,
-		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created, &c.rotation, &c.enforcement, &c.filtering, &c.sts)
+		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created, &c.rotation, &c.enforcement, &c.filtering, &c.sts, &suspended)
 	if err != nil {
 		return nil, err
 	}
 	c.checkedAt, c.nextCheckAt, c.mismatchSince = db.Time(checked), db.Time(next), db.Time(mismatch)
 	c.contestedSince, c.verifiedAt, c.createdAt = db.Time(contested), db.Time(verified), db.Time(created)
+	c.suspendedAt = db.Time(suspended)
 	c.seen, err = readSightings(records)
 	return &c, err
 }
@@ -143,16 +152,19 @@ func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Doma
 }
 
 // Delete gives a domain up: from the commit on it neither sends nor receives.
-// One with mailboxes or aliases is a fault.Conflict.
+// One with mailboxes or aliases is a fault.Conflict, a suspended one fault.Denied.
 func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 	err := d.DB.Tx(ctx, func(tx *db.Tx) error {
-		var locked db.ID
-		err := tx.One(ctx, lockDomain.With(id, account), &locked)
+		var suspended int64
+		err := tx.One(ctx, lockDomain.With(id, account), &suspended)
 		if errors.Is(err, db.ErrNoRow) {
 			return fault.New(fault.NotFound, "not_found", "There is no such domain.")
 		}
 		if err != nil {
 			return err
+		}
+		if suspended > 0 { // made anew, it would not be
+			return errSuspended()
 		}
 		used, err := d.HasMailboxes(ctx, tx, id)
 		if err != nil {
@@ -178,8 +190,8 @@ func (d *Domains) Owned(ctx context.Context, account, id db.ID) (name string, er
 	switch {
 	case err != nil:
 		return "", err
-	case c.status == Suspended:
-		return "", fault.New(fault.Denied, "domain_suspended", "This domain is suspended. Ask the operator of the service.")
+	case c.suspended():
+		return "", errSuspended()
 	case !c.held:
 		return "", fault.New(fault.Denied, "domain_not_verified",
 			"The ownership of this domain is not verified yet. Publish its OWNERSHIP record (TXT), then verify it.")

@@ -45,8 +45,8 @@ type session struct {
 	compressed bool   // by COMPRESS
 	program    string // what the client calls itself
 
-	user     atomic.Int64 // state.box, for Revoked
-	doubted  atomic.Bool  // the log-in may have ended
+	user     atomic.Pointer[user] // of login, for Revoked and Suspended; nil before
+	doubted  atomic.Bool          // the log-in may have ended
 	mistakes int
 	state
 }
@@ -153,8 +153,8 @@ func (s *session) sure() (told bool, err error) {
 	return err == nil, nil
 }
 
-// served is a BYE when the account of the mailbox is suspended. Whoever idles is
-// told with his next command. If nobody can tell now, neither can the command.
+// served is a BYE when the account or the domain of the mailbox is suspended. Who
+// idles is told by Suspended. If nobody can tell now, neither can the command.
 func (s *session) served() error {
 	if s.box != 0 && fault.Is(s.Mailboxes.Served(s.ctx(), s.login), fault.Unknown) {
 		return s.revoked()

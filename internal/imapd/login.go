@@ -46,7 +46,7 @@ func (s *session) signedIn(box mailbox.Mailbox) wire.Code {
 	s.box, s.login = box.ID, box
 	s.listed = s.Mailboxes.Opened(box, mailbox.IMAP, s.remote)
 	s.Mailboxes.Named(s.listed, s.program)
-	s.user.Store(int64(box.ID))
+	s.user.Store(&user{box.ID, box.Account, box.Domain})
 	s.doubted.Store(true) // the log-in may have ended before Revoked could find the session
 	s.mistakes = 0
 	s.stream.until = time.Time{}

@@ -231,10 +231,23 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Revoked makes the sessions of a mailbox, or all when it is 0, look whether
 // the log-ins that they stand on still count; those that don't end with BYE.
 func (s *Server) Revoked(mailbox db.ID) {
+	s.doubt(func(u *user) bool { return mailbox == 0 || u.mailbox == mailbox })
+}
+
+// Suspended is Revoked for the mailboxes of accounts and of domains.
+func (s *Server) Suspended(accounts, domains map[db.ID]bool) {
+	s.doubt(func(u *user) bool { return accounts[u.account] || domains[u.domain] })
+}
+
+// user is whose session it is.
+type user struct{ mailbox, account, domain db.ID }
+
+// doubt makes the sessions of some users look whether their log-ins still count.
+func (s *Server) doubt(of func(*user) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.sessions {
-		if user := db.ID(c.user.Load()); user != 0 && (mailbox == 0 || user == mailbox) {
+		if u := c.user.Load(); u != nil && of(u) {
 			c.doubted.Store(true)
 			c.stream.wake()
 		}

@@ -21,7 +21,7 @@ func (s *session) unauthenticate() (wire.Code, error) {
 	s.closeView()
 	s.Mailboxes.Closed(s.listed)
 	s.logger().Info("imap: logged out")
-	s.user.Store(0)
+	s.user.Store(nil)
 	s.doubted.Store(false)
 	s.state = state{}
 	s.mistakes = 0

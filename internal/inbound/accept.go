@@ -4,6 +4,7 @@ package inbound
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
@@ -87,18 +89,18 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 		return err
 	}
 	l.loop = l.loop || strings.EqualFold(to.Local, abuse)
-	as := to.String()
+	open := isOpen(to)
 	if to.Domain == "" {
-		as = route.Mailboxes[0].Address
+		to.Domain = l.in.Host
 	}
-	return l.reach(ctx, route, as, isOpen(to))
+	return l.reach(ctx, route, to.String(), open)
 }
 
 // returnPath accepts a report about a message that was sent from here. That
 // the address can't be guessed is what makes the report believable.
 func (i *Inbound) returnPath(ctx context.Context, to address.Address) (report, error) {
 	if to.Domain != "bounces."+i.Host {
-		_, _, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
+		_, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
 		if err != nil {
 			return report{}, err
 		}
@@ -132,6 +134,7 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 		return 0, err
 	}
 	e := i.errand(s, l.from, false)
+	e.more = len(l.reports) > 0 || l.loop
 	e.utf8 = strings.HasPrefix(received.With, "UTF8SMTP") // RFC 6531 §4.3
 	defer e.drop()
 	which, err := e.deliverAll(ctx, l.boxes(junk), len(l.onward)+len(l.reports) > 0 || l.loop)
@@ -151,7 +154,7 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	}
 	for _, o := range l.onward {
 		if err := e.passOn(ctx, o); err != nil {
-			return 0, err
+			return 0, l.besides(err)
 		}
 	}
 	// After an error the bytes are left to the sweep: the commit may have
@@ -159,6 +162,19 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	filed, err := e.commit(ctx)
 	l.filed = placed(which, filed)
 	return id, err
+}
+
+// besides is why a message does not go on. That an account was suspended since RCPT is
+// no reason to refuse the message for others.
+func (l *Letter) besides(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != outbound.CodeSuspended {
+		return err
+	}
+	if len(l.rcpts)+len(l.onward)+len(l.reports) > 1 || l.loop {
+		return fault.New(fault.Unavailable, CodeSomeSuspended, "A recipient takes no more mail; send it again.")
+	}
+	return fault.New(fault.Denied, mailbox.CodeSuspended, "This mailbox takes no mail.")
 }
 
 // boxes says what becomes of a message at each mailbox.

@@ -243,6 +243,8 @@ func (i *Inbound) outcome(ctx context.Context, d *queue.Delivery, err error) que
 		// Only 5.2.1 says something against the address, which suppresses it.
 		r, _ := Refusal(err)
 		return set(queue.Bounced, r.Code, r.Enhanced, f.Message)
+	case kind == fault.Unavailable && (f.Code == mailbox.CodeNoPostmaster || f.Code == CodeSomeSuspended):
+		return set(queue.Deferred, 450, "4.2.1", f.Message)
 	case kind == fault.Limited:
 		return set(queue.Deferred, 450, "4.7.1", f.Message)
 	case kind == fault.Unavailable && (f.Code == CodeNotNow || f.Code == spam.CodeDown):

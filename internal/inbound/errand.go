@@ -4,6 +4,7 @@ package inbound
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
@@ -26,6 +27,31 @@ type errand struct {
 	copies []folder.Incoming
 	out    []*outbound.Ready
 	also   []db.Statement
+	// guards, one for each that it is for, return a row while he is not suspended. more says
+	// that it is for others as well, for whom there is none.
+	guards []db.Statement
+	more   bool
+}
+
+// errSuspended declines what is for somebody who was suspended since it was accepted.
+var errSuspended = errors.New("a recipient is suspended")
+
+// CodeSomeSuspended is the code of the fault.Unavailable for a message one of whose
+// recipients was suspended while it came.
+const CodeSomeSuspended = "recipient_suspended"
+
+// suspended says why nothing was done. Where all that it is for are suspended, the
+// message is refused. Else its sender comes again, and learns at RCPT who is not.
+func (e *errand) suspended(ctx context.Context) error {
+	for _, s := range e.guards {
+		if err := e.in.db.One(ctx, s, new(db.ID)); !errors.Is(err, db.ErrNoRow) {
+			e.more = true
+		}
+	}
+	if e.more {
+		return fault.New(fault.Unavailable, CodeSomeSuspended, "A recipient takes no more mail; send it again.")
+	}
+	return fault.New(fault.Denied, mailbox.CodeSuspended, "This mailbox takes no mail.")
 }
 
 func (i *Inbound) errand(s *spooled, sender string, own bool) *errand {
@@ -38,7 +64,11 @@ func (e *errand) commit(ctx context.Context) (filed []folder.Filed, err error) {
 	for _, r := range e.out {
 		jobs = append(jobs, r.Job())
 	}
-	jobs = append(jobs, &db.Job{Apply: func(b *db.Batch) {
+	jobs = append(jobs, &db.Job{Guard: func(b *db.Batch) {
+		for _, s := range e.guards {
+			b.Queue(s).One(new(db.ID)).Else(errSuspended)
+		}
+	}, Apply: func(b *db.Batch) {
 		for _, s := range e.also {
 			b.Queue(s)
 		}
@@ -56,6 +86,10 @@ func (e *errand) commit(ctx context.Context) (filed []folder.Filed, err error) {
 		if r.Settle(err) {
 			e.in.Log.Info("a message goes out for one that came in", "message", r.ID, "arrival", e.s.arrival)
 		}
+	}
+	if errors.Is(err, errSuspended) {
+		e.s.blob.Discard(ctx)
+		return nil, e.suspended(ctx)
 	}
 	return filed, err
 }
@@ -83,6 +117,7 @@ type box struct {
 // to other addresses, is answered. filed is false if it only goes on; if it must not
 // and there is no room for it, that is the error.
 func (e *errand) deliver(ctx context.Context, to box) (filed bool, err error) {
+	e.guards = append(e.guards, mailbox.InUse(to.Mailbox))
 	one, err := e.in.copyFor(ctx, e.s, to.Recipient, to.o, e.sender, to.as...)
 	if err != nil {
 		return false, err

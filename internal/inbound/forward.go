@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -86,8 +88,7 @@ func (l *Letter) halt(ctx context.Context, s *spooled) error {
 
 // keep makes sure that a message which does not go on is in a mailbox: one that
 // its alias leads to as well, or else the postmaster's. It reports whether there is
-// one: the operator, who is the postmaster of accounts without a mailbox, reads no
-// mail of theirs.
+// one, of the same account.
 func (l *Letter) keep(ctx context.Context, s *spooled, o onward) (bool, error) {
 	if slices.ContainsFunc(l.rcpts, func(r rcpt) bool { return slices.Contains(r.as, o.as) }) {
 		return true, nil
@@ -156,6 +157,9 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	})
 	if err == nil {
 		e.out = append(e.out, ready)
+		if !o.back && o.Domain != account.Operators {
+			e.guards = append(e.guards, domain.InUse(o.Domain))
+		}
 	}
 	return err
 }
@@ -163,7 +167,7 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 // sendsAs is the MAIL FROM of a message that goes on: one that leads back to its
 // sender by way of us, since no other domain's SPF record lets us use its name.
 // Who was not shown to have sent it is not told what becomes of it; the
-// postmaster is.
+// postmaster is, unless it is for the postmaster itself.
 func (i *Inbound) sendsAs(s *spooled, o onward) string {
 	if o.sender == "" || o.own {
 		return o.sender
@@ -172,10 +176,16 @@ func (i *Inbound) sendsAs(s *spooled, o onward) string {
 	if err != nil {
 		return ""
 	}
+	if i.Ours(at.Domain) {
+		at.Domain = "bounces." + i.Host // whose SPF record lets us use it
+	}
 	if from, err := address.Parse(o.sender); err == nil && s.passed() {
 		if path, ok := i.Key.SRS(int64(o.Account), at.Domain, from.Local, from.Domain, i.Now()); ok {
 			return path + "@" + at.Domain
 		}
+	}
+	if o.Alias == o.Domain { // it leads to no mailbox
+		return ""
 	}
 	return postmaster + "@" + at.Domain
 }
@@ -195,14 +205,7 @@ func isSRS(sender string) bool {
 // domain here, in the name of the account that did: another may hold it by now, who
 // sees nothing of it.
 func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Route, error) {
-	_, _, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
-	if err != nil {
-		return mailbox.Route{}, err
-	}
-	if !hosted {
-		return mailbox.Route{}, fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
-	}
-	claims, err := i.Domains.Claims(ctx, to.Domain)
+	claims, err := i.forwarders(ctx, to.Domain)
 	if err != nil {
 		return mailbox.Route{}, err
 	}
@@ -213,6 +216,22 @@ func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Rou
 		}
 	}
 	return mailbox.Route{}, noPath()
+}
+
+// forwarders are who may have forwarded mail in the name of a domain. The operators
+// have in the host's.
+func (i *Inbound) forwarders(ctx context.Context, name string) ([]domain.Hosted, error) {
+	if i.Ours(name) {
+		return []domain.Hosted{{Domain: account.Operators, Account: account.Operators}}, nil
+	}
+	_, hosted, err := i.Mailboxes.Hosted(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if !hosted {
+		return nil, fault.New(fault.NotFound, mailbox.CodeNotHosted, "This domain's mail is not kept here.")
+	}
+	return i.Domains.Claims(ctx, name)
 }
 
 // firstSender is who sent a message that an account forwarded with a path of ours, as
@@ -275,11 +294,8 @@ func (i *Inbound) reportOn(ctx context.Context, m outbound.Submitted, all []queu
 	if secret.IsReturnPath(to.Local) {
 		return i.bounceBack(ctx, m, all, to)
 	}
-	if to.Local == postmaster {
-		if m.Lost { // he may be another's by now
-			return i.untold(ctx, m.ID, all, fault.New(fault.Denied, mailbox.CodeNotHosted, "The account has lost the domain."))
-		}
-		m.Ret = "HDRS" // the operator may be that: he does not read the mail of others, as keep has it
+	if to.Local == postmaster && m.Lost { // it may be another's by now
+		return i.untold(ctx, m.ID, all, fault.New(fault.Denied, mailbox.CodeNotHosted, "The account has lost the domain."))
 	}
 	return i.mailReport(ctx, m, all, func(e *errand) error {
 		utf8, eightBit := e.s.index.Needs()

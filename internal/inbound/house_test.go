@@ -78,8 +78,8 @@ func newHouse(t testing.TB, url string) *house {
 	h.boxes = mailbox.Open(mailbox.Options{
 		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasher(), Logins: throttle.NewLoginLimiter(d, []byte("a key")), Now: time.Now,
 		Owned: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
-		Hosted: func(_ context.Context, name string) (db.ID, db.ID, bool, error) {
-			return h.domain, h.account, name == "demo.test", nil
+		Hosted: func(_ context.Context, name string) (domain.Hosted, bool, error) {
+			return domain.Hosted{Domain: h.domain, Account: h.account}, name == "demo.test", nil
 		},
 		Provision: folders.Provision,
 	})

@@ -57,6 +57,8 @@ func Refusal(err error) (r Reply, ours bool) {
 		return Reply{550, "5.7.1", f.Message}, false
 	case fault.Unavailable:
 		switch f.Code {
+		case mailbox.CodeNoPostmaster, CodeSomeSuspended:
+			return Reply{450, "4.2.1", f.Message}, false
 		case CodeNoPolicy:
 			return Reply{451, "4.7.0", f.Message}, false
 		case CodeNotNow, spam.CodeDown:

@@ -18,10 +18,13 @@ import (
 const maxCopies = 500
 
 // routeOf is mailbox.Route for mail that arrives: an account that is suspended
-// receives nothing but what postmaster and abuse always take.
+// receives nothing.
 func (i *Inbound) routeOf(ctx context.Context, to address.Address) (mailbox.Route, error) {
 	route, err := i.Mailboxes.Route(ctx, to)
-	if err != nil || i.Accounts == nil || isOpen(to) {
+	if fault.Is(err, fault.Unavailable) {
+		i.Log.Warn("mail to the postmaster of this service has nowhere to go: --postmaster is not a mailbox that takes mail", "to", to.String())
+	}
+	if err != nil || i.Accounts == nil || to.Domain == "" || i.Ours(to.Domain) {
 		return route, err
 	}
 	holder := route.Account

@@ -149,13 +149,13 @@ func (m *Mailboxes) aliasAt(ctx context.Context, bad *fault.Fields, account db.I
 			return a, 0, nil
 		}
 	}
-	domain, holder, ok, err := m.Hosted(ctx, a.Domain)
+	h, ok, err := m.Hosted(ctx, a.Domain)
 	if err != nil {
 		return a, 0, err
 	}
-	if ok && holder == account {
-		_, err = m.Owned(ctx, account, domain)
-		return a, domain, err
+	if ok && h.Account == account {
+		_, err = m.Owned(ctx, account, h.Domain)
+		return a, h.Domain, err
 	}
 	bad.Add("address", "domain_not_yours", "The address must be on a domain of yours whose ownership is verified.")
 	return a, 0, nil
@@ -167,7 +167,7 @@ func (m *Mailboxes) targets(ctx context.Context, bad *fault.Fields, account db.I
 	if err := bad.Merge(err); err != nil {
 		return nil, err
 	}
-	if role(of) && err == nil && !slices.ContainsFunc(read, func(t Target) bool { return t.Mailbox != 0 }) {
+	if isRole(of) && err == nil && !slices.ContainsFunc(read, func(t Target) bool { return t.Mailbox != 0 }) {
 		// It takes everything, and what is not forwarded must go somewhere.
 		bad.Add("targets", "mailbox_needed", "postmaster and abuse must lead to a mailbox here, whatever else they lead to.")
 	}
@@ -220,12 +220,12 @@ func (m *Mailboxes) target(ctx context.Context, bad *fault.Fields, i int, accoun
 		bad.Add(fmt.Sprintf("targets[%d]", i), "invalid_address", "Give the id of a mailbox, or an address such as bob@example.org.")
 		return t, nil //nolint:nilerr // it is told
 	}
-	domain, holder, ok, err := m.Hosted(ctx, a.Domain)
-	if err == nil && (!ok || holder != account) {
+	h, ok, err := m.Hosted(ctx, a.Domain)
+	if err == nil && (!ok || h.Account != account) {
 		return Target{Address: a.String()}, nil
 	}
 	if err == nil {
-		err = m.db.One(ctx, boxAt.With(domain, a.Key()), &t.Mailbox)
+		err = m.db.One(ctx, boxAt.With(h.Domain, a.Key()), &t.Mailbox)
 	}
 	return t, absent(bad, i, err)
 }

@@ -123,11 +123,11 @@ func (m *Mailboxes) signIn(ctx context.Context, a *attempt, verify verify, kinds
 		return Mailbox{}, fault.New(fault.Unknown, "invalid_credentials", "The address or the password is wrong.")
 	}
 	box, protocols := proven.Mailbox, proven.protocols
-	owner, err := m.Accounts.Get(ctx, box.Account)
+	open, err := m.any(ctx, InUse(box.ID))
 	if err != nil {
 		return Mailbox{}, err
 	}
-	if box.Status != Active || owner.Status != "active" {
+	if !open {
 		m.signedIn(box, a.protocol, a.from, WasSuspended)
 		return Mailbox{}, fault.New(fault.Denied, "mailbox_suspended", "This mailbox is suspended.")
 	}

@@ -61,8 +61,8 @@ func (m *Mailboxes) forwards(ctx context.Context, bad *fault.Fields, account, id
 // reachable reports whether mail to an address may arrive, as far as the account
 // may know: what is not on a domain of its own may.
 func (m *Mailboxes) reachable(ctx context.Context, account db.ID, a address.Address) (bool, error) {
-	_, holder, hosted, err := m.Hosted(ctx, a.Domain)
-	if err != nil || !hosted || holder != account {
+	h, hosted, err := m.Hosted(ctx, a.Domain)
+	if err != nil || !hosted || h.Account != account {
 		return true, err
 	}
 	_, err = m.Route(ctx, a)

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -30,10 +31,13 @@ type house struct {
 	now     time.Time
 	account db.ID
 	domain  db.ID
-	owners  map[db.ID]owner // by domain
-	holder  db.ID           // the domain that holds demo.test
-	waited  []time.Duration
-	emptied []db.ID
+	owners  map[db.ID]owner  // by domain
+	holder  db.ID            // the domain that holds demo.test
+	named   map[string]db.ID // the domains that hold other names
+
+	accounts *account.Accounts
+	waited   []time.Duration
+	emptied  []db.ID
 }
 
 type owner struct {
@@ -47,7 +51,7 @@ var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, 
 
 func each(t *testing.T, f func(h *house)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := &house{t: t, db: d, now: time.Now().Truncate(time.Second), owners: map[db.ID]owner{}}
+		h := &house{t: t, db: d, now: time.Now().Truncate(time.Second), owners: map[db.ID]owner{}, named: map[string]db.ID{}}
 		now := func() time.Time { return h.now }
 		hub := &signal.Hub{}
 		accounts := account.New(d, hub, now)
@@ -63,13 +67,18 @@ func each(t *testing.T, f func(h *house)) {
 				}
 				return "", fault.New(fault.NotFound, "not_found", "none")
 			},
-			Hosted: func(_ context.Context, name string) (db.ID, db.ID, bool, error) {
-				o := h.owners[h.holder]
-				return h.holder, o.account, o.name == name, nil
+			Hosted: func(_ context.Context, name string) (domain.Hosted, bool, error) {
+				id := h.holder
+				if other := h.named[name]; other != 0 {
+					id = other
+				}
+				o := h.owners[id]
+				return domain.Hosted{Domain: id, Account: o.account}, o.name == name, nil
 			},
 			Provision: func(context.Context, *db.Tx, db.ID) error { return nil },
 			Empty:     func(_ context.Context, id db.ID) error { h.emptied = append(h.emptied, id); return nil },
 		})
+		h.accounts = accounts
 		h.SetPause(func(_ context.Context, d time.Duration) error { h.waited = append(h.waited, d); return nil })
 		h.account = h.newAccount(accounts, "owner@example.com")
 		h.domain = h.newDomain(h.account, true)
@@ -92,6 +101,15 @@ func (h *house) newDomain(account db.ID, held bool) db.ID {
 	id := h.db.NewID()
 	dbtest.Exec(h.t, h.db, insertDomain.With(id, account, "demo.test", held))
 	h.owners[id] = owner{account, "demo.test"}
+	return id
+}
+
+// newDomainNamed makes a domain of an account that holds another name.
+func (h *house) newDomainNamed(account db.ID, name string) db.ID {
+	h.t.Helper()
+	id := h.db.NewID()
+	dbtest.Exec(h.t, h.db, insertDomain.With(id, account, name, true))
+	h.owners[id], h.named[name] = owner{account, name}, id
 	return id
 }
 

@@ -6,6 +6,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/signal"
@@ -67,18 +70,20 @@ type Options struct {
 	// Storage is what the quotas of an account's mailboxes may be together, in
 	// bytes; 0 is no limit. Nil: there is none.
 	Storage func(ctx context.Context, account db.ID) (int64, error)
-	// Host is the service's own name, whose postmaster is the operator.
+	// Host is the service's own name. Its role addresses are the operator's.
 	Host string
-	// Operator is the address of a mailbox here that gets the mail for
-	// postmaster and abuse that no mailbox of a customer gets. Without one,
-	// or while it takes no mail, the oldest mailbox gets it.
-	Operator string
+	// Postmaster is the operator's address, of a mailbox or alias here or
+	// elsewhere. It gets the mail to the role addresses of the host, and only that.
+	Postmaster string
+	// Owners returns the addresses of the people who own an account. They get the
+	// mail to the role addresses of its domains while it has no mailbox. Nil: none.
+	Owners func(ctx context.Context, account db.ID) ([]address.Address, error)
 
 	// Owned names a domain of the account whose ownership is proven;
 	// fault.NotFound if it is not the account's, fault.Denied if not proven.
 	Owned func(ctx context.Context, account, domain db.ID) (name string, err error)
-	// Hosted finds who holds the domain of a name here.
-	Hosted func(ctx context.Context, name string) (domain, account db.ID, ok bool, err error)
+	// Hosted finds who holds the domain of a name here. Nil: no domain is suspended.
+	Hosted func(ctx context.Context, name string) (domain.Hosted, bool, error)
 	// Revoked, if set, is told that log-ins of a mailbox may have ended, of all
 	// when it is 0: sessions that stand on one ask Current.
 	Revoked func(mailbox db.ID)
@@ -186,13 +191,19 @@ func (m *Mailboxes) Get(ctx context.Context, account, id db.ID) (Mailbox, error)
 }
 
 // Current returns fault.Unknown when the log-in that gave box no longer counts:
-// since then the password was changed, the app password revoked, or the mailbox
-// suspended or deleted. A door asks when signal.Credential of the mailbox was
-// woken.
+// since then the password was changed, the app password revoked, or the mailbox,
+// its domain or its account suspended, or the mailbox deleted. A server asks when
+// signal.Credential of the mailbox was woken, and when something was suspended.
 func (m *Mailboxes) Current(ctx context.Context, box Mailbox) error {
 	now, err := m.ByID(ctx, box.ID)
 	if fault.Is(err, fault.NotFound) || err == nil && (now.generation != box.generation || now.Status != Active) {
 		return revoked()
+	}
+	if err == nil {
+		open, failed := m.any(ctx, InUse(box.ID))
+		if failed != nil || !open {
+			return cmp.Or(failed, revoked())
+		}
 	}
 	if err == nil && box.app != 0 {
 		there, err := m.any(ctx, appThere.With(box.app))
@@ -204,16 +215,37 @@ func (m *Mailboxes) Current(ctx context.Context, box Mailbox) error {
 	return err
 }
 
-// Served returns fault.Unknown while the account of a signed-in mailbox is
-// suspended. It may be some seconds behind, and costs next to nothing, so a door
-// asks before each command.
+// Served returns fault.Unknown while the account or the domain of a signed-in
+// mailbox is suspended. It may be some seconds behind, and costs next to nothing, so
+// a server asks before each command.
 func (m *Mailboxes) Served(ctx context.Context, box Mailbox) error {
 	active, err := m.Accounts.Active(ctx, box.Account)
+	if err == nil && active {
+		var closed bool
+		closed, err = m.domainSuspended(ctx, box)
+		active = !closed
+	}
 	if err == nil && !active {
 		err = revoked()
 	}
 	return err
 }
+
+// domainSuspended reports whether the domain of a mailbox is suspended.
+func (m *Mailboxes) domainSuspended(ctx context.Context, box Mailbox) (bool, error) {
+	if m.Hosted == nil {
+		return false, nil
+	}
+	h, _, err := m.Hosted(ctx, box.Address[strings.LastIndexByte(box.Address, '@')+1:])
+	return h.Suspended && h.Domain == box.Domain, err
+}
+
+var inUse = db.SQL(`SELECT m.id FROM mailbox m JOIN account a ON a.id = m.account JOIN domain d ON d.id = m.domain
+	WHERE m.id = $1 AND m.deleted_at = 0 AND m.status = 'active' AND a.status = 'active' AND d.suspended_at = 0`)
+
+// InUse returns a row while a mailbox takes mail and is signed in to: neither it, nor
+// its domain, nor its account is suspended, and it is not deleted.
+func InUse(box db.ID) db.Statement { return inUse.With(box) }
 
 func revoked() error { return fault.New(fault.Unknown, "login_revoked", "Sign in again.") }
 

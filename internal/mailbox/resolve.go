@@ -31,6 +31,8 @@ const (
 	CodeNotHosted = "domain_not_hosted" // fault.NotFound: 550 5.7.1 to strangers
 	CodeNoMailbox = "no_such_mailbox"   // fault.NotFound: 550 5.1.1
 	CodeSuspended = "mailbox_suspended" // fault.Denied: 550 5.2.1
+	// CodeNoPostmaster says that the operator's own address takes no mail now.
+	CodeNoPostmaster = "no_postmaster" // fault.Unavailable: 450 4.2.1
 )
 
 const (
@@ -49,17 +51,15 @@ type known struct {
 var (
 	recipient = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
 		WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
-	firstOf = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
-		WHERE account = $1 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
-	oldest = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
-		WHERE id > 0 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
+	firstIn = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
+		WHERE domain = $1 AND deleted_at = 0 AND status = 'active' ORDER BY id LIMIT 1`)
+	firstOf = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.status, m.forward_to, m.keep_copy, m.answers, m.spam_filter FROM mailbox m JOIN domain d ON d.id = m.domain
+		WHERE m.account = $1 AND m.deleted_at = 0 AND m.status = 'active' AND d.suspended_at = 0 ORDER BY m.id LIMIT 1`)
 )
 
 // Resolve finds the mailbox that an address means: its own, whatever the
-// plus-tag, else the first that an alias leads to. postmaster and abuse of a
-// domain (RFC 5321 §4.5.1, RFC 2142) reach the first mailbox of its account when
-// they have none of their own, else the operator, as do postmaster without a
-// domain and those of the service's host.
+// plus-tag, else the first that an alias leads to. Where mail to role addresses
+// goes is told at Role.
 func (m *Mailboxes) Resolve(ctx context.Context, to address.Address) (Recipient, error) {
 	route, err := m.Route(ctx, to)
 	if err == nil && len(route.Mailboxes) == 0 {
@@ -71,37 +71,6 @@ func (m *Mailboxes) Resolve(ctx context.Context, to address.Address) (Recipient,
 	return route.Mailboxes[0], nil
 }
 
-// role reports whether mail to an address always has somebody who reads it.
-func role(a address.Address) bool {
-	switch address.LocalKey(a.Local) {
-	case "postmaster", "abuse":
-		return true
-	}
-	return false
-}
-
-// operator finds the mailbox of whoever runs the service: the one that was set,
-// else the oldest, since mail to postmaster is never refused (RFC 5321 §4.5.1).
-func (m *Mailboxes) operator(ctx context.Context) (Route, error) {
-	a, err := address.Parse(m.Operator)
-	if err != nil {
-		return m.one(ctx, oldest.With())
-	}
-	base, _ := a.Base()
-	domain, _, hosted, err := m.Hosted(ctx, base.Domain)
-	if err != nil {
-		return Route{}, err
-	}
-	found, err := Route{}, noMailbox()
-	if hosted {
-		found, err = m.one(ctx, recipient.With(domain, base.Key()))
-	}
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
-		return m.one(ctx, oldest.With())
-	}
-	return found, err
-}
-
 func noMailbox() error {
 	return fault.New(fault.NotFound, CodeNoMailbox, "There is no mailbox with this address.")
 }
@@ -110,11 +79,11 @@ func suspendedBox() error {
 	return fault.New(fault.Denied, CodeSuspended, "This mailbox takes no mail.")
 }
 
-// one is the route to the mailbox that a statement finds.
-func (m *Mailboxes) one(ctx context.Context, s db.Statement) (Route, error) {
+// boxRoute is the route to the mailbox that a statement finds.
+func boxRoute(ctx context.Context, from db.Reader, s db.Statement) (Route, error) {
 	var r Recipient
 	var local, key, status, forward string
-	err := m.db.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status, &forward, &r.KeepCopy, &r.Answers, &r.Filter)
+	err := from.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status, &forward, &r.KeepCopy, &r.Answers, &r.Filter)
 	if errors.Is(err, db.ErrNoRow) {
 		return Route{}, noMailbox()
 	}

@@ -24,15 +24,19 @@ type Route struct {
 // aliasTargets has a row for each target of the alias of an address. Of a
 // mailbox that is deleted all is empty.
 var aliasTargets = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
-		COALESCE(m.address, ''), COALESCE(m.status, ''), COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
+		COALESCE(m.address, ''), CASE WHEN d.suspended_at > 0 THEN 'suspended' ELSE COALESCE(m.status, '') END, COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
 		COALESCE(m.spam_filter, ''), t.address, a.id, a.account
 	FROM alias a JOIN alias_target t ON t.alias = a.id LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
+		LEFT JOIN domain d ON d.id = m.domain
 	WHERE a.domain = $1 AND a.address = $2 ORDER BY t.n`)
 
-// Route finds where mail to an address goes. Its own mailbox comes before an
-// alias, that before what postmaster and abuse always have, and a catch-all
-// comes last. Nowhere is fault.NotFound (CodeNotHosted, CodeNoMailbox), and
-// fault.Denied (CodeSuspended) where all that would take it are suspended.
+// Route finds where mail to an address goes: to its own mailbox, else where its
+// alias leads, else where a catch-all does. A role address (postmaster, abuse) of a
+// domain has mailboxes of the domain's account, or its owners, before a catch-all;
+// one of the host has the operator. Nowhere is fault.NotFound (CodeNotHosted,
+// CodeNoMailbox), fault.Denied (CodeSuspended) where all that would take it are
+// suspended, and fault.Unavailable (CodeNoPostmaster) while the operator has no
+// mailbox.
 func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error) {
 	base, tag := to.Base()
 	key := base.Key()
@@ -59,37 +63,43 @@ func (m *Mailboxes) Route(ctx context.Context, to address.Address) (Route, error
 }
 
 func (m *Mailboxes) lookUp(ctx context.Context, base address.Address, key string) (Route, error) {
-	role := role(base)
-	if role && (base.Domain == "" || base.Domain == m.Host) {
+	if isRole(base) && m.isOwn(base.Domain) {
 		return m.operator(ctx)
 	}
-	domain, account, hosted, err := m.Hosted(ctx, base.Domain)
+	h, hosted, err := m.Hosted(ctx, base.Domain)
 	if err != nil {
 		return Route{}, err
 	}
 	if !hosted {
 		return Route{}, fault.New(fault.NotFound, CodeNotHosted, "This domain's mail is not kept here.")
 	}
-	route, err := m.one(ctx, recipient.With(domain, key))
-	if fault.Is(err, fault.NotFound) {
-		route, err = m.aliased(ctx, domain, key)
+	if h.Suspended {
+		return Route{}, fault.New(fault.Denied, CodeSuspended, "This domain takes no mail.")
 	}
-	if role && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied)) {
-		if route, err = m.one(ctx, firstOf.With(account)); fault.Is(err, fault.NotFound) {
-			return m.operator(ctx)
-		}
+	route, err := exact(ctx, m.db, h.Domain, key)
+	if isRole(base) && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied)) {
+		return m.role(ctx, h.Domain, h.Account)
 	}
 	if fault.Is(err, fault.NotFound) {
-		route, err = m.aliased(ctx, domain, CatchAll+"@"+base.Domain)
+		route, err = aliased(ctx, m.db, h.Domain, CatchAll+"@"+base.Domain)
+	}
+	return route, err
+}
+
+// exact is the route to the mailbox or the alias of an address.
+func exact(ctx context.Context, from db.Reader, domain db.ID, key string) (Route, error) {
+	route, err := boxRoute(ctx, from, recipient.With(domain, key))
+	if fault.Is(err, fault.NotFound) {
+		route, err = aliased(ctx, from, domain, key)
 	}
 	return route, err
 }
 
 // aliased finds where the alias of an address leads.
-func (m *Mailboxes) aliased(ctx context.Context, domain db.ID, key string) (Route, error) {
+func aliased(ctx context.Context, from db.Reader, domain db.ID, key string) (Route, error) {
 	route := Route{Domain: domain}
 	suspended := false
-	_, err := db.All(ctx, m.db, aliasTargets.With(domain, key), func(r db.Row) (none struct{}, err error) {
+	_, err := db.All(ctx, from, aliasTargets.With(domain, key), func(r db.Row) (none struct{}, err error) {
 		var to Recipient
 		var local, own, status, forward, elsewhere string
 		if err := r.Scan(&to.Mailbox, &to.Account, &to.Domain, &local, &own, &status, &forward, &to.KeepCopy, &to.Answers, &to.Filter,
@@ -131,10 +141,11 @@ func (m *Mailboxes) MayUse(ctx context.Context, box Mailbox, a address.Address) 
 	if base.Key() == own.Key() {
 		return true, nil
 	}
-	domain, account, hosted, err := m.Hosted(ctx, base.Domain)
-	if err != nil || !hosted || account != box.Account {
+	h, hosted, err := m.Hosted(ctx, base.Domain)
+	if err != nil || !hosted || h.Account != box.Account {
 		return false, err
 	}
+	domain := h.Domain
 	if ok, err := m.any(ctx, leadsTo.With(domain, base.Key(), box.ID)); ok || err != nil {
 		return ok, err
 	}
@@ -143,7 +154,7 @@ func (m *Mailboxes) MayUse(ctx context.Context, box Mailbox, a address.Address) 
 			return false, err
 		}
 	}
-	if role(base) {
+	if isRole(base) {
 		return false, nil
 	}
 	return m.any(ctx, leadsTo.With(domain, CatchAll+"@"+base.Domain, box.ID))

@@ -190,7 +190,7 @@ func (m *Mailboxes) Own(ctx context.Context, box Mailbox) (map[string]bool, erro
 		return err
 	})
 	for key := range own {
-		if a, err := address.Parse(key); err != nil || role(a) {
+		if a, err := address.Parse(key); err != nil || isRole(a) {
 			delete(own, key)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
@@ -18,8 +18,8 @@ import (
 // Nobody signs as another, nor as what a reader may take for another.
 func TestCheckAuthor(t *testing.T) {
 	o := &Outbox{Mailboxes: mailbox.Open(mailbox.Options{
-		Hosted: func(_ context.Context, name string) (domain, account db.ID, ok bool, err error) {
-			return 7, 1, name == "demo.test", nil
+		Hosted: func(_ context.Context, name string) (domain.Hosted, bool, error) {
+			return domain.Hosted{Domain: 7, Account: 1}, name == "demo.test", nil
 		},
 	})}
 	bob := mailbox.Mailbox{Account: 2, Domain: 8, Address: "bob@demo.test"}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
@@ -17,7 +18,7 @@ import (
 // Forwarded is a message that goes on to addresses elsewhere as it came: it is
 // neither mended nor signed, so that its author's signatures still hold.
 type Forwarded struct {
-	Account, Domain db.ID  // who forwards it, and in whose name
+	Account, Domain db.ID  // who forwards it, and in whose name; account.Operators is the host
 	By              db.ID  // the alias or the mailbox that leads there; the domain, for a report that goes back
 	Sender          string // MAIL FROM; "" is the null sender
 	To              []address.Address
@@ -51,6 +52,10 @@ func (a Asked) notify() smtpclient.Notify {
 // forwarded. It goes there though the account is suspended meanwhile, or has lost the
 // domain: its sender was told that the mail is in good hands (RFC 5321 §6.1).
 func (r *row) returns() bool { return r.sender == "" && r.forwarded != 0 && r.forwarded == r.domain }
+
+// nobodys reports whether a message goes out without a domain's signature or seal
+// where there is none: a report on its way back, and what the host itself forwards.
+func (r *row) nobodys() bool { return r.returns() || r.account == account.Operators }
 
 // Forward makes a message that is forwarded ready. It is no API mail: nobody is
 // suppressed by what becomes of it. Its sender, if there is one, is told of

@@ -52,7 +52,7 @@ func gone() error {
 // account that is suspended, or of a domain that has changed hands meanwhile and
 // would go out in its new holder's name, is not sent: fault.Denied. Nor is what is
 // lost: fault.NotFound. A report on its way back goes without a domain, in nobody's
-// name; mail of the service itself has none.
+// name, and so does what the service itself writes and what the host forwards.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	r, err := o.load(ctx, id)
 	if err != nil {
@@ -65,7 +65,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	}
 	sender, err := o.signerOf(ctx, r.domain)
 	nobodys := noHolder(err)
-	if err != nil && !(nobodys && (r.returns() || r.service())) {
+	if err != nil && !(nobodys && r.nobodys()) {
 		return nil, err
 	}
 	b, err := o.Blobs.Load(ctx, r.blob)
@@ -114,7 +114,7 @@ func (o *Outbox) lost(ctx context.Context, r *row, err error) error {
 }
 
 // signerOf finds what a message is signed with. A domain that has changed hands
-// since is fault.Denied, one that was deleted fault.NotFound.
+// since, or is suspended, is fault.Denied, one that was deleted fault.NotFound.
 func (o *Outbox) signerOf(ctx context.Context, id db.ID) (domain.Sender, error) {
 	sender, err := o.Domains.SignerOf(ctx, id)
 	if err != nil {
@@ -124,17 +124,24 @@ func (o *Outbox) signerOf(ctx context.Context, id db.ID) (domain.Sender, error) 
 	if err == nil && (!ok || holder.Domain != id) {
 		err = fault.New(fault.Denied, "domain_lost", "The account no longer holds the domain of this message.")
 	}
+	if err == nil && holder.Suspended {
+		err = fault.New(fault.Denied, "domain_suspended", "The domain of this message is suspended.")
+	}
 	return sender, err
 }
 
 // noHolder reports whether an error of signerOf says that the domain is lost.
 func noHolder(err error) bool { return fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) }
 
+// CodeSuspended is the code of the fault.Denied for mail of an account that is
+// suspended.
+const CodeSuspended = "account_suspended"
+
 // active returns fault.Denied for an account that is suspended.
 func (o *Outbox) active(ctx context.Context, id db.ID) error {
 	active, err := o.Accounts.Active(ctx, id)
 	if err == nil && !active {
-		err = fault.New(fault.Denied, "account_suspended", "The account that sends it is suspended.")
+		err = fault.New(fault.Denied, CodeSuspended, "The account that sends it is suspended.")
 	}
 	return err
 }

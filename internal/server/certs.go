@@ -22,7 +22,7 @@ func (s *Server) openCerts() (err error) {
 			if !ok {
 				continue
 			}
-			if _, ok, err := s.Domains.Hosted(ctx, domain); ok || err != nil {
+			if h, ok, err := s.Domains.Hosted(ctx, domain); ok && !h.Suspended || err != nil {
 				return err
 			}
 		}

@@ -49,7 +49,7 @@ type Config struct {
 
 	WebhookAllow []string `help:"Networks that webhooks may be sent to, and mailboxes copied from, although they are not public, or are the service's own addresses, separated by commas; plain http is sent there alone." placeholder:"PREFIX"`
 
-	Postmaster string `help:"Address of the mailbox here that gets the mail to postmaster and abuse which nobody else gets; by default the oldest mailbox." placeholder:"ADDRESS"`
+	Postmaster string `help:"The operator's address, which gets the mail to postmaster and abuse of the service's own names: a mailbox here, or an address elsewhere. Required." placeholder:"ADDRESS"`
 
 	DMARC            string   `name:"dmarc" help:"What is done with mail from outside that fails the DMARC policy of its author's domain: enforce does what that asks for, junk refuses nothing but files it in Junk, off does nothing. A domain can choose something softer for its own mail." default:"enforce" enum:"enforce,junk,off"`
 	TrustedForwarder []string `name:"trusted-forwarder" help:"Domains of forwarders and mailing lists that are believed when they say, by ARC, that a message passed DMARC before they changed it, separated by commas." placeholder:"DOMAIN"`
@@ -176,10 +176,8 @@ func (c *Config) checkMail() error {
 	if c.SMTPPort < 1 || c.SMTPPort > 65535 {
 		return errors.New("--smtp-port must be from 1 to 65535")
 	}
-	if c.Postmaster != "" {
-		if _, err := address.Parse(c.Postmaster); err != nil {
-			return errors.New("--postmaster must be the address of a mailbox, such as admin@example.com")
-		}
+	if err := c.checkPostmaster(); err != nil {
+		return err
 	}
 	if c.MXMessages < 0 || c.MXUnknown < 0 {
 		return errors.New("--mx-messages-per-hour and --mx-unknown-per-hour must not be negative")
@@ -201,6 +199,25 @@ func (c *Config) checkMail() error {
 
 // mostFolders bounds the folders of a mailbox: to make one reads them all.
 const mostFolders = 100_000
+
+// errNoPostmaster says what serve lacks, and doctor tells of. Other commands need no
+// --postmaster.
+var errNoPostmaster = errors.New("--postmaster is required: give the operator's e-mail address, a mailbox here or an address elsewhere")
+
+// checkPostmaster refuses an address from which the mail would come back here.
+func (c *Config) checkPostmaster() error {
+	if c.Postmaster == "" {
+		return nil
+	}
+	a, err := address.Parse(c.Postmaster)
+	if err != nil {
+		return errors.New("--postmaster must be an e-mail address, such as you@example.com")
+	}
+	if a.Domain == c.Host || a.Domain == "bounces."+c.Host {
+		return fmt.Errorf("--postmaster must not be at %s: mail to that name goes to --postmaster itself; give a mailbox on a domain here, or an address elsewhere", a.Domain)
+	}
+	return nil
+}
 
 const longestLease = 5 * time.Minute
 

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/limit"
@@ -32,7 +33,8 @@ type Desk struct {
 	Users    *user.Users   // to make links; nobody signs in at a desk
 	Limits   *limit.Limits // without the service's settings: see OfAccount
 
-	db *db.DB
+	db      *db.DB
+	domains *domain.Domains // without a resolver
 }
 
 // OpenDesk opens the database of a service that has run on a data folder. The
@@ -74,12 +76,11 @@ func newDesk(ctx context.Context, d *db.DB) *Desk {
 	hub := &signal.Hub{}
 	outbox := &outbound.Outbox{DB: d, Now: time.Now}
 	return &Desk{
-		db: d, Accounts: account.New(d, hub, time.Now), Audit: &audit.Log{DB: d, Now: time.Now}, Users: &user.Users{DB: d, Now: time.Now}, Limits: &limit.Limits{DB: d, Hub: hub, Now: time.Now},
+		db: d, domains: domain.New(domain.Options{DB: d, Hub: hub, Now: time.Now}), Accounts: account.New(d, hub, time.Now), Audit: &audit.Log{DB: d, Now: time.Now},
+		Users: &user.Users{DB: d, Now: time.Now}, Limits: &limit.Limits{DB: d, Hub: hub, Now: time.Now},
 		Queue: &queue.Operator{
 			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: outbox.Describe, Letters: outbox.Letters,
-			Wake: func(k signal.Key) {
-				_ = d.Notify(ctx, signal.Encode([]signal.Key{k})...) // lost, it is a few seconds later: nodes look by themselves
-			},
+			Wake: func(k signal.Key) { tell(ctx, d, k) },
 		},
 	}
 }
@@ -100,6 +101,55 @@ func (d *Desk) Change(ctx context.Context, of db.ID, action, object, what string
 		return errors.Join(err, p.Failed(ctx))
 	}
 	return errors.Join(err, p.Drop(ctx))
+}
+
+// tell signals running nodes. Lost, it is a few seconds later: nodes look by themselves.
+func tell(ctx context.Context, d *db.DB, keys ...signal.Key) {
+	_ = d.Notify(ctx, signal.Encode(keys)...)
+}
+
+// SetAccountStatus is that of account.Accounts, and tells running nodes.
+func (d *Desk) SetAccountStatus(ctx context.Context, id db.ID, status string) error {
+	err := d.Accounts.SetStatus(ctx, id, status)
+	if err == nil {
+		tell(ctx, d.db, signal.Key{Kind: signal.Account, ID: int64(id)}, signal.Key{Kind: signal.Suspension})
+	}
+	return err
+}
+
+// SuspendDomain suspends a domain, or ends that. It stands in the activity of the
+// accounts that claim it.
+func (d *Desk) SuspendDomain(ctx context.Context, name string, yes bool) error {
+	changed, err := d.domains.Suspend(ctx, name, yes)
+	keys := []signal.Key{{Kind: signal.Domain}, {Kind: signal.Suspension}}
+	for _, h := range changed {
+		keys = append(keys, signal.Key{Kind: signal.Domain, ID: int64(h.Domain)})
+		err = errors.Join(err, noteSuspension(ctx, d.Audit, h))
+	}
+	if len(changed) > 0 {
+		tell(ctx, d.db, keys...)
+	}
+	return err
+}
+
+// noteSuspension tells, in the activity of an account, what an operator did with its
+// domain.
+func noteSuspension(ctx context.Context, log *audit.Log, h domain.Hosted) error {
+	what := "Suspended the domain " + h.Name + "."
+	if !h.Suspended {
+		what = "Ended the suspension of the domain " + h.Name + "."
+	}
+	return log.Write(ctx, audit.Entry{Account: h.Account, Actor: audit.Actor{Kind: audit.Operator, Name: "operator"}, Action: "suspendDomain", Object: h.Domain.String(), What: what})
+}
+
+// suspendDomain suspends a domain, or ends that, for an operator who has signed in or
+// has a key.
+func (s *Server) suspendDomain(ctx context.Context, name string, yes bool) error {
+	changed, err := s.Domains.Suspend(ctx, name, yes)
+	for _, h := range changed {
+		err = errors.Join(err, noteSuspension(ctx, s.Audit, h))
+	}
+	return err
 }
 
 // Close ends it.

@@ -114,7 +114,7 @@ func (s *Server) openDoors(context.Context) error {
 	door := &api.API{
 		Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, Keys: s.Keys,
 		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, Transfers: s.Transfers, Stats: s.Stats, Limits: s.Limits, Operator: s.Operator, Friend: s.friend,
-		Setup:   s.clientSetup(),
+		Setup: s.clientSetup(), SuspendDomain: s.suspendDomain,
 		Signer:  func(ctx context.Context) (*tls.Certificate, error) { return s.certs.Signer(ctx, s.Config.Host) },
 		Inbound: s.Inbound, Captured: s.captured, Base: s.baseURL(), Version: Version, Log: s.Log, Spool: s.Config.Data,
 	}

@@ -62,6 +62,10 @@ func Examine(ctx context.Context, c Config, e Examination) []doctor.Finding {
 		}}})
 	}
 	checks := []doctor.Check{{Name: "settings", Look: func(_ context.Context, r *doctor.Report) {
+		if x.Postmaster == "" {
+			r.Fail("Set it as a flag, as the variable MAILSTEAD_POSTMASTER, or in the file of --config.", "mailstead serve does not start: %v", errNoPostmaster)
+			return
+		}
 		r.OK("those of %s, node %s", x.Host, x.Node)
 	}}}
 	of := x.openDatabase(ctx)
@@ -199,7 +203,7 @@ func (x *examined) tenure() *db.NodeState {
 
 // kept are the checks of what the database holds and what belongs to it.
 func (x *examined) kept(d *doctor.Database) []doctor.Check {
-	k := &doctor.Kept{Database: d, Blobs: x.Blobs, Deep: x.Deep, Postmaster: x.Postmaster}
+	k := &doctor.Kept{Database: d, Blobs: x.Blobs, Deep: x.Deep, Host: x.Host, Postmaster: x.Postmaster}
 	if x.SecretKey != "" {
 		k.Key, k.KeyErr = secret.Parse(x.SecretKey)
 	} else {

@@ -102,8 +102,8 @@ func TestHaltedUnwanted(t *testing.T) {
 	})
 }
 
-// An account without a mailbox has nobody to keep it; the operator, who has its
-// postmaster's mail, is not shown what was for others.
+// An account without a mailbox has nobody to keep it: neither the operator nor the
+// oldest mailbox gets what was for others.
 func TestHaltedWithoutMailbox(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		rival(t, s)

@@ -26,6 +26,7 @@ func TestToOwnNames(t *testing.T) {
 		resolver, zone := dnstest.Start(t, host+". A 127.0.0.1", "bounces."+host+". MX 10 "+host+".")
 		s := servertest.Start(t, servertest.Database(url), func(c *server.Config) {
 			servertest.Serve(host, resolver, c.TLS, "")(c)
+			c.Postmaster = "ann@story.example"
 		})
 		ctx := t.Context()
 		acc, err := s.Accounts.Create(ctx, "ann@story.example", "")
@@ -81,5 +82,6 @@ func TestToOwnNames(t *testing.T) {
 		sent := send("abuse@"+host, "delivered 2.0.0")
 		send(s.Inbound.Key.ReturnPath(int64(sent), 0)+"@bounces."+host, "delivered 2.0.0")
 		send("nobody@bounces."+host, "bounced 5.1.1")
+		send("postmaster@bounces."+host, "delivered 2.0.0")
 	})
 }

@@ -35,7 +35,7 @@ func (s *Server) pages(door *api.API) (http.Handler, error) {
 		Users: s.Users, Audit: s.Audit, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
 		Templates: s.Templates, Operator: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, Captured: s.captured,
 		Migrations: s.Migrations, Transfers: s.Transfers, Limits: s.Limits, Setup: door.Setup, Checker: door.Checker, Signer: door.Signer, Key: s.key,
-		Health: s.health, Host: s.Config.Host, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
+		SuspendDomain: s.suspendDomain, Health: s.health, Host: s.Config.Host, Postmaster: s.Config.Postmaster, Base: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
 		Reference: door.Document(),
 	}
 	pages, err := s.Dashboard.Handler()

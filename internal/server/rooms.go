@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
@@ -48,7 +49,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	s.Logins.Friend = s.friend
 	s.Mailboxes = mailbox.Open(mailbox.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, Scram: s.scram(hasher), Logins: s.Logins, Now: time.Now,
-		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Operator: s.Config.Postmaster, Owned: s.Domains.Owned, Hosted: s.hosted,
+		MaxQuotaMB: int(s.Config.MaxQuotaMB), Storage: s.Limits.Storage, Host: s.Config.Host, Postmaster: s.Config.Postmaster, Owners: s.owners, Owned: s.Domains.Owned, Hosted: s.Domains.Hosted,
 	})
 	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
 	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Logins: s.Logins, Issuer: s.Config.Host, Base: s.baseURL(), Operators: account.Operators, Now: time.Now}
@@ -131,10 +132,9 @@ func (s *Server) openReceiving() error {
 	return nil
 }
 
-// hosted tells the mailboxes who holds a domain.
-func (s *Server) hosted(ctx context.Context, name string) (domain, account db.ID, ok bool, err error) {
-	h, ok, err := s.Domains.Hosted(ctx, name)
-	return h.Domain, h.Account, ok, err
+// owners tells the mailboxes who owns an account.
+func (s *Server) owners(ctx context.Context, account db.ID) ([]address.Address, error) {
+	return user.OwnerAddresses(ctx, s.DB, account)
 }
 
 // friend reports whether limits per client network don't apply: dev treats

@@ -120,6 +120,9 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
+	if c.Postmaster == "" {
+		return nil, errNoPostmaster
+	}
 	s := &Server{Config: c, Log: log, failed: make(chan error, 1), Hub: &signal.Hub{}}
 	for _, d := range []*duties{&s.carrying, &s.duties, &s.lease} {
 		d.init(s)
@@ -162,6 +165,7 @@ func (s *Server) startDuties(context.Context) error {
 	s.duties.run(s.simulator.Run)
 	s.duties.run(s.Retention.Run)
 	s.duties.run(s.sweep)
+	s.duties.run(s.endSuspended)
 	return nil
 }
 

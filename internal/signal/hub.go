@@ -30,6 +30,7 @@ const (
 	Webhook    Kind = 'w' // webhook deliveries are due; webhook id, and 0 for those that no node has in hand
 	Stream     Kind = 's' // numbered events are there to be read; account id
 	Room       Kind = 'r' // owners are to be told that their mailboxes are nearly full; 0
+	Suspension Kind = 'x' // accounts or domains were suspended; 0
 	Migration  Kind = 'i' // a migration has got on, or was cancelled; migration id, and 0 for those that no node has in hand
 )
 

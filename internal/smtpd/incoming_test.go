@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/inbound"
@@ -39,8 +40,8 @@ func TestIntoMailbox(t *testing.T) {
 		events := &event.Log{DB: d, Hub: boxes.Hub, Now: time.Now}
 		folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: boxes.Hub, Now: time.Now, Log: discard})
 		boxes.Provision = folders.Provision
-		boxes.Hosted = func(_ context.Context, name string) (db.ID, db.ID, bool, error) {
-			return first.Domain, first.Account, name == "demo.test", nil
+		boxes.Hosted = func(_ context.Context, name string) (domain.Hosted, bool, error) {
+			return domain.Hosted{Domain: first.Domain, Account: first.Account}, name == "demo.test", nil
 		}
 		bob, _, err := boxes.Create(ctx, first.Account, mailbox.New{Domain: first.Domain, LocalPart: "bob", QuotaMB: new(1)})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -46,6 +47,9 @@ var (
 		ON CONFLICT (account, person) DO NOTHING`)
 	members = db.SQL(`SELECT u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, m.role, m.created_at, m.reads_mail
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
+	// The addresses of the owners of an account.
+	ownerEmails = db.SQL(`SELECT u.email FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person
+		WHERE m.account = $1 AND m.role = 'owner' ORDER BY m.person LIMIT $2`)
 	memberByEmail = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
 		WHERE u.email = $2 AND m.account = $1`)
 	memberships = db.SQL(`SELECT account, role FROM dashboard_member WHERE person = $1 ORDER BY account LIMIT $2`)
@@ -73,6 +77,17 @@ func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 		m.dated(created, verified)
 		m.TOTP, m.Joined = len(totp) > 0, db.Time(joined)
 		return m, err
+	})
+}
+
+// OwnerAddresses are the addresses of the owners of an account, the oldest first.
+func OwnerAddresses(ctx context.Context, r db.Reader, account db.ID) ([]address.Address, error) {
+	return db.All(ctx, r, ownerEmails.With(account, maxMembers), func(r db.Row) (a address.Address, err error) {
+		var email string
+		if err = r.Scan(&email); err == nil {
+			a, err = address.Parse(email)
+		}
+		return a, err
 	})
 }
 

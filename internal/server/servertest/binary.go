@@ -158,7 +158,7 @@ func (b *Binary) command() *exec.Cmd {
 	if b.Serve == nil {
 		args = append(args, "dev")
 	} else {
-		args = append(args, "serve", "--bind", "127.0.0.1", "--tls", "self-signed")
+		args = append(args, "serve", "--bind", "127.0.0.1", "--tls", "self-signed", "--postmaster", Operator)
 		args = append(args, b.Serve...)
 	}
 	args = append(args, "--data", b.Data, "--port-base", fmt.Sprint(b.base), "--database", b.Database)

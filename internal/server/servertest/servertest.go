@@ -67,12 +67,16 @@ func Balanced(network string) Option {
 // Clock makes the service count limits by a clock of the test's.
 func Clock(now func() time.Time) Option { return func(c *server.Config) { c.Clock = now } }
 
+// Operator is the operator's address of a service that Serve makes, which is
+// elsewhere.
+const Operator = "operator@operators.example"
+
 // Serve makes the service that of a host, as `mailstead serve` is, instead of the
 // sandbox: there is no Dev. It asks a DNS server, shows a certificate
 // (CERTIFICATE.pem,KEY.pem) of an authority (a PEM file), and reaches loopback.
 func Serve(host, resolver, pair, authority string) Option {
 	return func(c *server.Config) {
-		c.Dev, c.Host, c.Postmaster = false, host, ""
+		c.Dev, c.Host, c.Postmaster = false, host, Operator
 		c.Resolver, c.TLS, c.TrustRoots = resolver, pair, authority
 		c.WebhookAllow, c.AllowPrivate = []string{"127.0.0.0/8"}, []string{"127.0.0.0/8"}
 	}

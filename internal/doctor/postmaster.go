@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/user"
+)
+
+// Of how many domains CheckPostmaster looks where their mail goes, and up to how
+// many it shows each.
+const (
+	someDomains  = 1000
+	shownDomains = 20
+)
+
+// CheckPostmaster shows where mail to postmaster goes: of the host, and of the
+// domains that are held here. Mail to abuse goes the same way, unless it has a mailbox
+// or alias of its own.
+func (k *Kept) CheckPostmaster(ctx context.Context, r *Report) {
+	err := k.hostPostmaster(ctx, r)
+	if err == nil {
+		err = k.domainPostmasters(ctx, r)
+	}
+	if err != nil {
+		r.Fail("Look at the log of the database.", "%v", err)
+	}
+}
+
+// hostPostmaster looks at the host's own.
+func (k *Kept) hostPostmaster(ctx context.Context, r *Report) error {
+	name := "postmaster@" + k.Host
+	to, err := address.Parse(k.Postmaster)
+	if err != nil {
+		r.Fail("Set --postmaster (MAILSTEAD_POSTMASTER) to the operator's e-mail address.", "%s: nobody", name)
+		return nil
+	}
+	holder, hosted, err := domain.HolderOf(ctx, k.Look, to.Domain)
+	if err != nil {
+		return err
+	}
+	if !hosted {
+		r.OK("%s: forwarded to %s", name, to)
+		return nil
+	}
+	route, err := mailbox.AddressRoute(ctx, k.Look, holder.Domain, to)
+	if err == nil && len(route.Mailboxes) > 0 {
+		active, failed := account.ActiveIn(ctx, k.Look, route.Mailboxes[0].Account)
+		if failed != nil {
+			return failed
+		}
+		if !active {
+			err = fault.New(fault.Denied, "account_suspended", "suspended")
+		}
+	}
+	switch {
+	case fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied):
+		r.Warn("Make that mailbox, or set --postmaster to an address that takes mail.",
+			"%s: %s is no mailbox here that takes mail; senders are told to try again (450)", name, to)
+	case err != nil:
+		return err
+	default:
+		r.OK("%s: %s", name, goesTo(route))
+	}
+	return nil
+}
+
+// domainPostmasters looks at those of the domains.
+func (k *Kept) domainPostmasters(ctx context.Context, r *Report) error {
+	var lines, nobody []string
+	boxes, owners := 0, 0
+	all, more, err := domain.Held(ctx, k.Look, someDomains)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		where, err := k.postmasterOf(ctx, d)
+		if err != nil {
+			return err
+		}
+		switch {
+		case where == "":
+			nobody = append(nobody, d.Name)
+			continue
+		case strings.HasPrefix(where, owner):
+			owners++
+		default:
+			boxes++
+		}
+		lines = append(lines, fmt.Sprintf("postmaster@%s: %s", d.Name, where))
+	}
+	if len(all) <= shownDomains {
+		for _, l := range lines {
+			r.OK("%s", l)
+		}
+	} else {
+		text := many(boxes, more, "domain has", "domains have") + " a mailbox or alias for it, " + many(owners, more, "has its owner", "have their owner")
+		r.OK("%s", text)
+	}
+	if len(nobody) > 0 {
+		text := strings.Join(nobody[:min(few, len(nobody))], ", postmaster@")
+		if len(nobody) > few {
+			text += fmt.Sprintf(" and %d more", len(nobody)-few)
+		}
+		r.Warn("Make a mailbox in the account, or invite an owner to it: mailstead user link --account …", "postmaster@%s: nobody; the mail is refused (550)", text)
+	}
+	return nil
+}
+
+// owner is how the owner of an account is told of.
+const owner = "the account's owner "
+
+// postmasterOf is where mail to postmaster of a domain goes; "" is nowhere.
+func (k *Kept) postmasterOf(ctx context.Context, d domain.Hosted) (string, error) {
+	route, err := mailbox.PostmasterOf(ctx, k.Look, d.Domain, d.Account, d.Name)
+	if err == nil {
+		return goesTo(route), nil
+	}
+	if !fault.Is(err, fault.NotFound) {
+		return "", err
+	}
+	owners, err := user.OwnerAddresses(ctx, k.Look, d.Account)
+	if err != nil || len(owners) == 0 {
+		return "", err
+	}
+	return owner + owners[0].String(), nil
+}
+
+// goesTo tells where a route leads first.
+func goesTo(r mailbox.Route) string {
+	if len(r.Mailboxes) > 0 {
+		return "mailbox " + r.Mailboxes[0].Address
+	}
+	return "forwarded to " + r.Elsewhere[0].String()
+}
