@@ -5,8 +5,10 @@ package account
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -16,16 +18,23 @@ const exposedEvery = 24 * time.Hour
 
 var exposeKey = db.SQL(`UPDATE api_key SET exposed_at = $2 WHERE hash = $1 AND exposed_at <= $3 RETURNING id, account, name`)
 
-// Exposed notes that a token was sent without TLS. noted is false for a token
-// that is no key's, and where the same was noted within a day, by any node.
-// Of k only ID, Account and Name are set.
-func (a *Accounts) Exposed(ctx context.Context, token string) (k Key, noted bool, err error) {
+// Exposed notes with a key, and in the audit log, that its token was sent without
+// TLS. noted is false for a token that is no key's, and where the same was noted
+// within a day, by any node. Of k only ID, Account and Name are set.
+func (a *Accounts) Exposed(ctx context.Context, token string, from netip.Addr) (k Key, noted bool, err error) {
 	if !secret.WellFormed(secret.APIKey, token) {
 		return Key{}, false, nil
 	}
 	now := a.now()
 	err = a.db.Tx(ctx, func(tx *db.Tx) error {
-		return tx.One(ctx, exposeKey.With(secret.Hash(token), db.Micros(now), db.Micros(now.Add(-exposedEvery))), &k.ID, &k.Account, &k.Name)
+		err := tx.One(ctx, exposeKey.With(secret.Hash(token), db.Micros(now), db.Micros(now.Add(-exposedEvery))), &k.ID, &k.Account, &k.Name)
+		if err != nil {
+			return err
+		}
+		log := audit.Log{DB: a.db, Now: a.now}
+		return log.WriteIn(ctx, tx, audit.Entry{Account: k.Account, Action: "exposed", Object: k.ID.String(),
+			Actor: audit.Actor{Kind: audit.APIKey, ID: k.ID, Name: k.Name, From: from},
+			What:  "Sent the API key without TLS. Others may have read it: replace it."})
 	})
 	if errors.Is(err, db.ErrNoRow) {
 		return Key{}, false, nil

@@ -4,6 +4,7 @@ package api
 
 import (
 	"net/http"
+	"net/netip"
 
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -36,7 +37,11 @@ func (a *API) noteExposed(r *http.Request) error {
 	if err := a.cleartext.allow(r); err != nil {
 		return err
 	}
-	k, noted, err := a.Accounts.Exposed(r.Context(), token)
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return err
+	}
+	k, noted, err := a.Accounts.Exposed(r.Context(), token, from.Addr())
 	if noted {
 		a.Log.WarnContext(r.Context(), "an API key was sent without TLS", "account", k.Account, "key", k.ID)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pires/go-proxyproto/tlvparse"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
@@ -44,8 +45,13 @@ func newWebClient(t *testing.T, port int, from string, first []byte) *webClient 
 	return &webClient{t, port, http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
+type webAnswer struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // do makes a request, whose headers are given as Name: value.
-func (c *webClient) do(method, path, body string, headers ...string) (*http.Response, string) {
+func (c *webClient) do(method, path, body string, headers ...string) (webAnswer, string) {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, fmt.Sprintf("http://127.0.0.1:%d%s", c.port, path), strings.NewReader(body))
 	if err != nil {
@@ -67,7 +73,7 @@ func (c *webClient) do(method, path, body string, headers ...string) (*http.Resp
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return resp, string(text)
+	return webAnswer{resp.StatusCode, resp.Header}, string(text)
 }
 
 const clearHost = "mail.clear.example"
@@ -134,6 +140,10 @@ func TestNoSecretsInClear(t *testing.T) {
 			t.Error("it is not noted that the key was sent in clear")
 		}
 		c.do("GET", "/api/v1/domains", "", "Authorization: Bearer "+key)
+		entries, _, err := s.Audit.List(t.Context(), acc, db.Page{Limit: 10})
+		if err != nil || len(entries) != 1 || entries[0].Actor.Kind != audit.APIKey || entries[0].Actor.Name != "shop" || !strings.HasPrefix(entries[0].What, "Sent the API key without TLS.") {
+			t.Errorf("the audit log has %+v, %v", entries, err)
+		}
 		if again := exposed(); !again.ExposedAt.Equal(first.ExposedAt) || !again.LastUsedAt.IsZero() {
 			t.Errorf("noted twice in a day, or as a use: %+v", again)
 		}

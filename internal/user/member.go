@@ -48,8 +48,8 @@ var (
 	members = db.SQL(`SELECT u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, m.role, m.created_at, m.reads_mail
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
 	// The addresses of the owners of an account.
-	ownerEmails = db.SQL(`SELECT u.email FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person
-		WHERE m.account = $1 AND m.role = 'owner' ORDER BY m.person LIMIT $2`)
+	ownerEmails = db.SQL(`SELECT CASE WHEN u.address = '' THEN u.email ELSE u.address END FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person
+		WHERE m.account = $1 AND m.role = 'owner' AND u.verified_at > 0 ORDER BY m.person LIMIT $2`)
 	memberByEmail = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
 		WHERE u.email = $2 AND m.account = $1`)
 	memberships = db.SQL(`SELECT account, role FROM dashboard_member WHERE person = $1 ORDER BY account LIMIT $2`)
@@ -80,7 +80,8 @@ func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 	})
 }
 
-// OwnerAddresses are the addresses of the owners of an account, the oldest first.
+// OwnerAddresses are the proven addresses of the owners of an account, the oldest
+// owner first.
 func OwnerAddresses(ctx context.Context, r db.Reader, account db.ID) ([]address.Address, error) {
 	return db.All(ctx, r, ownerEmails.With(account, maxMembers), func(r db.Row) (a address.Address, err error) {
 		var email string
