@@ -27,7 +27,7 @@ func (h *house) arrivals() (all []event.Event) {
 		h.t.Fatal(err)
 	}
 	for _, id := range ids {
-		e, err := h.Events.Get(h.t.Context(), h.account, id)
+		e, err := h.Events.Get(h.t.Context(), h.account, id, true)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestArrivalGone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		e, err := h.Events.Get(t.Context(), h.account, h.firstEvent())
+		e, err := h.Events.Get(t.Context(), h.account, h.firstEvent(), true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@ func taken(t *testing.T) (dir string, about backup.About) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Users.NewInvite(t.Context(), acc.ID, "colleague@example.com", "member"); err != nil {
+	if _, err := s.Users.NewInvite(t.Context(), acc.ID, "colleague@example.com", "member", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.Accounts.CreateKey(t.Context(), acc.ID, account.NewKey{Name: "printer", Scopes: []string{"mail.read"}}); err != nil {

@@ -405,12 +405,12 @@ func TestSuspendedDomain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		deeds, _, err := s.Users.Deeds(ctx, demo.ID, db.Page{Limit: 10})
+		entries, _, err := s.Audit.List(ctx, demo.ID, db.Page{Limit: 10})
 		told := ""
-		for _, d := range deeds {
-			told += d.Who + ": " + d.What + "\n"
+		for _, e := range entries {
+			told += e.Actor.Kind + ": " + e.What + "\n"
 		}
-		if err != nil || !strings.Contains(told, "the operator of the service: Suspended the domain demo.test.\n") || !strings.Contains(told, "Ended the suspension of the domain demo.test.") {
+		if err != nil || !strings.Contains(told, "operator: Suspended the domain demo.test.\n") || !strings.Contains(told, "Ended the suspension of the domain demo.test.") {
 			t.Errorf("the activity tells %q, %v", told, err)
 		}
 	})
