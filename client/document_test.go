@@ -126,6 +126,8 @@ var types = map[string]reflect.Type{
 	"CreateAccountRequest":     nil, // two arguments
 	"UpdateAccountRequest":     nil, // an argument
 	"Account":                  reflect.TypeFor[client.Account](),
+	"OperatorDomain":           reflect.TypeFor[client.OperatorDomain](),
+	"SuspendDomainRequest":     nil, // an argument
 	"AccountLimits":            reflect.TypeFor[client.AccountLimits](),
 	"KeyLimits":                reflect.TypeFor[client.KeyLimits](),
 	"KeyLimitsRequest":         reflect.TypeFor[client.KeyLimits](),
@@ -265,6 +267,9 @@ func TestEveryFieldIsThere(t *testing.T) {
 		for _, field := range fields {
 			if name == "Refusal" && (field == "title" || field == "request_id" || field == "import") {
 				continue // filled in
+			}
+			if name == "VerdictsRequest" && field == "author" {
+				continue // found by the server
 			}
 			if schema.Properties[field] == nil {
 				t.Errorf("%v has %s, which %s lacks", own, field, name)

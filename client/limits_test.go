@@ -100,4 +100,15 @@ func (h *house) accounts(c *client.Client) {
 	h.want("using it again", err)
 	_, err = c.GetAccount(ctx, nobody)
 	refused(h, "nobody", err, 404, "not_found")
+
+	for _, suspended := range []bool{true, false} {
+		if d, err := c.SuspendDomain(ctx, "demo.test", suspended); err != nil || d.Name != "demo.test" || d.Suspended != suspended || d.AccountID == nil {
+			h.Errorf("suspended is to be %t: %+v, %v", suspended, d, err)
+		}
+		if d, err := c.GetOperatorDomain(ctx, "demo.test"); err != nil || d.Suspended != suspended {
+			h.Errorf("suspended is to be %t, shown %+v, %v", suspended, d, err)
+		}
+	}
+	_, err = c.GetOperatorDomain(ctx, "nowhere.test")
+	refused(h, "a domain that is not here", err, 404, "not_found")
 }
