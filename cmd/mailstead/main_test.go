@@ -192,7 +192,7 @@ func TestWrongSettings(t *testing.T) {
 		{"--postmaster is required: give the operator's e-mail address", []string{"MAILSTEAD_POSTMASTER="}, nil},
 		{"--postmaster is required", nil, []string{"--postmaster", ""}},
 		{"--postmaster must not be at mail.example.com", nil, []string{"--postmaster", "root@Mail.Example.Com"}},
-		{"--postmaster must not be at bounces.mail.example.com", nil, []string{"--config", file("postmaster = \"root@bounces.mail.example.com\"\n")}},
+		{"--postmaster must not be at bounces.mail.example.com", nil, []string{"--postmaster", "root@bounces.mail.example.com"}},
 		{"secret key", nil, []string{"--secret-key", "short"}},
 		{"--max-quota-mb", nil, []string{"--max-quota-mb", "0"}},
 		{"--keep-messages", nil, []string{"--keep-messages", "6"}},

@@ -41,7 +41,7 @@ func (k *Kept) hostPostmaster(ctx context.Context, r *Report) error {
 	to, err := address.Parse(k.Postmaster)
 	if err != nil {
 		r.Fail("Set --postmaster (MAILSTEAD_POSTMASTER) to the operator's e-mail address.", "%s: nobody", name)
-		return nil
+		return nil //nolint:nilerr // it is reported
 	}
 	holder, hosted, err := domain.HolderOf(ctx, k.Look, to.Domain)
 	if err != nil {

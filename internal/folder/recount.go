@@ -44,7 +44,7 @@ func (s *Store) RunRecount(ctx context.Context) error {
 			s.Log.Info("recounted the use of mailboxes", "count", n)
 		}
 		if signal.Sleep(ctx, recountEvery) != nil {
-			return nil
+			return nil //nolint:nilerr // the server stops
 		}
 	}
 }

@@ -36,6 +36,3 @@ func (o *Outbox) SendService(ctx context.Context, to, subject, text string) erro
 	}
 	return o.commit(ctx, account.Operators, []*parcel{pc}, nil)
 }
-
-// service reports whether the service itself wrote it, in no account's name.
-func (r *row) service() bool { return r.private && r.domain == 0 && r.forwarded == 0 }
