@@ -194,7 +194,7 @@ func TestVerdictsCannotBeForged(t *testing.T) {
 		forged += "authentication-results : " + host + "; spf=pass; dkim=pass; dmarc=pass\r\n"
 	}
 	forged += "X-Spam-Status: No\r\nReceived-SPF: pass\r\nDelivered-To: x@elsewhere.example\r\n"
-	box, id := receive(t, s, object{"raw": rawMail(forged + "Subject: trust me\r\n\r\n")})
+	box, id := receive(t, s, object{"raw": rawMail(forged + "From: x@elsewhere.example\r\nSubject: trust me\r\n\r\n")})
 	raw := string(s.API("GET", "/mailboxes/"+box+"/messages/"+id+"/raw", nil).Body)
 	if strings.Count(raw, "spf=pass;") != 1 || !strings.Contains(raw, own+"; spf=pass;") || !strings.Contains(raw, "\r\nAuthentication-Results: mx.elsewhere.example") {
 		t.Errorf("what claims to be ours is not taken out:\n%s", raw)

@@ -26,7 +26,7 @@ func TestWebhooksOfOneDomain(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		url := sink(t)
 		other := into(t, s.API("POST", "/domains", object{"name": "other.test"}))["id"].(string)
-		_, key := newKey(t, s, object{"scopes": []string{"webhooks.read", "webhooks.write"}, "domain": "other.test"})
+		_, key := newKey(t, s, object{"scopes": []string{"webhooks.read", "webhooks.write", "mail.read"}, "domain": "other.test"})
 		demo, alice := s.Dev.Domain.ID.String(), s.Dev.Mailboxes[0].ID.String()
 		made := func(as string, more object) string {
 			t.Helper()
@@ -208,7 +208,7 @@ func TestWebhookKeepsWhatWaits(t *testing.T) {
 		fails := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }))
 		t.Cleanup(fails.Close)
 		other := into(t, s.API("POST", "/domains", object{"name": "other.test"}))["id"].(string)
-		_, key := newKey(t, s, object{"scopes": []string{"webhooks.write"}, "domain": "other.test"})
+		_, key := newKey(t, s, object{"scopes": []string{"webhooks.write", "mail.read"}, "domain": "other.test"})
 		path := "/webhooks/" + into(t, s.API("POST", "/webhooks", object{"url": fails.URL, "events": []string{"mailbox_created"}}))["id"].(string)
 		status(t, "a new mailbox", s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": "more"}), 201)
 		servertest.Eventually(t, func() string {

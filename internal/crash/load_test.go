@@ -130,7 +130,8 @@ func (m *letter) text(r *rand.Rand) string {
 
 // api sends by API until ctx ends or the service does not answer any more.
 func (d *loader) api(ctx context.Context) {
-	client := &http.Client{Transport: &http.Transport{}, Timeout: servertest.Patience}
+	client := d.s.HTTP()
+	client.Timeout = servertest.Patience
 	defer client.CloseIdleConnections()
 	for ctx.Err() == nil {
 		m := d.next("api")

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -184,7 +185,7 @@ func (b *Binary) learn() {
 	b.t.Helper()
 	b.client = nil // its connections led to the former process
 	if b.Serve != nil {
-		b.Dev.BaseURL = fmt.Sprintf("http://127.0.0.1:%d", b.base+80)
+		b.Dev.BaseURL = fmt.Sprintf("https://127.0.0.1:%d", b.base+443)
 		b.Dev.CACert = filepath.Join(b.Data, "ca.pem")
 		b.Dev.Ports = map[string]int{}
 		for door, port := range doors {
@@ -297,12 +298,18 @@ func (b *Binary) TLS() *tls.Config {
 	return trusting(b.t, b.Dev.CACert)
 }
 
+// HTTP is a client for HTTP that trusts the service's authority.
+func (b *Binary) HTTP() *http.Client {
+	b.t.Helper()
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: b.TLS()}}
+}
+
 // Client is a client of the service as it runs now, with the account's key in
 // Dev. It repeats nothing: what goes wrong shall show.
 func (b *Binary) Client() *client.Client {
 	b.t.Helper()
 	if b.client == nil {
-		c, err := client.New(b.Dev.BaseURL, b.Dev.APIKey, client.WithAttempts(1))
+		c, err := client.New(b.Dev.BaseURL, b.Dev.APIKey, client.WithAttempts(1), client.WithHTTPClient(b.HTTP()))
 		if err != nil {
 			b.t.Fatal(err)
 		}
