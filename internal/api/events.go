@@ -30,7 +30,7 @@ func showEvent(e event.Event) eventAnswer {
 	return eventAnswer{ID: e.ID, Type: e.Type, Timestamp: stamp(e.Timestamp), Version: e.Version, Account: e.Account, Data: object(e.Data)}
 }
 
-const contentNeeds = "For a key without the scope `mail.read`, an `inbound_email` event leaves out what the message says: subject, addresses, header, texts and files; `content_omitted` is true then."
+const contentNeeds = "For a key without `mail.read`, an `inbound_email` event leaves out what the message says: subject, addresses, header, texts and files; `content_omitted` is true then."
 
 func (a *API) eventRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",

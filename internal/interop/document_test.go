@@ -248,6 +248,7 @@ func (c *checked) keys() {
 		"expires_at": "2099-01-01T00:00:00Z", "limits": m{"sends_per_hour": 10, "requests_per_second": 5, "burst": 9},
 	}, 201)
 	c.call("GET", "/limits", nil, 200)
+	c.call("GET", "/activity", nil, 200)
 	limited := c.call("POST", "/api-keys", m{"name": "limited", "limits": m{"recipients_per_day": 10, "requests_per_second": 5}}, 201)
 	var made struct{ Key string }
 	limited.Into(c.t, &made)
@@ -332,6 +333,9 @@ func (c *checked) operator(sent string) {
 	c.call("PUT", "/operator/accounts/"+acc.ID.String()+"/limits", m{"sends_per_hour": 900_000, "storage_mb": 0}, 200)
 	c.call("PUT", "/operator/accounts/"+acc.ID.String()+"/limits", m{"burst": -1}, 422)
 	c.call("GET", "/operator/accounts/"+acc.ID.String()+"/limits", nil, 200)
+	c.call("GET", "/operator/domains/demo.test", nil, 200)
+	c.call("PATCH", "/operator/domains/demo.test", map[string]any{"suspended": false}, 200)
+	c.call("GET", "/operator/domains/nowhere.test", nil, 404)
 	other := c.id("POST", "/operator/accounts", m{"email": "other@customer.example", "name": "Other"}, 201)
 	c.call("POST", "/operator/accounts", m{"email": "other@customer.example"}, 409)
 	c.call("POST", "/operator/accounts", m{"email": "none", "name": "a\nb"}, 422)

@@ -45,6 +45,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"setAccountLimits":   {"sends_per_hour": 1_000_000},
 		"createAccount":      {"email": "walked@customer.example"},
 		"updateAccount":      {"status": "active"},
+		"suspendDomain":      {"suspended": false},
 		"rescheduleMessage":  {"send_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
 		"send":               {"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "walk", "text": "walk"},
 
@@ -92,6 +93,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 		"/outbound/messages/{id}":       made("/outbound/send", bodies(t, s)["send"]),
 		"/sandbox/outbox/{id}":          captured(t, s, made),
 		"/operator/queue/messages/{id}": made("/outbound/send", bodies(t, s)["send"]),
+		"/operator/domains/{id}":        "demo.test",
 		"/operator/accounts/{id}": func() string {
 			acc, err := s.Accounts.ByEmail(t.Context(), "you@demo.test")
 			if err != nil {

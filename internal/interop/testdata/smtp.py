@@ -49,7 +49,7 @@ with smtplib.SMTP_SSL("localhost", dev["ports"]["submissions"], context=tls, tim
 
 with smtplib.SMTP("localhost", dev["ports"]["smtp"], timeout=50) as s:
     s.send_message(mail("by smtplib, to the MX", "someone@example.net"))
-    some = s.sendmail("someone@example.net", [bob["address"], "nobody@demo.test"], b"Subject: to some\r\n\r\ntext\r\n")
+    some = s.sendmail("someone@example.net", [bob["address"], "nobody@demo.test"], b"From: someone@example.net\r\nSubject: to some\r\n\r\ntext\r\n")
     assert list(some) == ["nobody@demo.test"] and some["nobody@demo.test"][0] == 550, some
     refused(550, lambda: s.sendmail("someone@example.net", ["victim@example.org"], b"Subject: relay\r\n\r\n"))
     s.rset()
