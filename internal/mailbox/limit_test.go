@@ -78,6 +78,42 @@ func TestNamesakeHelpsNoGuessing(t *testing.T) {
 	})
 }
 
+// Nor does the holder prepare guesses, while the other mailbox is at its limit, that
+// are answered later and count for nothing.
+func TestGuessesAtNamesakesAreCounted(t *testing.T) {
+	each(t, func(h *house) {
+		const former = "Former-horse-7"
+		h.create("ann", former)
+		h.account = h.newAccount(h.Accounts, "new@example.com")
+		h.domain = h.newDomain(h.account, false)
+		h.holder = h.domain
+		h.create("ann", good)
+		at, other := netip.MustParseAddr("198.51.100.8"), netip.MustParseAddr("203.0.113.5")
+		guess := func(i int, from netip.Addr) error {
+			_, err := h.Authenticate(h.t.Context(), mailbox.IMAP, "ann@demo.test", fmt.Sprint("Guess-", i), from)
+			return err
+		}
+		own := func() { h.mustSignIn("ann@demo.test", former, at) }
+		own()
+		h.guesses("ann@demo.test", at, own)
+		for i := range 20 {
+			if err := guess(i, at); !fault.Is(err, fault.Limited) {
+				h.t.Fatal(i, err)
+			}
+			own()
+		}
+		answered := 0
+		for i := range 20 {
+			if fault.Is(guess(i, other), fault.Unknown) {
+				answered++
+			}
+		}
+		if answered != 10 {
+			h.t.Errorf("%d of 20 prepared guesses were answered", answered)
+		}
+	})
+}
+
 // An address that does not exist is counted as one that does, for own passwords
 // and for app passwords.
 func TestLimitsTellNoAddresses(t *testing.T) {

@@ -105,7 +105,8 @@ func NewLoginLimiter(d *db.DB, key []byte) *LoginLimiter {
 // try is one attempt to sign in.
 type try struct {
 	l         *LoginLimiter
-	guess     uint64 // the password, with the credentials that it may belong to
+	password  string // or what stands for it
+	guess     uint64 // the password, with the credentials in may
 	network   gauge
 	site      gauge // of IPv6
 	all       []candidate
@@ -167,19 +168,26 @@ func (l *LoginLimiter) Try(ctx context.Context, from netip.Addr, guess string, o
 
 func (l *LoginLimiter) newTry(from netip.Addr, guess string, of []Credential) *try {
 	network := Network(from).String()
-	t := &try{l: l, network: gauge{counter: counter{"", network}, rule: networkRule()}}
+	t := &try{l: l, password: guess, network: gauge{counter: counter{"", network}, rule: networkRule()}}
 	if site := site(from); site.IsValid() {
 		t.site = gauge{counter: counter{"", site.String()}, rule: siteRule()}
 	}
-	var h maphash.Hash
-	h.SetSeed(l.seed)
 	for _, c := range of[:min(len(of), maxCredentials)] {
 		t.all = append(t.all, candidate{id: c, total: gauge{counter: counter{c, ""}, rule: credentialRule()}, here: gauge{counter: counter{c, network}, rule: networkRule()}})
+	}
+	return t
+}
+
+// key identifies a password tried with the credentials in may. What was wrong for
+// some of them was not tried with the others, nor counted against these.
+func (t *try) key() uint64 {
+	var h maphash.Hash
+	h.SetSeed(t.l.seed)
+	for _, c := range t.may {
 		_, _ = h.WriteString(string(c) + "\x00")
 	}
-	_, _ = h.WriteString(guess)
-	t.guess = h.Sum64()
-	return t
+	_, _ = h.WriteString(t.password)
+	return h.Sum64()
 }
 
 // begin decides which credentials may be tried, and reserves the try's place at
@@ -247,6 +255,7 @@ func (t *try) judge(now time.Time) (places []place) {
 			}
 		}
 	}
+	t.guess = t.key()
 	return places
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -231,6 +232,48 @@ func TestNamesakes(t *testing.T) {
 		}
 		if tried != 10 {
 			t.Errorf("%d guesses at alice's password", tried)
+		}
+	})
+}
+
+// A password that was tried with one mailbox of an address alone, while the other
+// was at its limit, counts when it is tried with the other.
+func TestGuessWithOneNamesakeCountsForTheOther(t *testing.T) {
+	eachNode(t, func(t *testing.T, l *node) {
+		const own, other = "192.0.2.1", "198.51.100.7"
+		tried := 0
+		do := func(from, guess string) {
+			_, err := l.Try(t.Context(), ip(from), guess, []Credential{alice, bob}, func(may []Credential) (Credential, error) {
+				if slices.Contains(may, alice) {
+					tried++
+				}
+				if guess == "bob's own" {
+					return bob, nil
+				}
+				return "", nil
+			})
+			if err != nil && !fault.Is(err, fault.Limited) {
+				t.Fatal(err)
+			}
+		}
+		do(own, "bob's own")
+		for i := range 12 {
+			do(own, fmt.Sprint("first ", i))
+			do(own, "bob's own")
+		}
+		tried = 0
+		for i := range 60 {
+			do(own, fmt.Sprint("guess ", i))
+			do(own, "bob's own")
+		}
+		if tried != 0 {
+			t.Fatalf("alice at her limit: tried %d times", tried)
+		}
+		for i := range 60 {
+			do(other, fmt.Sprint("guess ", i))
+		}
+		if tried != 10 {
+			t.Errorf("%d guesses at alice's password from another network", tried)
 		}
 	})
 }
