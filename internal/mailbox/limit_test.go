@@ -139,7 +139,7 @@ func TestLimitsTellNoAddresses(t *testing.T) {
 		}
 		own, app := tried("ann@demo.test", 1)
 		nobodyOwn, nobodyApp := tried("nobody@demo.test", 2)
-		if own != 30 || app != 30 || nobodyOwn != own || nobodyApp != app {
+		if own != 30 || app != 40 || nobodyOwn != own || nobodyApp != app {
 			h.t.Errorf("%d and %d guesses were answered, of nobody %d and %d", own, app, nobodyOwn, nobodyApp)
 		}
 	})

@@ -3,10 +3,12 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +25,9 @@ import (
 // looked at. After the first few failures, answers are delayed.
 //
 // The owner isn't locked out. From a network where a credential has signed in
-// within 30 days, only its own failures from there count. The same wrong
+// within 30 days, only its own failures from there count. Elsewhere each site, an
+// IPv4 address or an IPv6 /48, may fail at a credential far less often than all
+// sites together, so that it takes many of them to use that up. The same wrong
 // password again, as from a phone that has the old one, counts once per node.
 //
 // Counters are rows of the database, and only failures write them. A try first
@@ -58,8 +62,18 @@ type LoginLimiter struct {
 // passwords. Each has its own failures and its own known networks.
 type Credential string
 
+// AppPasswords is the kind, before the colon or space, of credentials that nobody
+// can guess. They have no limit over all networks, which would only serve to lock
+// their holders out.
+const AppPasswords = "apps"
+
+func (c Credential) guessable() bool {
+	kind, _, _ := strings.Cut(strings.ReplaceAll(string(c), " ", ":"), ":")
+	return kind != AppPasswords
+}
+
 // counter is what failures are counted by: a credential from anywhere, a network
-// whatever the credential, or a credential from a network that it is known at.
+// or site whatever the credential, or a credential from a network or site.
 type counter struct {
 	credential Credential
 	network    string
@@ -74,9 +88,12 @@ type rule struct {
 
 // The rules. That for credentials is mild, since it also meets an owner who
 // comes from a new network during an attack: it makes them wait a minute. That
-// for sites keeps a client with many IPv6 networks from having as many limits.
+// for sites keeps a client with many IPv6 networks from having as many limits, and
+// that for a credential from a site keeps one site from using up the credential's:
+// it takes 30 of them.
 func networkRule() rule    { return rule{tries: 10, slow: 3, every: 6 * time.Minute} }
 func siteRule() rule       { return rule{tries: 100, slow: 100, every: 36 * time.Second} }
+func fromSiteRule() rule   { return rule{tries: 10, slow: 100, every: 30 * time.Minute} }
 func credentialRule() rule { return rule{tries: 30, slow: 10, every: time.Minute} }
 
 const (
@@ -120,11 +137,12 @@ type try struct {
 
 // candidate is a credential that the password may belong to.
 type candidate struct {
-	id    Credential
-	total gauge // over all networks where it isn't known
-	here  gauge
-	known bool // the network is
-	seen  time.Time
+	id       Credential
+	total    gauge // over all networks where it isn't known
+	fromSite gauge // over those of the client's site
+	here     gauge
+	known    bool // the network is
+	seen     time.Time
 }
 
 // gauge is how a counter stands.
@@ -173,7 +191,12 @@ func (l *LoginLimiter) newTry(from netip.Addr, guess string, of []Credential) *t
 		t.site = gauge{counter: counter{"", site.String()}, rule: siteRule()}
 	}
 	for _, c := range of[:min(len(of), maxCredentials)] {
-		t.all = append(t.all, candidate{id: c, total: gauge{counter: counter{c, ""}, rule: credentialRule()}, here: gauge{counter: counter{c, network}, rule: networkRule()}})
+		t.all = append(t.all, candidate{
+			id:       c,
+			total:    gauge{counter: counter{c, ""}, rule: credentialRule()},
+			fromSite: gauge{counter: counter{c, cmp.Or(t.site.network, network)}, rule: fromSiteRule()},
+			here:     gauge{counter: counter{c, network}, rule: networkRule()},
+		})
 	}
 	return t
 }
@@ -214,13 +237,17 @@ func (t *try) begin(ctx context.Context) error {
 
 // gauges are the counters that apply to a candidate.
 func (t *try) gauges(c *candidate) []*gauge {
-	switch {
-	case c.known:
+	if c.known {
 		return []*gauge{&c.here}
-	case t.site.network != "":
-		return []*gauge{&t.network, &t.site, &c.total}
 	}
-	return []*gauge{&t.network, &c.total}
+	all := []*gauge{&t.network}
+	if t.site.network != "" {
+		all = append(all, &t.site)
+	}
+	if c.id.guessable() {
+		all = append(all, &c.fromSite, &c.total)
+	}
+	return all
 }
 
 // place is how many tries may be under way at a counter.

@@ -121,7 +121,7 @@ func TestGuessingFromANetwork(t *testing.T) {
 			t.Errorf("a neighbour: %s", got)
 		}
 		l.forward(time.Hour)
-		if got := l.answered("192.0.2.1", alice); got != 10 {
+		if got := l.answered("192.0.2.1", bob); got != 10 {
 			t.Errorf("an hour later %d guesses are answered", got)
 		}
 	})
@@ -184,6 +184,33 @@ func TestOwnerIsNotLockedOut(t *testing.T) {
 		l.answered("198.51.100.1", bob)
 		if got := l.signIn("198.51.100.1", alice); got != "limited" {
 			t.Errorf("from a network that was not used for a month: %s", got)
+		}
+	})
+}
+
+// One client with all networks of a site, or one IPv4 address, does not keep the
+// owner out of new networks.
+func TestOneSiteLocksNobodyOut(t *testing.T) {
+	eachNode(t, func(t *testing.T, l *node) {
+		for name, from := range map[string]func(i int) string{
+			"a /48":           func(i int) string { return fmt.Sprintf("2001:db8:1:%x::1", i) },
+			"an IPv4 address": func(int) string { return "192.0.2.1" },
+		} {
+			answered := 0
+			for i := range 3 * 360 { // three hours
+				if l.guess(from(i), alice) == "wrong" {
+					answered++
+				}
+				if i%30 == 29 {
+					if got := l.try(alice, "right", fmt.Sprintf("10.%d.%d.1", len(name), i/30), alice); got != "right" {
+						t.Errorf("%s: the owner after %d guesses: %s", name, i, got)
+					}
+				}
+				l.forward(10 * time.Second)
+			}
+			if answered != 10+5 {
+				t.Errorf("%s: %d guesses were answered", name, answered)
+			}
 		}
 	})
 }
@@ -288,8 +315,9 @@ func TestSeveralCredentialsAtOnce(t *testing.T) {
 		for i := range 40 {
 			l.guess(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String(), alice, aliceApps)
 		}
-		for _, c := range []Credential{alice, aliceApps} {
-			if got := l.guess("203.0.113.1", c); got != "limited" {
+		// App passwords can't be guessed, so nobody can use up tries at them from elsewhere.
+		for c, want := range map[Credential]string{alice: "limited", aliceApps: "wrong"} {
+			if got := l.guess("203.0.113.1", c); got != want {
 				t.Errorf("%s: %s", c, got)
 			}
 		}

@@ -76,7 +76,7 @@ func (l *LoginLimiter) read(ctx context.Context, t *try) error {
 	l.mu.Lock()
 	for i := range t.all {
 		c := &t.all[i]
-		c.total.clearAt, c.here.clearAt = time.Time{}, time.Time{}
+		c.total.clearAt, c.fromSite.clearAt, c.here.clearAt = time.Time{}, time.Time{}, time.Time{}
 		c.seen, c.known = l.known[c.here.counter]
 		args = append(args, string(c.id))
 	}
@@ -120,7 +120,7 @@ func (t *try) set(c counter, clear, seen time.Time) {
 func (t *try) every() []*gauge {
 	all := []*gauge{&t.network, &t.site}
 	for i := range t.all {
-		all = append(all, &t.all[i].total, &t.all[i].here)
+		all = append(all, &t.all[i].total, &t.all[i].fromSite, &t.all[i].here)
 	}
 	return all
 }
