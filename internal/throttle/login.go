@@ -333,6 +333,9 @@ func (t *try) count(ctx context.Context) (over time.Duration, err error) {
 	for i := range t.all {
 		if c := &t.all[i]; slices.Contains(t.may, c.id) {
 			of = append(of, t.gauges(c)...)
+			if c.known && t.site.network != "" { // not limited by it, or others of the site could lock the owner out
+				of = append(of, &t.site)
+			}
 		}
 	}
 	// In one order everywhere, so that no two transactions wait for each other.

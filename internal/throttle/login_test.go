@@ -414,6 +414,56 @@ func TestGoodSignInsWriteNothing(t *testing.T) {
 	})
 }
 
+// Where a password signed in, the next one may be guessed at no more than elsewhere.
+func TestForgetNetworks(t *testing.T) {
+	eachNode(t, func(t *testing.T, l *node) {
+		l.signIn("192.0.2.1", alice)
+		l.signIn("192.0.2.1", bob)
+		if err := l.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.signIn("192.0.2.2", alice) // and not yet written
+		if err := l.DB.Tx(t.Context(), func(tx *db.Tx) error { return l.ForgetNetworks(t.Context(), tx, alice) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []Credential{alice, bob} {
+			for i := range 30 {
+				l.guess(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String(), c)
+			}
+		}
+		for _, from := range []string{"192.0.2.1", "192.0.2.2"} {
+			if got := l.signIn(from, alice); got != "limited" {
+				t.Errorf("alice from %s: %s", from, got)
+			}
+		}
+		if got := l.signIn("192.0.2.1", bob); got != "right" {
+			t.Errorf("bob: %s", got)
+		}
+	})
+}
+
+// Failures from known networks use up what their site may fail, but no known
+// network is refused for it.
+func TestKnownNetworksCountForTheirSite(t *testing.T) {
+	eachNode(t, func(t *testing.T, l *node) {
+		at := func(i int) string { return fmt.Sprintf("2001:db8:7:%x::1", i) }
+		for i := range 11 {
+			l.signIn(at(i), alice)
+		}
+		for i := range 10 {
+			if got := l.answered(at(i), alice); got != 10 {
+				t.Fatalf("network %d: %d guesses are answered", i, got)
+			}
+		}
+		if got := l.guess(at(20), bob); got != "limited" {
+			t.Errorf("a new network of the site: %s", got)
+		}
+		if got := l.signIn(at(10), alice); got != "right" {
+			t.Errorf("a known network of the site: %s", got)
+		}
+	})
+}
+
 // A credential has some networks, the newest, however many its holder uses.
 func TestKnownNetworksAreBounded(t *testing.T) {
 	eachNode(t, func(t *testing.T, l *node) {

@@ -56,7 +56,8 @@ var (
 		ON CONFLICT (credential, network) DO UPDATE SET seen_at = excluded.seen_at WHERE login_network.seen_at < excluded.seen_at`)
 	trimNetworks = db.SQL(`DELETE FROM login_network WHERE credential = $1
 		AND seen_at < (SELECT seen_at FROM login_network WHERE credential = $1 ORDER BY seen_at DESC LIMIT 1 OFFSET $2)`)
-	pruneNetworks = db.SQL(`DELETE FROM login_network WHERE (credential, network) IN
+	forgetNetworks = db.SQL(`DELETE FROM login_network WHERE credential = $1`)
+	pruneNetworks  = db.SQL(`DELETE FROM login_network WHERE (credential, network) IN
 		(SELECT credential, network FROM login_network WHERE seen_at < $1 ORDER BY seen_at LIMIT $2)`)
 )
 
@@ -249,7 +250,7 @@ func (l *LoginLimiter) Flush(ctx context.Context) error {
 	list := maps.Clone(l.known)
 	l.mu.Unlock()
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(list), compare), knownAtOnce) {
-		if err := l.DB.Tx(ctx, func(tx *db.Tx) error { return noteNetworks(ctx, tx, some, list) }); err != nil {
+		if err := l.DB.Tx(ctx, func(tx *db.Tx) error { return l.noteNetworks(ctx, tx, some, list) }); err != nil {
 			return err
 		}
 		l.mu.Lock()
@@ -263,8 +264,11 @@ func (l *LoginLimiter) Flush(ctx context.Context) error {
 	return nil
 }
 
-func noteNetworks(ctx context.Context, tx *db.Tx, some []counter, seen map[counter]time.Time) error {
+func (l *LoginLimiter) noteNetworks(ctx context.Context, tx *db.Tx, some []counter, seen map[counter]time.Time) error {
 	for _, c := range some {
+		if !l.knows(c) { // forgotten since
+			continue
+		}
 		if _, err := tx.Exec(ctx, noteNetwork.With(string(c.credential), c.network, db.Micros(seen[c]))); err != nil {
 			return err
 		}
@@ -273,6 +277,24 @@ func noteNetworks(ctx context.Context, tx *db.Tx, some []counter, seen map[count
 		}
 	}
 	return nil
+}
+
+func (l *LoginLimiter) knows(c counter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, there := l.known[c]
+	return there
+}
+
+// ForgetNetworks makes no network known for a credential any more, in the
+// transaction that gives it another password: where the old one signed in, the new
+// one may be guessed at. What another node is about to write is not forgotten.
+func (l *LoginLimiter) ForgetNetworks(ctx context.Context, tx *db.Tx, of Credential) error {
+	l.mu.Lock()
+	maps.DeleteFunc(l.known, func(c counter, _ time.Time) bool { return c.credential == of })
+	l.mu.Unlock()
+	_, err := tx.Exec(ctx, forgetNetworks.With(string(of)))
+	return err
 }
 
 // PruneFailures deletes, in one commit, at most limit counters that were clear
