@@ -163,6 +163,7 @@ func (l *LoginLimiter) forget(ctx context.Context, c counter) error {
 type Allowance struct {
 	Of    Credential // what is counted, such as "factor:12"
 	From  netip.Addr // counted by its network; the zero Addr: from anywhere
+	Wide  bool       // the wider one of Networks, an IPv6 /48 or an IPv4 /24
 	Tries int
 	Every time.Duration
 }
@@ -175,7 +176,10 @@ func (l *LoginLimiter) Take(ctx context.Context, all ...Allowance) (giveBack fun
 	counters := make([]counter, len(all))
 	for i, a := range all {
 		if counters[i] = (counter{credential: a.Of}); a.From.IsValid() {
-			counters[i].network = Network(a.From).String()
+			at := Networks(a.From)
+			if counters[i].network = at[0].String(); a.Wide {
+				counters[i].network = at[1].String()
+			}
 		}
 	}
 	err = l.DB.Tx(ctx, func(tx *db.Tx) error {

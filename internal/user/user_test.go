@@ -703,6 +703,29 @@ func TestMayAsk(t *testing.T) {
 	})
 }
 
+// A client with many networks of one site has four times what one network has.
+func TestMayAskFromASite(t *testing.T) {
+	for _, at := range []func(i byte) netip.Addr{
+		func(i byte) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 1, 0, i}) },
+		func(i byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, i}) },
+	} {
+		each(t, func(t *testing.T, h *house) {
+			taken := 0
+			for i := range 100 {
+				err := h.MayAsk(t.Context(), fmt.Sprintf("user-%d@example.com", i), at(byte(i)))
+				if err == nil {
+					taken++
+				} else if !fault.Is(err, fault.Limited) {
+					t.Fatal(err)
+				}
+			}
+			if taken != 40 {
+				t.Errorf("%d requests from %v were taken", taken, at(0))
+			}
+		})
+	}
+}
+
 // A new password is known nowhere: whoever had the old one guesses at it from the
 // same networks as little as from others.
 func TestNewPasswordIsKnownNowhere(t *testing.T) {
