@@ -67,7 +67,7 @@ func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password
 // passwords of a mailbox are one: of a wrong one nobody knows which was meant.
 const (
 	ownPassword  = "mailbox"
-	appPasswords = "apps"
+	appPasswords = throttle.AppPasswords
 )
 
 func credentialOf(kind string, mailbox db.ID) throttle.Credential {

@@ -182,7 +182,7 @@ func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *s
 	if err != nil {
 		return "", err
 	}
-	if err := m.exec(ctx, setPassword.With(id, account, stored.phc, stored.scram)); err != nil {
+	if err := m.repassword(ctx, id, setPassword.With(id, account, stored.phc, stored.scram), notFound()); err != nil {
 		return "", err
 	}
 	m.revoked(id)
@@ -203,13 +203,25 @@ func (m *Mailboxes) ChangePassword(ctx context.Context, box Mailbox, password st
 	if err != nil {
 		return Mailbox{}, err
 	}
-	n, err := m.db.Exec(ctx, changePassword.With(box.ID, box.Account, stored.phc, stored.scram, box.generation))
-	if err = some(n, err, fault.New(fault.Conflict, "password_changed", "The password was changed meanwhile.")); err != nil {
+	changed := fault.New(fault.Conflict, "password_changed", "The password was changed meanwhile.")
+	if err := m.repassword(ctx, box.ID, changePassword.With(box.ID, box.Account, stored.phc, stored.scram, box.generation), changed); err != nil {
 		return Mailbox{}, err
 	}
 	m.revoked(box.ID)
 	box.generation++
 	return box, nil
+}
+
+// repassword sets the password of a mailbox, which then has signed in nowhere. If
+// the statement changes nothing it returns unchanged.
+func (m *Mailboxes) repassword(ctx context.Context, id db.ID, set db.Statement, unchanged error) error {
+	return m.db.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, set)
+		if err = some(n, err, unchanged); err != nil {
+			return err
+		}
+		return m.Logins.ForgetNetworks(ctx, tx, credentialOf(ownPassword, id))
+	})
 }
 
 // exec runs a statement that must change one mailbox.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/throttle"
 )
 
 // guesses counts the new passwords, of 60 for an address, that are answered as
@@ -78,6 +79,42 @@ func TestNamesakeHelpsNoGuessing(t *testing.T) {
 	})
 }
 
+// Nor does the holder prepare guesses, while the other mailbox is at its limit, that
+// are answered later and count for nothing.
+func TestGuessesAtNamesakesAreCounted(t *testing.T) {
+	each(t, func(h *house) {
+		const former = "Former-horse-7"
+		h.create("ann", former)
+		h.account = h.newAccount(h.Accounts, "new@example.com")
+		h.domain = h.newDomain(h.account, false)
+		h.holder = h.domain
+		h.create("ann", good)
+		at, other := netip.MustParseAddr("198.51.100.8"), netip.MustParseAddr("203.0.113.5")
+		guess := func(i int, from netip.Addr) error {
+			_, err := h.Authenticate(h.t.Context(), mailbox.IMAP, "ann@demo.test", fmt.Sprint("Guess-", i), from)
+			return err
+		}
+		own := func() { h.mustSignIn("ann@demo.test", former, at) }
+		own()
+		h.guesses("ann@demo.test", at, own)
+		for i := range 20 {
+			if err := guess(i, at); !fault.Is(err, fault.Limited) {
+				h.t.Fatal(i, err)
+			}
+			own()
+		}
+		answered := 0
+		for i := range 20 {
+			if fault.Is(guess(i, other), fault.Unknown) {
+				answered++
+			}
+		}
+		if answered != 10 {
+			h.t.Errorf("%d of 20 prepared guesses were answered", answered)
+		}
+	})
+}
+
 // An address that does not exist is counted as one that does, for own passwords
 // and for app passwords.
 func TestLimitsTellNoAddresses(t *testing.T) {
@@ -103,8 +140,41 @@ func TestLimitsTellNoAddresses(t *testing.T) {
 		}
 		own, app := tried("ann@demo.test", 1)
 		nobodyOwn, nobodyApp := tried("nobody@demo.test", 2)
-		if own != 30 || app != 30 || nobodyOwn != own || nobodyApp != app {
+		if own != 30 || app != 40 || nobodyOwn != own || nobodyApp != app {
 			h.t.Errorf("%d and %d guesses were answered, of nobody %d and %d", own, app, nobodyOwn, nobodyApp)
+		}
+	})
+}
+
+// A new password is known nowhere: whoever had the old one guesses at it from the
+// same networks as little as from others.
+func TestNewPasswordIsKnownNowhere(t *testing.T) {
+	each(t, func(h *house) {
+		ctx := h.t.Context()
+		change := map[string]func(mailbox.Mailbox) error{
+			"set": func(box mailbox.Mailbox) error {
+				_, err := h.SetPassword(ctx, h.account, box.ID, new("Other-horse-8"))
+				return err
+			},
+			"changed": func(box mailbox.Mailbox) error { _, err := h.ChangePassword(ctx, box, "Other-horse-8"); return err },
+		}
+		for how, f := range change {
+			box := h.create(how, good)
+			box = h.mustSignIn(box.Address, good, here)
+			of := []throttle.Credential{throttle.Credential(fmt.Sprint("mailbox:", int64(box.ID)))}
+			for i := range 30 {
+				at := netip.AddrFrom4([4]byte{203, byte(len(how)), 113, byte(i)})
+				if _, err := h.Logins.Try(ctx, at, fmt.Sprint(i), of, func([]throttle.Credential) (throttle.Credential, error) { return "", nil }); err != nil {
+					h.t.Fatal(err)
+				}
+			}
+			box = h.mustSignIn(box.Address, good, here)
+			if err := f(box); err != nil {
+				h.t.Fatal(err)
+			}
+			if _, err := h.Authenticate(ctx, mailbox.IMAP, box.Address, "Other-horse-8", here); !fault.Is(err, fault.Limited) {
+				h.t.Errorf("%s: %v", how, err)
+			}
 		}
 	})
 }

@@ -3,10 +3,12 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +25,9 @@ import (
 // looked at. After the first few failures, answers are delayed.
 //
 // The owner isn't locked out. From a network where a credential has signed in
-// within 30 days, only its own failures from there count. The same wrong
+// within 30 days, only its own failures from there count. Elsewhere each site, an
+// IPv4 address or an IPv6 /48, may fail at a credential far less often than all
+// sites together, so that it takes many of them to use that up. The same wrong
 // password again, as from a phone that has the old one, counts once per node.
 //
 // Counters are rows of the database, and only failures write them. A try first
@@ -58,8 +62,18 @@ type LoginLimiter struct {
 // passwords. Each has its own failures and its own known networks.
 type Credential string
 
+// AppPasswords is the kind, before the colon or space, of credentials that nobody
+// can guess. They have no limit over all networks, which would only serve to lock
+// their holders out.
+const AppPasswords = "apps"
+
+func (c Credential) guessable() bool {
+	kind, _, _ := strings.Cut(strings.ReplaceAll(string(c), " ", ":"), ":")
+	return kind != AppPasswords
+}
+
 // counter is what failures are counted by: a credential from anywhere, a network
-// whatever the credential, or a credential from a network that it is known at.
+// or site whatever the credential, or a credential from a network or site.
 type counter struct {
 	credential Credential
 	network    string
@@ -74,9 +88,12 @@ type rule struct {
 
 // The rules. That for credentials is mild, since it also meets an owner who
 // comes from a new network during an attack: it makes them wait a minute. That
-// for sites keeps a client with many IPv6 networks from having as many limits.
+// for sites keeps a client with many IPv6 networks from having as many limits, and
+// that for a credential from a site keeps one site from using up the credential's:
+// it takes 30 of them.
 func networkRule() rule    { return rule{tries: 10, slow: 3, every: 6 * time.Minute} }
 func siteRule() rule       { return rule{tries: 100, slow: 100, every: 36 * time.Second} }
+func fromSiteRule() rule   { return rule{tries: 10, slow: 100, every: 30 * time.Minute} }
 func credentialRule() rule { return rule{tries: 30, slow: 10, every: time.Minute} }
 
 const (
@@ -105,7 +122,8 @@ func NewLoginLimiter(d *db.DB, key []byte) *LoginLimiter {
 // try is one attempt to sign in.
 type try struct {
 	l         *LoginLimiter
-	guess     uint64 // the password, with the credentials that it may belong to
+	password  string // or what stands for it
+	guess     uint64 // the password, with the credentials in may
 	network   gauge
 	site      gauge // of IPv6
 	all       []candidate
@@ -119,11 +137,12 @@ type try struct {
 
 // candidate is a credential that the password may belong to.
 type candidate struct {
-	id    Credential
-	total gauge // over all networks where it isn't known
-	here  gauge
-	known bool // the network is
-	seen  time.Time
+	id       Credential
+	total    gauge // over all networks where it isn't known
+	fromSite gauge // over those of the client's site
+	here     gauge
+	known    bool // the network is
+	seen     time.Time
 }
 
 // gauge is how a counter stands.
@@ -167,19 +186,31 @@ func (l *LoginLimiter) Try(ctx context.Context, from netip.Addr, guess string, o
 
 func (l *LoginLimiter) newTry(from netip.Addr, guess string, of []Credential) *try {
 	network := Network(from).String()
-	t := &try{l: l, network: gauge{counter: counter{"", network}, rule: networkRule()}}
+	t := &try{l: l, password: guess, network: gauge{counter: counter{"", network}, rule: networkRule()}}
 	if site := site(from); site.IsValid() {
 		t.site = gauge{counter: counter{"", site.String()}, rule: siteRule()}
 	}
-	var h maphash.Hash
-	h.SetSeed(l.seed)
 	for _, c := range of[:min(len(of), maxCredentials)] {
-		t.all = append(t.all, candidate{id: c, total: gauge{counter: counter{c, ""}, rule: credentialRule()}, here: gauge{counter: counter{c, network}, rule: networkRule()}})
+		t.all = append(t.all, candidate{
+			id:       c,
+			total:    gauge{counter: counter{c, ""}, rule: credentialRule()},
+			fromSite: gauge{counter: counter{c, cmp.Or(t.site.network, network)}, rule: fromSiteRule()},
+			here:     gauge{counter: counter{c, network}, rule: networkRule()},
+		})
+	}
+	return t
+}
+
+// key identifies a password tried with the credentials in may. What was wrong for
+// some of them was not tried with the others, nor counted against these.
+func (t *try) key() uint64 {
+	var h maphash.Hash
+	h.SetSeed(t.l.seed)
+	for _, c := range t.may {
 		_, _ = h.WriteString(string(c) + "\x00")
 	}
-	_, _ = h.WriteString(guess)
-	t.guess = h.Sum64()
-	return t
+	_, _ = h.WriteString(t.password)
+	return h.Sum64()
 }
 
 // begin decides which credentials may be tried, and reserves the try's place at
@@ -206,13 +237,17 @@ func (t *try) begin(ctx context.Context) error {
 
 // gauges are the counters that apply to a candidate.
 func (t *try) gauges(c *candidate) []*gauge {
-	switch {
-	case c.known:
+	if c.known {
 		return []*gauge{&c.here}
-	case t.site.network != "":
-		return []*gauge{&t.network, &t.site, &c.total}
 	}
-	return []*gauge{&t.network, &c.total}
+	all := []*gauge{&t.network}
+	if t.site.network != "" {
+		all = append(all, &t.site)
+	}
+	if c.id.guessable() {
+		all = append(all, &c.fromSite, &c.total)
+	}
+	return all
 }
 
 // place is how many tries may be under way at a counter.
@@ -247,6 +282,7 @@ func (t *try) judge(now time.Time) (places []place) {
 			}
 		}
 	}
+	t.guess = t.key()
 	return places
 }
 
@@ -297,6 +333,9 @@ func (t *try) count(ctx context.Context) (over time.Duration, err error) {
 	for i := range t.all {
 		if c := &t.all[i]; slices.Contains(t.may, c.id) {
 			of = append(of, t.gauges(c)...)
+			if c.known && t.site.network != "" { // not limited by it, or others of the site could lock the owner out
+				of = append(of, &t.site)
+			}
 		}
 	}
 	// In one order everywhere, so that no two transactions wait for each other.

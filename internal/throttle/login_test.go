@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,7 +121,7 @@ func TestGuessingFromANetwork(t *testing.T) {
 			t.Errorf("a neighbour: %s", got)
 		}
 		l.forward(time.Hour)
-		if got := l.answered("192.0.2.1", alice); got != 10 {
+		if got := l.answered("192.0.2.1", bob); got != 10 {
 			t.Errorf("an hour later %d guesses are answered", got)
 		}
 	})
@@ -187,6 +188,33 @@ func TestOwnerIsNotLockedOut(t *testing.T) {
 	})
 }
 
+// One client with all networks of a site, or one IPv4 address, does not keep the
+// owner out of new networks.
+func TestOneSiteLocksNobodyOut(t *testing.T) {
+	eachNode(t, func(t *testing.T, l *node) {
+		for name, from := range map[string]func(i int) string{
+			"a /48":           func(i int) string { return fmt.Sprintf("2001:db8:1:%x::1", i) },
+			"an IPv4 address": func(int) string { return "192.0.2.1" },
+		} {
+			answered := 0
+			for i := range 3 * 360 { // three hours
+				if l.guess(from(i), alice) == "wrong" {
+					answered++
+				}
+				if i%30 == 29 {
+					if got := l.try(alice, "right", fmt.Sprintf("10.%d.%d.1", len(name), i/30), alice); got != "right" {
+						t.Errorf("%s: the owner after %d guesses: %s", name, i, got)
+					}
+				}
+				l.forward(10 * time.Second)
+			}
+			if answered != 10+5 {
+				t.Errorf("%s: %d guesses were answered", name, answered)
+			}
+		}
+	})
+}
+
 // Whoever holds one credential signs in with it between guesses at another.
 func TestSuccessClearsItsOwnFailuresAlone(t *testing.T) {
 	for name, other := range map[string]Credential{"an app password of the mailbox": aliceApps, "a mailbox of one's own": bob} {
@@ -235,6 +263,48 @@ func TestNamesakes(t *testing.T) {
 	})
 }
 
+// A password that was tried with one mailbox of an address alone, while the other
+// was at its limit, counts when it is tried with the other.
+func TestGuessWithOneNamesakeCountsForTheOther(t *testing.T) {
+	eachNode(t, func(t *testing.T, l *node) {
+		const own, other = "192.0.2.1", "198.51.100.7"
+		tried := 0
+		do := func(from, guess string) {
+			_, err := l.Try(t.Context(), ip(from), guess, []Credential{alice, bob}, func(may []Credential) (Credential, error) {
+				if slices.Contains(may, alice) {
+					tried++
+				}
+				if guess == "bob's own" {
+					return bob, nil
+				}
+				return "", nil
+			})
+			if err != nil && !fault.Is(err, fault.Limited) {
+				t.Fatal(err)
+			}
+		}
+		do(own, "bob's own")
+		for i := range 12 {
+			do(own, fmt.Sprint("first ", i))
+			do(own, "bob's own")
+		}
+		tried = 0
+		for i := range 60 {
+			do(own, fmt.Sprint("guess ", i))
+			do(own, "bob's own")
+		}
+		if tried != 0 {
+			t.Fatalf("alice at her limit: tried %d times", tried)
+		}
+		for i := range 60 {
+			do(other, fmt.Sprint("guess ", i))
+		}
+		if tried != 10 {
+			t.Errorf("%d guesses at alice's password from another network", tried)
+		}
+	})
+}
+
 // By SCRAM nobody knows which password was meant: each is counted, and the network
 // once.
 func TestSeveralCredentialsAtOnce(t *testing.T) {
@@ -245,8 +315,9 @@ func TestSeveralCredentialsAtOnce(t *testing.T) {
 		for i := range 40 {
 			l.guess(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String(), alice, aliceApps)
 		}
-		for _, c := range []Credential{alice, aliceApps} {
-			if got := l.guess("203.0.113.1", c); got != "limited" {
+		// App passwords can't be guessed, so nobody can use up tries at them from elsewhere.
+		for c, want := range map[Credential]string{alice: "limited", aliceApps: "wrong"} {
+			if got := l.guess("203.0.113.1", c); got != want {
 				t.Errorf("%s: %s", c, got)
 			}
 		}
@@ -339,6 +410,56 @@ func TestGoodSignInsWriteNothing(t *testing.T) {
 		l.signIn("192.0.2.1", alice)
 		if len(l.known) != 1 {
 			t.Error("that a network is still in use is not written")
+		}
+	})
+}
+
+// Where a password signed in, the next one may be guessed at no more than elsewhere.
+func TestForgetNetworks(t *testing.T) {
+	eachNode(t, func(t *testing.T, l *node) {
+		l.signIn("192.0.2.1", alice)
+		l.signIn("192.0.2.1", bob)
+		if err := l.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.signIn("192.0.2.2", alice) // and not yet written
+		if err := l.DB.Tx(t.Context(), func(tx *db.Tx) error { return l.ForgetNetworks(t.Context(), tx, alice) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []Credential{alice, bob} {
+			for i := range 30 {
+				l.guess(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String(), c)
+			}
+		}
+		for _, from := range []string{"192.0.2.1", "192.0.2.2"} {
+			if got := l.signIn(from, alice); got != "limited" {
+				t.Errorf("alice from %s: %s", from, got)
+			}
+		}
+		if got := l.signIn("192.0.2.1", bob); got != "right" {
+			t.Errorf("bob: %s", got)
+		}
+	})
+}
+
+// Failures from known networks use up what their site may fail, but no known
+// network is refused for it.
+func TestKnownNetworksCountForTheirSite(t *testing.T) {
+	eachNode(t, func(t *testing.T, l *node) {
+		at := func(i int) string { return fmt.Sprintf("2001:db8:7:%x::1", i) }
+		for i := range 11 {
+			l.signIn(at(i), alice)
+		}
+		for i := range 10 {
+			if got := l.answered(at(i), alice); got != 10 {
+				t.Fatalf("network %d: %d guesses are answered", i, got)
+			}
+		}
+		if got := l.guess(at(20), bob); got != "limited" {
+			t.Errorf("a new network of the site: %s", got)
+		}
+		if got := l.signIn(at(10), alice); got != "right" {
+			t.Errorf("a known network of the site: %s", got)
 		}
 	})
 }

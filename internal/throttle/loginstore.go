@@ -56,7 +56,8 @@ var (
 		ON CONFLICT (credential, network) DO UPDATE SET seen_at = excluded.seen_at WHERE login_network.seen_at < excluded.seen_at`)
 	trimNetworks = db.SQL(`DELETE FROM login_network WHERE credential = $1
 		AND seen_at < (SELECT seen_at FROM login_network WHERE credential = $1 ORDER BY seen_at DESC LIMIT 1 OFFSET $2)`)
-	pruneNetworks = db.SQL(`DELETE FROM login_network WHERE (credential, network) IN
+	forgetNetworks = db.SQL(`DELETE FROM login_network WHERE credential = $1`)
+	pruneNetworks  = db.SQL(`DELETE FROM login_network WHERE (credential, network) IN
 		(SELECT credential, network FROM login_network WHERE seen_at < $1 ORDER BY seen_at LIMIT $2)`)
 )
 
@@ -76,7 +77,7 @@ func (l *LoginLimiter) read(ctx context.Context, t *try) error {
 	l.mu.Lock()
 	for i := range t.all {
 		c := &t.all[i]
-		c.total.clearAt, c.here.clearAt = time.Time{}, time.Time{}
+		c.total.clearAt, c.fromSite.clearAt, c.here.clearAt = time.Time{}, time.Time{}, time.Time{}
 		c.seen, c.known = l.known[c.here.counter]
 		args = append(args, string(c.id))
 	}
@@ -120,7 +121,7 @@ func (t *try) set(c counter, clear, seen time.Time) {
 func (t *try) every() []*gauge {
 	all := []*gauge{&t.network, &t.site}
 	for i := range t.all {
-		all = append(all, &t.all[i].total, &t.all[i].here)
+		all = append(all, &t.all[i].total, &t.all[i].fromSite, &t.all[i].here)
 	}
 	return all
 }
@@ -162,6 +163,7 @@ func (l *LoginLimiter) forget(ctx context.Context, c counter) error {
 type Allowance struct {
 	Of    Credential // what is counted, such as "factor:12"
 	From  netip.Addr // counted by its network; the zero Addr: from anywhere
+	Wide  bool       // the wider one of Networks, an IPv6 /48 or an IPv4 /24
 	Tries int
 	Every time.Duration
 }
@@ -174,7 +176,10 @@ func (l *LoginLimiter) Take(ctx context.Context, all ...Allowance) (giveBack fun
 	counters := make([]counter, len(all))
 	for i, a := range all {
 		if counters[i] = (counter{credential: a.Of}); a.From.IsValid() {
-			counters[i].network = Network(a.From).String()
+			at := Networks(a.From)
+			if counters[i].network = at[0].String(); a.Wide {
+				counters[i].network = at[1].String()
+			}
 		}
 	}
 	err = l.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -249,7 +254,7 @@ func (l *LoginLimiter) Flush(ctx context.Context) error {
 	list := maps.Clone(l.known)
 	l.mu.Unlock()
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(list), compare), knownAtOnce) {
-		if err := l.DB.Tx(ctx, func(tx *db.Tx) error { return noteNetworks(ctx, tx, some, list) }); err != nil {
+		if err := l.DB.Tx(ctx, func(tx *db.Tx) error { return l.noteNetworks(ctx, tx, some, list) }); err != nil {
 			return err
 		}
 		l.mu.Lock()
@@ -263,8 +268,11 @@ func (l *LoginLimiter) Flush(ctx context.Context) error {
 	return nil
 }
 
-func noteNetworks(ctx context.Context, tx *db.Tx, some []counter, seen map[counter]time.Time) error {
+func (l *LoginLimiter) noteNetworks(ctx context.Context, tx *db.Tx, some []counter, seen map[counter]time.Time) error {
 	for _, c := range some {
+		if !l.knows(c) { // forgotten since
+			continue
+		}
 		if _, err := tx.Exec(ctx, noteNetwork.With(string(c.credential), c.network, db.Micros(seen[c]))); err != nil {
 			return err
 		}
@@ -273,6 +281,24 @@ func noteNetworks(ctx context.Context, tx *db.Tx, some []counter, seen map[count
 		}
 	}
 	return nil
+}
+
+func (l *LoginLimiter) knows(c counter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, there := l.known[c]
+	return there
+}
+
+// ForgetNetworks makes no network known for a credential any more, in the
+// transaction that gives it another password: where the old one signed in, the new
+// one may be guessed at. What another node is about to write is not forgotten.
+func (l *LoginLimiter) ForgetNetworks(ctx context.Context, tx *db.Tx, of Credential) error {
+	l.mu.Lock()
+	maps.DeleteFunc(l.known, func(c counter, _ time.Time) bool { return c.credential == of })
+	l.mu.Unlock()
+	_, err := tx.Exec(ctx, forgetNetworks.With(string(of)))
+	return err
 }
 
 // PruneFailures deletes, in one commit, at most limit counters that were clear

@@ -96,7 +96,7 @@ func (u *Users) claim(ctx context.Context, tx *db.Tx, who User, phc string, keep
 	if err := exec(ctx, tx, clearRecovery.With(who.ID), endAllBy.With(who.ID)); err != nil {
 		return err
 	}
-	return shutOut(ctx, tx, who.ID, 0)
+	return u.shutOut(ctx, tx, who.ID, 0)
 }
 
 // NewReset makes a link to choose a new password, for an operator at the command
@@ -161,7 +161,7 @@ func (u *Users) SetPassword(ctx context.Context, token, password string, keep ma
 		if err := exec(ctx, tx, dropUnproven.With(t.Person), setPassword.With(t.Person, phc)); err != nil {
 			return err
 		}
-		return shutOut(ctx, tx, t.Person, 0)
+		return u.shutOut(ctx, tx, t.Person, 0)
 	})
 }
 
@@ -199,7 +199,10 @@ func (u *Users) ConfirmAddress(ctx context.Context, in Session, token string) er
 }
 
 // shutOut ends what a former password let in: all sessions of a user but one,
-// and links to choose another.
-func shutOut(ctx context.Context, tx *db.Tx, person, but db.ID) error {
-	return exec(ctx, tx, endOthers.With(person, but), endResets.With(person))
+// links to choose another, and the networks that it signed in from.
+func (u *Users) shutOut(ctx context.Context, tx *db.Tx, person, but db.ID) error {
+	if err := exec(ctx, tx, endOthers.With(person, but), endResets.With(person)); err != nil {
+		return err
+	}
+	return u.Logins.ForgetNetworks(ctx, tx, credentialOf("user", person))
 }

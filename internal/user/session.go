@@ -130,7 +130,7 @@ func (u *Users) verify(ctx context.Context, s stored, password string, from neti
 }
 
 // MayAsk takes a request for a mail to an address from the limits of the address
-// and of the client's network. If nothing is left it returns fault.Limited.
+// and of the client's networks. If nothing is left it returns fault.Limited.
 func (u *Users) MayAsk(ctx context.Context, email string, from netip.Addr) error {
 	if key, _, err := parseEmail(email); err == nil { // however it is written
 		email = key
@@ -139,6 +139,7 @@ func (u *Users) MayAsk(ctx context.Context, email string, from netip.Addr) error
 		return nil
 	}
 	_, err := u.Logins.Take(ctx, throttle.Allowance{Of: "reset", From: from, Tries: 10, Every: 6 * time.Minute},
+		throttle.Allowance{Of: "reset", From: from, Wide: true, Tries: 40, Every: 90 * time.Second},
 		throttle.Allowance{Of: u.Logins.Hashed("reset", email), Tries: 5, Every: 12 * time.Minute})
 	return err
 }

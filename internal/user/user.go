@@ -245,7 +245,7 @@ func (u *Users) vacate(ctx context.Context, tx *db.Tx, key string) (there User, 
 	if err := tx.One(ctx, memberships.With(there.ID, 1), new(db.ID), new(string)); !noRow(err) {
 		return there, false, err
 	}
-	if err := shutOut(ctx, tx, there.ID, 0); err != nil {
+	if err := u.shutOut(ctx, tx, there.ID, 0); err != nil {
 		return there, false, err
 	}
 	return there, true, exec(ctx, tx, clearRecovery.With(there.ID), deleteUser.With(there.ID))
@@ -308,6 +308,6 @@ func (u *Users) ChangePassword(ctx context.Context, in Session, current, passwor
 		if err != nil {
 			return err
 		}
-		return shutOut(ctx, tx, s.ID, in.ID)
+		return u.shutOut(ctx, tx, s.ID, in.ID)
 	})
 }

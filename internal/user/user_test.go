@@ -702,3 +702,72 @@ func TestMayAsk(t *testing.T) {
 		is(t, err, fault.Limited)
 	})
 }
+
+// A client with many networks of one site has four times what one network has.
+func TestMayAskFromASite(t *testing.T) {
+	for _, at := range []func(i byte) netip.Addr{
+		func(i byte) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 1, 0, i}) },
+		func(i byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, i}) },
+	} {
+		each(t, func(t *testing.T, h *house) {
+			taken := 0
+			for i := range 100 {
+				err := h.MayAsk(t.Context(), fmt.Sprintf("user-%d@example.com", i), at(byte(i)))
+				if err == nil {
+					taken++
+				} else if !fault.Is(err, fault.Limited) {
+					t.Fatal(err)
+				}
+			}
+			if taken != 40 {
+				t.Errorf("%d requests from %v were taken", taken, at(0))
+			}
+		})
+	}
+}
+
+// A new password is known nowhere: whoever had the old one guesses at it from the
+// same networks as little as from others.
+func TestNewPasswordIsKnownNowhere(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		const other = "Other-Horse-8"
+		change := map[string]func(user.Session) error{
+			"changed": func(s user.Session) error { return h.ChangePassword(t.Context(), s, good, other) },
+			"reset": func(s user.Session) error {
+				token, err := h.NewReset(t.Context(), s.User, false)
+				if err != nil {
+					return err
+				}
+				return h.SetPassword(t.Context(), token, other, nil)
+			},
+			"claimed": func(s user.Session) error {
+				if err := h.SendReset(t.Context(), s.User); err != nil {
+					return err
+				}
+				return h.SetPassword(t.Context(), h.token(s.User.Email), other, map[db.ID]bool{first: true})
+			},
+		}
+		for how, f := range change {
+			email := how + "@example.com"
+			if how == "claimed" {
+				h.unproven(email, first)
+			} else {
+				h.create(email, first)
+			}
+			s, _ := h.in(email)
+			of := []throttle.Credential{throttle.Credential(fmt.Sprint("user:", int64(s.User.ID)))}
+			for i := range 30 {
+				at := netip.AddrFrom4([4]byte{203, byte(len(how)), how[0], byte(i)})
+				if _, err := h.Logins.Try(t.Context(), at, fmt.Sprint(i), of, func([]throttle.Credential) (throttle.Credential, error) { return "", nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := f(s); err != nil {
+				t.Fatal(how, err)
+			}
+			if _, _, err := h.signIn(email, other); !fault.Is(err, fault.Limited) {
+				t.Errorf("%s: %v", how, err)
+			}
+		}
+	})
+}
