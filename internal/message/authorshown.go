@@ -3,6 +3,8 @@
 package message
 
 import (
+	"bytes"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,13 +23,13 @@ const bidiOverrides = "\u202d\u202e"
 // showsOther reports whether a text, as it stands or decoded, shows an address
 // that is none of these. folded says that some of its spaces may be a fold.
 func showsOther(text string, own []Address, folded bool) bool {
-	decoded := DecodeWords(text)
+	decoded, broken := DecodeWords(text), brokenWords(text)
 	if decoded != text || folded || strings.ContainsFunc(text, unseen) {
 		// To readers that decode before they parse, and to those that unfold to
 		// nothing, spaces around "@" mean nothing.
-		decoded = joined(decoded)
+		decoded, broken = joined(decoded), joined(broken)
 	}
-	for _, t := range []string{text, decoded} {
+	for _, t := range []string{text, decoded, broken} {
 		if strings.ContainsAny(t, bidiOverrides) && strings.Contains(t, "@") {
 			return true
 		}
@@ -131,6 +133,7 @@ func candidates(values [][]byte) (list []Address) {
 		text := string(unfold(nil, value))
 		list = append(list, addressesIn(text)...)
 		list = append(list, addressesIn(DecodeWords(text))...)
+		list = append(list, addressesIn(brokenWords(text))...)
 		if len(list) > MaxAuthors {
 			return list[:MaxAuthors]
 		}
@@ -159,6 +162,8 @@ func plainWords(text string) bool {
 // lenientWord is what some readers take for an encoded word.
 var lenientWord = regexp.MustCompile(`(?s)^=\?[^?]*\?[qQbB]\?.*\?=`)
 
+// knownCharset reports whether readers agree on the ASCII in a charset, as they do
+// not in EBCDIC, nor in what the libraries of browsers decode to nothing.
 func knownCharset(name string) bool {
 	switch name {
 	case "utf-8", "utf8", "us-ascii", "ascii", "unknown-8bit", "unknown", "x-unknown", "default", "8bit":
@@ -169,6 +174,57 @@ func knownCharset(name string) bool {
 			return true
 		}
 	}
-	_, err := charset.Reader(name, strings.NewReader(""))
-	return err == nil
+	r, err := charset.Reader(name, strings.NewReader("@"))
+	if err != nil {
+		return false
+	}
+	out, err := io.ReadAll(r)
+	return err == nil && string(out) == "@"
+}
+
+// brokenWords decodes encoded words as a reader does that reads each word alone, and
+// to which those bytes mean nothing that are no ASCII: it sees the "@" that others
+// take for the second byte of a character.
+func brokenWords(text string) string {
+	if !strings.Contains(text, "=?") {
+		return text
+	}
+	return decodeWords(text, brokenWord, false)
+}
+
+func brokenWord(cs string, data []byte) string {
+	decoded := toUTF8(cs, data)
+	ascii := data
+	if strings.HasPrefix(strings.ToLower(cs), "iso-2022-jp") {
+		ascii = singleBytes(data, strings.ContainsRune(decoded, utf8.RuneError))
+	}
+	ascii = slices.DeleteFunc(slices.Clone(ascii), func(c byte) bool { return c >= utf8.RuneSelf })
+	if bytes.Count(ascii, []byte("@")) <= strings.Count(decoded, "@") {
+		return decoded
+	}
+	return string(ascii)
+}
+
+// singleBytes returns ISO-2022-JP (RFC 1468) without its escapes, and without what is
+// in its mode of two bytes a character, which looks like ASCII; that stays in a broken
+// word, as readers differ on where the mode ends.
+func singleBytes(data []byte, broken bool) (out []byte) {
+	double := false
+	for n := 0; n < len(data); n++ {
+		if data[n] == '\x1b' {
+			end := n + 1
+			for end < len(data) && data[end] >= ' ' && data[end] < '0' {
+				end++
+			}
+			kind := string(data[n+1 : min(end+1, len(data))])
+			double = !broken && (kind == "$B" || kind == "$@")
+			n = end
+			continue
+		}
+		double = double && data[n] > ' ' // ends with the line, and to some with a space
+		if !double {
+			out = append(out, data[n])
+		}
+	}
+	return out
 }
