@@ -21,15 +21,9 @@ import (
 const bidiOverrides = "\u202d\u202e"
 
 // showsOther reports whether a text, as it stands or decoded, shows an address
-// that is none of these. folded says that some of its spaces may be a fold.
-func showsOther(text string, own []Address, folded bool) bool {
-	decoded, broken := DecodeWords(text), brokenWords(text)
-	if decoded != text || folded || strings.ContainsFunc(text, unseen) {
-		// To readers that decode before they parse, and to those that unfold to
-		// nothing, spaces around "@" mean nothing.
-		decoded, broken = joined(decoded), joined(broken)
-	}
-	for _, t := range []string{text, decoded, broken} {
+// that is none of these.
+func showsOther(text string, own []Address) bool {
+	for _, t := range []string{text, DecodeWords(text), brokenWords(text)} {
 		if strings.ContainsAny(t, bidiOverrides) && strings.Contains(t, "@") {
 			return true
 		}
@@ -42,18 +36,19 @@ func showsOther(text string, own []Address, folded bool) bool {
 	return false
 }
 
-// joined takes the spaces around each "@" out of a text.
+// joined takes the spaces around each "@", and those before each dot, out of a text:
+// to a person they do not end an address, nor to readers that unfold to nothing.
 func joined(text string) string {
 	parts := strings.Split(text, "@")
 	for n := range parts {
 		if n > 0 {
-			parts[n] = strings.TrimLeft(parts[n], " \t")
+			parts[n] = strings.TrimLeftFunc(parts[n], unicode.IsSpace)
 		}
 		if n < len(parts)-1 {
-			parts[n] = strings.TrimRight(parts[n], " \t")
+			parts[n] = strings.TrimRightFunc(parts[n], unicode.IsSpace)
 		}
 	}
-	return strings.Join(parts, "@")
+	return strings.ReplaceAll(strings.Join(parts, "@"), " .", ".")
 }
 
 // isAddress reports whether a text is nothing but this address, perhaps within
@@ -75,22 +70,29 @@ func same(seen, own Address) bool {
 	return address.LocalKey(seen.Local) == local || address.LocalKey(strings.TrimLeft(seen.Local, "'`")) == local
 }
 
-// addressesIn finds what a person would take for an address: text without space
-// around an "@", with a dot behind it. Characters that only look like these count
-// for them, and those that are not seen do not count.
+// lookalikeDots are taken for the dot of a domain: those of RFC 3490 §3.1, a leader,
+// and what other scripts have at its height or above it.
+const lookalikeDots = "\u3002\uff0e\uff61\u2024\u00b7\u0701\u0702\u06d4\u0660\u06f0\u2027\u2219\u22c5\ua4f8\ua78f"
+
+// addressesIn finds what a person would take for an address: text around an "@",
+// with a dot behind it. Characters that only look like these count for them, and
+// those that are not seen do not count.
 func addressesIn(text string) (list []Address) {
 	if !strings.ContainsAny(text, "@＠﹫") {
 		return nil
 	}
 	text = strings.Map(func(c rune) rune {
-		switch {
-		case unseen(c):
+		if unseen(c) {
 			return -1
-		case c == '。' || c == '．' || c == '｡' || c == '․': // RFC 3490 §3.1, and a leader
+		}
+		return c
+	}, text)
+	text = joined(strings.Map(func(c rune) rune {
+		if strings.ContainsRune(lookalikeDots, c) {
 			return '.'
 		}
 		return c
-	}, norm.NFKC.String(text))
+	}, norm.NFKC.String(text)))
 	for at, c := range text {
 		if c != '@' {
 			continue
@@ -115,9 +117,9 @@ func addressesIn(text string) (list []Address) {
 	return list
 }
 
-// unseen reports whether a character is not shown.
+// unseen reports whether a character is not shown, or hardly: a thin space.
 func unseen(c rune) bool {
-	return unicode.Is(unicode.Cf, c) || unicode.Is(unicode.Variation_Selector, c)
+	return unicode.Is(unicode.Cf, c) || unicode.Is(unicode.Variation_Selector, c) || strings.ContainsRune("\u2006\u2009\u200a\u202f", c)
 }
 
 // apart reports whether a character ends an address.
