@@ -8,6 +8,7 @@ package inbound
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -111,6 +112,10 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	if header.BeginsFolded() {
 		// It would go on with our last field, our own results, in its sender's words.
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")
+	}
+	if bytes.IndexByte(header, 0) >= 0 {
+		// Some readers see a From in "From\x00:", and end a value at a NUL.
+		return nil, fault.New(fault.Invalid, "invalid_header", "The message's header has a NUL.")
 	}
 	w := i.Blobs.Create(ctx)
 	defer w.Abort()

@@ -47,7 +47,7 @@ type DMARC struct {
 	Retry bool
 	// Doubt is why the author can't be told, which DMARC leaves to the receiver
 	// (RFC 7489 §6.6.1): Policy is PolicyQuarantine at least, and PolicyReject for
-	// what has no From field, or several.
+	// what has no From field, or several, or more domains than are looked at.
 	Doubt message.Doubt
 }
 
@@ -58,6 +58,7 @@ const maxAuthors = 5
 type authors struct {
 	doubt   message.Doubt
 	domains []string // each once; with a doubt those that some reader may see
+	more    bool     // there may be others, whose policies are not asked for
 }
 
 func (h *head) authors() authors {
@@ -66,10 +67,14 @@ func (h *head) authors() authors {
 		values = append(values, bytes.TrimRight(field[bytes.IndexByte(field, ':')+1:], "\r\n"))
 	}
 	from := message.ReadAuthors(values)
-	a := authors{doubt: from.Doubt}
+	a := authors{doubt: from.Doubt, more: len(from.List) == message.MaxAuthors}
 	for _, one := range from.List {
 		domain, err := address.Domain(one.Domain)
-		if err == nil && len(a.domains) < maxAuthors && !slices.Contains(a.domains, domain) {
+		switch {
+		case err != nil || slices.Contains(a.domains, domain):
+		case len(a.domains) == maxAuthors:
+			a.more = true
+		default:
 			a.domains = append(a.domains, domain)
 		}
 	}
@@ -98,6 +103,9 @@ func (t *Trial) judgeDMARC(ctx context.Context, f *dmarcFinder, ids []proven, tr
 		if n == 0 || worseThan(one, worst) {
 			worst = one
 		}
+	}
+	if t.authors.doubt != "" && t.authors.more {
+		worst.Policy = PolicyReject // one of the others may ask for that
 	}
 	return worst.doubted(t.authors.doubt)
 }

@@ -29,7 +29,6 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 	if !ok {
 		return nil, false, false
 	}
-	folded := len(in) < len(value)
 	before := "" // the part of a name up to a comma that is not quoted
 	for more := true; more; {
 		var item []fromToken
@@ -41,7 +40,7 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 		case one.Local != "":
 			raw := before + one.Name
 			for _, text := range append(comments, raw) {
-				other = other || showsOther(text, []Address{one}, folded)
+				other = other || showsOther(text, []Address{one})
 			}
 			if raw == "" && len(comments) > 0 {
 				raw = comments[len(comments)-1] // RFC 5322 §3.4: an older way to give a name
@@ -59,7 +58,7 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 			return nil, false, false
 		}
 	}
-	return list, other || showsOther(in, list, folded), len(list) > 0 && before == ""
+	return list, other || showsOther(in, list), len(list) > 0 && before == ""
 }
 
 // tame reports whether a From field's value in which a name shows another address is

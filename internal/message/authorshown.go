@@ -3,6 +3,8 @@
 package message
 
 import (
+	"bytes"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,15 +21,9 @@ import (
 const bidiOverrides = "\u202d\u202e"
 
 // showsOther reports whether a text, as it stands or decoded, shows an address
-// that is none of these. folded says that some of its spaces may be a fold.
-func showsOther(text string, own []Address, folded bool) bool {
-	decoded := DecodeWords(text)
-	if decoded != text || folded || strings.ContainsFunc(text, unseen) {
-		// To readers that decode before they parse, and to those that unfold to
-		// nothing, spaces around "@" mean nothing.
-		decoded = joined(decoded)
-	}
-	for _, t := range []string{text, decoded} {
+// that is none of these.
+func showsOther(text string, own []Address) bool {
+	for _, t := range []string{text, DecodeWords(text), brokenWords(text)} {
 		if strings.ContainsAny(t, bidiOverrides) && strings.Contains(t, "@") {
 			return true
 		}
@@ -40,18 +36,19 @@ func showsOther(text string, own []Address, folded bool) bool {
 	return false
 }
 
-// joined takes the spaces around each "@" out of a text.
+// joined takes the spaces around each "@", and those before each dot, out of a text:
+// to a person they do not end an address, nor to readers that unfold to nothing.
 func joined(text string) string {
 	parts := strings.Split(text, "@")
 	for n := range parts {
 		if n > 0 {
-			parts[n] = strings.TrimLeft(parts[n], " \t")
+			parts[n] = strings.TrimLeftFunc(parts[n], unicode.IsSpace)
 		}
 		if n < len(parts)-1 {
-			parts[n] = strings.TrimRight(parts[n], " \t")
+			parts[n] = strings.TrimRightFunc(parts[n], unicode.IsSpace)
 		}
 	}
-	return strings.Join(parts, "@")
+	return strings.ReplaceAll(strings.Join(parts, "@"), " .", ".")
 }
 
 // isAddress reports whether a text is nothing but this address, perhaps within
@@ -73,22 +70,29 @@ func same(seen, own Address) bool {
 	return address.LocalKey(seen.Local) == local || address.LocalKey(strings.TrimLeft(seen.Local, "'`")) == local
 }
 
-// addressesIn finds what a person would take for an address: text without space
-// around an "@", with a dot behind it. Characters that only look like these count
-// for them, and those that are not seen do not count.
+// lookalikeDots are taken for the dot of a domain: those of RFC 3490 §3.1, a leader,
+// and what other scripts have at its height or above it.
+const lookalikeDots = "\u3002\uff0e\uff61\u2024\u00b7\u0701\u0702\u06d4\u0660\u06f0\u2027\u2219\u22c5\ua4f8\ua78f"
+
+// addressesIn finds what a person would take for an address: text around an "@",
+// with a dot behind it. Characters that only look like these count for them, and
+// those that are not seen do not count.
 func addressesIn(text string) (list []Address) {
 	if !strings.ContainsAny(text, "@＠﹫") {
 		return nil
 	}
 	text = strings.Map(func(c rune) rune {
-		switch {
-		case unseen(c):
+		if unseen(c) {
 			return -1
-		case c == '。' || c == '．' || c == '｡' || c == '․': // RFC 3490 §3.1, and a leader
+		}
+		return c
+	}, text)
+	text = joined(strings.Map(func(c rune) rune {
+		if strings.ContainsRune(lookalikeDots, c) {
 			return '.'
 		}
 		return c
-	}, norm.NFKC.String(text))
+	}, norm.NFKC.String(text)))
 	for at, c := range text {
 		if c != '@' {
 			continue
@@ -113,9 +117,9 @@ func addressesIn(text string) (list []Address) {
 	return list
 }
 
-// unseen reports whether a character is not shown.
+// unseen reports whether a character is not shown, or hardly: a thin space.
 func unseen(c rune) bool {
-	return unicode.Is(unicode.Cf, c) || unicode.Is(unicode.Variation_Selector, c)
+	return unicode.Is(unicode.Cf, c) || unicode.Is(unicode.Variation_Selector, c) || strings.ContainsRune("\u2006\u2009\u200a\u202f", c)
 }
 
 // apart reports whether a character ends an address.
@@ -131,6 +135,7 @@ func candidates(values [][]byte) (list []Address) {
 		text := string(unfold(nil, value))
 		list = append(list, addressesIn(text)...)
 		list = append(list, addressesIn(DecodeWords(text))...)
+		list = append(list, addressesIn(brokenWords(text))...)
 		if len(list) > MaxAuthors {
 			return list[:MaxAuthors]
 		}
@@ -159,6 +164,8 @@ func plainWords(text string) bool {
 // lenientWord is what some readers take for an encoded word.
 var lenientWord = regexp.MustCompile(`(?s)^=\?[^?]*\?[qQbB]\?.*\?=`)
 
+// knownCharset reports whether readers agree on the ASCII in a charset, as they do
+// not in EBCDIC, nor in what the libraries of browsers decode to nothing.
 func knownCharset(name string) bool {
 	switch name {
 	case "utf-8", "utf8", "us-ascii", "ascii", "unknown-8bit", "unknown", "x-unknown", "default", "8bit":
@@ -169,6 +176,57 @@ func knownCharset(name string) bool {
 			return true
 		}
 	}
-	_, err := charset.Reader(name, strings.NewReader(""))
-	return err == nil
+	r, err := charset.Reader(name, strings.NewReader("@"))
+	if err != nil {
+		return false
+	}
+	out, err := io.ReadAll(r)
+	return err == nil && string(out) == "@"
+}
+
+// brokenWords decodes encoded words as a reader does that reads each word alone, and
+// to which those bytes mean nothing that are no ASCII: it sees the "@" that others
+// take for the second byte of a character.
+func brokenWords(text string) string {
+	if !strings.Contains(text, "=?") {
+		return text
+	}
+	return decodeWords(text, brokenWord, false)
+}
+
+func brokenWord(cs string, data []byte) string {
+	decoded := toUTF8(cs, data)
+	ascii := data
+	if strings.HasPrefix(strings.ToLower(cs), "iso-2022-jp") {
+		ascii = singleBytes(data, strings.ContainsRune(decoded, utf8.RuneError))
+	}
+	ascii = slices.DeleteFunc(slices.Clone(ascii), func(c byte) bool { return c >= utf8.RuneSelf })
+	if bytes.Count(ascii, []byte("@")) <= strings.Count(decoded, "@") {
+		return decoded
+	}
+	return string(ascii)
+}
+
+// singleBytes returns ISO-2022-JP (RFC 1468) without its escapes, and without what is
+// in its mode of two bytes a character, which looks like ASCII; that stays in a broken
+// word, as readers differ on where the mode ends.
+func singleBytes(data []byte, broken bool) (out []byte) {
+	double := false
+	for n := 0; n < len(data); n++ {
+		if data[n] == '\x1b' {
+			end := n + 1
+			for end < len(data) && data[end] >= ' ' && data[end] < '0' {
+				end++
+			}
+			kind := string(data[n+1 : min(end+1, len(data))])
+			double = !broken && (kind == "$B" || kind == "$@")
+			n = end
+			continue
+		}
+		double = double && data[n] > ' ' // ends with the line, and to some with a space
+		if !double {
+			out = append(out, data[n])
+		}
+	}
+	return out
 }

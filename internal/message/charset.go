@@ -21,12 +21,18 @@ func DecodeWords(s string) string {
 	if isPlain(s) && !strings.Contains(s, "=?") {
 		return s
 	}
+	return decodeWords(s, toUTF8, true)
+}
+
+// decodeWords decodes encoded words with a function: adjacent ones of one charset
+// together, or each alone.
+func decodeWords(s string, decode func(cs string, b []byte) string, together bool) string {
 	var out strings.Builder
 	var open []byte // bytes of adjacent words of one charset: characters may be split among them
 	openCharset := ""
 	flush := func() {
 		if open != nil {
-			out.WriteString(toUTF8(openCharset, open))
+			out.WriteString(decode(openCharset, open))
 			open = nil
 		}
 	}
@@ -46,7 +52,7 @@ func DecodeWords(s string) string {
 			flush()
 			out.WriteString(toUTF8("", []byte(gap)))
 		}
-		if open != nil && !strings.EqualFold(cs, openCharset) {
+		if open != nil && (!together || !strings.EqualFold(cs, openCharset)) {
 			flush()
 		}
 		if open == nil {
