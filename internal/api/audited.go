@@ -52,7 +52,10 @@ var unaudited = map[string]string{
 }
 
 // partial are operations that may have done some of their work when they fail.
-var partial = map[string]bool{"importMailbox": true, "importSuppressions": true}
+var partial = map[string]bool{
+	"importMailbox": true, "importSuppressions": true, "replayWebhook": true,
+	"retryQueue": true, "holdQueue": true, "releaseQueue": true, "dropQueue": true,
+}
 
 // told are fields of requests whose values the audit log shows. Of others it shows the names.
 var told = map[string]bool{"forward_to": true, "targets": true, "scopes": true, "status": true, "include_content": true, "domain": true}
