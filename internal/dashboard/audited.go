@@ -81,6 +81,14 @@ func (v *visit) ended(err error) {
 	}
 }
 
+// tellCustomer writes what an operator did with an account into that account, too.
+func (v *visit) tellCustomer(did done) error {
+	return v.d.Audit.Write(context.WithoutCancel(v.ctx), audit.Entry{
+		Account: did.Customer, Actor: audit.Actor{Kind: audit.Operator, Name: "operator"},
+		Action: v.r.Pattern, Object: did.Customer.String(), What: did.Told,
+	})
+}
+
 // What the audit log says of mail that is read.
 const (
 	toldRead = "Read a message"
