@@ -519,6 +519,28 @@ func TestServiceMailIsLimited(t *testing.T) {
 	})
 }
 
+// Between quotation marks an address holds any text. It would stand in invitations to
+// others, so no person has such an address.
+func TestQuotedAddressIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		const link = `"go to https://evil.test/login now"@example.com`
+		if made, err := h.Create(ctx, user.New{Email: link, Name: "Ann", Password: good}, first); !fault.Is(err, fault.Invalid) {
+			t.Errorf("a user: %+v, %v", made, err)
+		}
+		h.create("ann@example.com", first)
+		in, _ := h.in("ann@example.com")
+		is(t, h.Invite(ctx, in, first, "", link, user.Reader), fault.Invalid)
+		if _, err := h.NewInvite(ctx, first, link, user.Owner, true); !fault.Is(err, fault.Invalid) {
+			t.Errorf("an invitation: %v", err)
+		}
+		// Quotation marks that say nothing are no such address.
+		if err := h.Invite(ctx, in, first, "", `"bob"@example.com`, user.Reader); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An invitation reads the same for who has a user elsewhere and who has none, and a
 // name in it is no link.
 func TestInvitationTellsNothing(t *testing.T) {
