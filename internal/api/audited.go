@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"reflect"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/webhook"
 )
 
 // changes are what the audit log says of each operation that changes something.
@@ -52,7 +52,10 @@ var unaudited = map[string]string{
 }
 
 // partial are operations that may have done some of their work when they fail.
-var partial = map[string]bool{"importMailbox": true, "importSuppressions": true}
+var partial = map[string]bool{
+	"importMailbox": true, "importSuppressions": true, "replayWebhook": true,
+	"retryQueue": true, "holdQueue": true, "releaseQueue": true, "dropQueue": true,
+}
 
 // told are fields of requests whose values the audit log shows. Of others it shows the names.
 var told = map[string]bool{"forward_to": true, "targets": true, "scopes": true, "status": true, "include_content": true, "domain": true}
@@ -176,7 +179,7 @@ func (a *API) label(ctx context.Context, p account.Principal, path, text string)
 	case "webhooks":
 		w, err := a.Webhooks.Get(ctx, p.Account, id)
 		if err == nil {
-			name = plainURL(w.URL)
+			name = webhook.Site(w.URL)
 		}
 	case "aliases":
 		x, err := a.Mailboxes.GetAlias(ctx, p.Account, id)
@@ -185,15 +188,6 @@ func (a *API) label(ctx context.Context, p account.Principal, path, text string)
 		}
 	}
 	return name
-}
-
-// plainURL is a URL without what may be a secret in it.
-func plainURL(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host + u.EscapedPath()
 }
 
 // take notes which fields a request sets. Values may be secrets: it notes those of a
@@ -246,10 +240,7 @@ func (r *record) gave(out any) {
 		}
 	}
 	if r.label == "" {
-		r.label = plainURL(text("URL"))
-	}
-	if r.label == "://" {
-		r.label = ""
+		r.label = webhook.Site(text("URL"))
 	}
 }
 

@@ -72,12 +72,12 @@ var (
 	insert = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at, actor, action, object, state)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
 	// insertOnce adds no entry where a recent one says the same, or where there are
-	// too many recent ones of the action.
+	// too many recent ones of the action with the object.
 	insertOnce = db.SQL(`INSERT INTO dashboard_audit (id, account, person, who, what, address, created_at, actor, action, object, state)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS BIGINT),
 			CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT), CAST($11 AS TEXT)
-		WHERE (SELECT COUNT(*) FROM dashboard_audit WHERE account = $2 AND id >= $12 AND action = $9
-			AND ($13 = 0 OR actor = $8 AND person = $3 AND object = $10 AND what = $5 AND address = $6)) < $14`)
+		WHERE (SELECT COUNT(*) FROM dashboard_audit WHERE account = $2 AND id >= $12 AND action = $9 AND object = $10
+			AND ($13 = 0 OR actor = $8 AND person = $3 AND what = $5 AND address = $6)) < $14`)
 	complete = db.SQL(`UPDATE dashboard_audit SET state = $2, what = $3, object = $4 WHERE id = $1`)
 	remove   = db.SQL(`DELETE FROM dashboard_audit WHERE id = $1`)
 	entries  = db.Paged(`SELECT id, account, person, who, what, address, created_at, actor, action, object, state FROM dashboard_audit
@@ -122,7 +122,8 @@ func (l *Log) Read(ctx context.Context, e Entry) error {
 }
 
 // Denied records an attempt that was refused, such as a wrong password: of one action
-// at most 20 in an hour, so that nobody fills the log of an account from outside.
+// with one object at most 20 in an hour, so that nobody fills the log of an account
+// from outside.
 func (l *Log) Denied(ctx context.Context, e Entry) error {
 	const span, most = time.Hour, 20
 	e.State = Failed

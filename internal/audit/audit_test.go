@@ -121,5 +121,12 @@ func TestBounded(t *testing.T) {
 		if all := list(t, l, other); len(all) < 20 || len(all) > 20+nodes {
 			t.Errorf("%d refused attempts are noted", len(all))
 		}
+		denied := audit.Entry{Account: other, Actor: audit.Actor{Kind: audit.Nobody, Name: "x"}, Action: "sign-in", Object: "another", What: "Failed."}
+		if err := l.Denied(t.Context(), denied); err != nil {
+			t.Fatal(err)
+		}
+		if all := list(t, l, other); all[0].Object != "another" {
+			t.Error("attempts on one person hide those on another")
+		}
 	})
 }

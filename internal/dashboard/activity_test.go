@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/webhook"
 )
 
 // What was done stands in the activity, also if its browser has hung up by then.
@@ -50,4 +51,40 @@ func TestActivityOfWhoHungUp(t *testing.T) {
 			return ""
 		})
 	})
+}
+
+// The path of a webhook's URL may be a secret: the activity names its host only.
+func TestActivityOfWebhooks(t *testing.T) {
+	s := servertest.Start(t)
+	demo, err := s.Accounts.ByEmail(t.Context(), s.Dev.Dashboard.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _, err := s.Webhooks.Create(t.Context(), demo.ID, webhook.NewHook{URL: "https://hooks.example/s3cret-1", Kinds: []string{"bounce"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, s)
+	v.signIn(s.Dev.Dashboard.Email, s.Dev.Dashboard.Password)
+	path := "/webhooks/" + w.ID.String()
+	for _, act := range []struct {
+		path string
+		form url.Values
+		told string
+	}{
+		{"/webhooks", url.Values{"url": {"https://hooks.example/s3cret-2"}, "events": {"bounce"}}, "Made the webhook https://hooks.example."},
+		{path + "/edit", url.Values{"url": {"https://hooks.example/s3cret-3"}, "events": {"all"}}, "Changed the webhook https://hooks.example."},
+		{path + "/replay", url.Values{"since": {"2099-01-01T00:00"}}, "Sending 0 events to the webhook https://hooks.example again."},
+		{path + "/rotate", nil, "Made a new secret of the webhook https://hooks.example."},
+		{path + "/disable", nil, "Disabled the webhook https://hooks.example."},
+		{path + "/delete", nil, "Deleted the webhook https://hooks.example."},
+	} {
+		if status, _, text := v.ask("POST", act.path, act.form); status != 303 && status != 200 {
+			t.Fatalf("%s: %d\n%s", act.path, status, text)
+		}
+		list, _, err := s.Audit.List(t.Context(), demo.ID, db.Page{Limit: 1})
+		if err != nil || list[0].What != act.told {
+			t.Errorf("%s: %+v, %v", act.path, list, err)
+		}
+	}
 }

@@ -31,6 +31,12 @@ var unaudited = map[string]string{
 	"POST /phone/once/{token}":         "nobody is known before the link is spent; the entry follows",
 }
 
+// partial are the forms that may have done some of their work when they fail.
+var partial = map[string]bool{
+	"POST /suppressions/import": true, "POST /migrations/many": true, "POST /webhooks/{id}/replay": true,
+	"POST /operator/queue/retry": true, "POST /operator/queue/hold": true, "POST /operator/queue/release": true,
+}
+
 // actor is who visits, for the audit log.
 func (v *visit) actor() audit.Actor {
 	if v.owner != 0 {
@@ -63,15 +69,24 @@ func (v *visit) begin() (err error) {
 	return err
 }
 
-// ended takes the entry back after an error that says that nothing was done.
+// ended takes the entry back after an error that says that nothing was done. After
+// others it stays, as failed.
 func (v *visit) ended(err error) {
 	end := v.pending.Drop
-	if fault.KindOf(err) == fault.Internal {
+	if partial[v.r.Pattern] || fault.KindOf(err) == fault.Internal {
 		end = v.pending.Failed
 	}
 	if err := end(v.ctx); err != nil {
 		v.d.Log.ErrorContext(v.ctx, "completing an audit log entry failed", "request", v.requestID(), "error", err)
 	}
+}
+
+// tellCustomer writes what an operator did with an account into that account, too.
+func (v *visit) tellCustomer(did done) error {
+	return v.d.Audit.Write(context.WithoutCancel(v.ctx), audit.Entry{
+		Account: did.Customer, Actor: audit.Actor{Kind: audit.Operator, Name: "operator"},
+		Action: v.r.Pattern, Object: did.Customer.String(), What: did.Told,
+	})
 }
 
 // What the audit log says of mail that is read.

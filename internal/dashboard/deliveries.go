@@ -117,7 +117,7 @@ func (d *Dashboard) testWebhook(v *visit) (done, error) {
 		return done{}, err
 	}
 	made, _, err := d.Webhooks.Test(v.ctx, v.in.Account, w.ID, v.text("event"))
-	return done{To: deliveryPath(w.ID, made.ID), Told: "Sent a test to the webhook " + w.URL + "."}, err
+	return done{To: deliveryPath(w.ID, made.ID), Told: "Sent a test to the webhook " + webhook.Site(w.URL) + "."}, err
 }
 
 func (d *Dashboard) redeliver(v *visit) (done, error) {
@@ -126,7 +126,7 @@ func (d *Dashboard) redeliver(v *visit) (done, error) {
 		return done{}, err
 	}
 	_, err = d.Webhooks.Redeliver(v.ctx, v.in.Account, w.ID, id)
-	return done{To: deliveryPath(w.ID, id), Told: "Sending an event to the webhook " + w.URL + " again."}, err
+	return done{To: deliveryPath(w.ID, id), Told: "Sending an event to the webhook " + webhook.Site(w.URL) + " again."}, err
 }
 
 // replay sends what happened since a time again.
@@ -142,7 +142,7 @@ func (d *Dashboard) replay(v *visit) (done, error) {
 		return done{}, bad.Err()
 	}
 	did, err := d.Webhooks.Replay(v.ctx, v.in.Account, w.ID, since, v.text("missing") != "")
-	told := "Sending " + plural(did.Deliveries, "event") + " to the webhook " + w.URL + " again."
+	told := "Sending " + plural(did.Deliveries, "event") + " to the webhook " + webhook.Site(w.URL) + " again."
 	if did.More {
 		told += " There are later ones: replay since " + did.Through.UTC().Format("2006-01-02 15:04") + " for them."
 	}

@@ -45,7 +45,7 @@ func (d *Dashboard) addAccount(v *visit) (done, error) {
 	did, err := d.inviteOwner(v, made, v.text("email"))
 	if err != nil { // the account is there all the same
 		d.Log.WarnContext(v.ctx, "invitation not sent", "request", v.requestID(), "account", made.ID, "err", err)
-		did = done{To: accountPath(made), Told: "Made the account " + made.Email + ". No invitation could be sent."}
+		did = done{To: accountPath(made), Customer: made.ID, Told: "Made the account " + made.Email + ". No invitation could be sent."}
 	}
 	return did, nil
 }
@@ -54,7 +54,7 @@ func accountPath(acc account.Account) string { return "/operator/accounts/" + ac
 
 func (d *Dashboard) inviteOwner(v *visit, acc account.Account, email string) (done, error) {
 	err := d.Users.Invite(v.ctx, v.in, acc.ID, acc.Name, email, user.Owner)
-	return done{To: accountPath(acc), Told: "Sent an invitation to " + email + ", as an owner of the account."}, err
+	return done{To: accountPath(acc), Customer: acc.ID, Told: "Sent an invitation to " + email + ", as an owner of the account."}, err
 }
 
 // shownAccount is what an operator sees of an account.
@@ -142,7 +142,7 @@ func (d *Dashboard) setLimits(v *visit) (done, error) {
 	if err := bad.Err(); err != nil {
 		return done{}, err
 	}
-	return done{To: accountPath(acc), Told: "Set the limits of " + acc.Email + "."}, d.Limits.Change(v.ctx, acc.ID, set)
+	return done{To: accountPath(acc), Customer: acc.ID, Told: "Set the limits of " + acc.Email + "."}, d.Limits.Change(v.ctx, acc.ID, set)
 }
 
 func (d *Dashboard) suspendAccount(v *visit) (done, error) {
@@ -155,7 +155,7 @@ func (d *Dashboard) suspendAccount(v *visit) (done, error) {
 	if status == account.Active {
 		told = "Ended the suspension of " + acc.Email + "."
 	}
-	return done{To: accountPath(acc), Told: told}, d.Accounts.SetStatus(v.ctx, acc.ID, status)
+	return done{To: accountPath(acc), Customer: acc.ID, Told: told}, d.Accounts.SetStatus(v.ctx, acc.ID, status)
 }
 
 // suspendDomain suspends a domain of a customer, or ends that.

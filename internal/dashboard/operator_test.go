@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
@@ -83,6 +84,44 @@ func TestSuspendTwice(t *testing.T) {
 		}
 		if acc, err := s.Accounts.Get(t.Context(), made.ID); err != nil || acc.Status != account.Suspended {
 			t.Fatalf("%+v %v", acc, err)
+		}
+	}
+}
+
+// What an operator does with an account stands in the activity of both.
+func TestActivityOfCustomers(t *testing.T) {
+	s := servertest.Start(t)
+	made, err := s.Accounts.Create(t.Context(), "customer@else.example", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Accounts.HaveOperators(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Users.Create(t.Context(), user.New{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.Operators); err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, s)
+	v.signIn("ops@else.example", colleague)
+	path := "/operator/accounts/" + made.ID.String()
+	for _, c := range []struct {
+		path string
+		form url.Values
+		told string
+	}{
+		{"/limits", url.Values{"sends_per_day": {"10"}}, "Set the limits of customer@else.example."},
+		{"/suspend", url.Values{"status": {"suspended"}}, "Suspended customer@else.example."},
+		{"/suspend", url.Values{"status": {"active"}}, "Ended the suspension of customer@else.example."},
+		{"/link", nil, "Sent an invitation to customer@else.example, as an owner of the account."},
+	} {
+		if status, to, text := v.ask("POST", path+c.path, c.form); status != 303 {
+			t.Fatalf("%s: %d %s\n%s", c.path, status, to, text)
+		}
+		for of, actor := range map[db.ID]string{account.Operators: audit.User, made.ID: audit.Operator} {
+			list, _, err := s.Audit.List(t.Context(), of, db.Page{Limit: 1})
+			if err != nil || len(list) != 1 || list[0].What != c.told || list[0].Actor.Kind != actor || list[0].Object != made.ID.String() {
+				t.Errorf("%s: the activity of %s is %+v, %v", c.path, of, list, err)
+			}
 		}
 	}
 }

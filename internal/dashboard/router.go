@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -34,6 +35,8 @@ type done struct {
 	To   string // where it goes on
 	Told string // what was done, in a sentence: for the person and for the audit log
 	Show *page  // shown instead of going on, for what is seen once, such as a new key
+	// Customer is the account whose activity tells it, too: what an operator did with it.
+	Customer db.ID
 	// Give answers instead of going on, for what is downloaded once.
 	Give func() error
 }

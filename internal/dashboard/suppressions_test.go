@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/suppression"
@@ -101,6 +102,10 @@ func TestSuppressionsThatStop(t *testing.T) {
 	code, _, page := who.begins("POST", "/suppressions/import", media, strings.NewReader(form+"ann@outside.test\n"))
 	if text, err := io.ReadAll(page); err != nil || code != 422 || !strings.Contains(string(text), "The file stopped coming.") {
 		t.Errorf("%d %v\n%s", code, err, text)
+	}
+	activity, _, err := s.Audit.List(t.Context(), in.Account, db.Page{Limit: 1})
+	if err != nil || len(activity) != 1 || activity[0].Action != "POST /suppressions/import" || activity[0].State != audit.Failed {
+		t.Errorf("the activity of an import that broke off: %+v, %v", activity, err)
 	}
 
 	listed := func(text string) bool {

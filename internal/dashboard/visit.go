@@ -160,6 +160,11 @@ func (v *visit) done(did done) error {
 			return err
 		}
 	}
+	if did.Customer != 0 {
+		if err := v.tellCustomer(did); err != nil {
+			return err
+		}
+	}
 	if did.Give != nil {
 		return did.Give()
 	}

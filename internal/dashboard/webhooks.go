@@ -167,7 +167,7 @@ func (d *Dashboard) addWebhook(v *visit) (done, error) {
 	if err != nil {
 		return done{}, aboutFault(err)
 	}
-	return done{Told: "Made the webhook " + w.URL + ".", Show: showSecret(shownSecret{Hook: w, Secret: secret, New: true})}, nil
+	return done{Told: "Made the webhook " + webhook.Site(w.URL) + ".", Show: showSecret(shownSecret{Hook: w, Secret: secret, New: true})}, nil
 }
 
 func (d *Dashboard) changeWebhook(v *visit) (done, error) {
@@ -183,7 +183,7 @@ func (d *Dashboard) changeWebhook(v *visit) (done, error) {
 	content := v.text("content") != ""
 	w, err = d.Webhooks.Update(v.ctx, v.in.Account, w.ID, webhook.Change{URL: &url, Description: &description, Kinds: &kinds, Domains: &domains, Mailboxes: &mailboxes,
 		Content: &content, NoMail: !v.in.Mail})
-	return done{To: "/webhooks/" + w.ID.String(), Told: "Changed the webhook " + w.URL + "."}, aboutFault(err)
+	return done{To: "/webhooks/" + w.ID.String(), Told: "Changed the webhook " + webhook.Site(w.URL) + "."}, aboutFault(err)
 }
 
 func (d *Dashboard) enableWebhook(v *visit) (done, error) {
@@ -200,7 +200,7 @@ func (d *Dashboard) setWebhookStatus(v *visit, status, did string) (done, error)
 		return done{}, err
 	}
 	_, err = d.Webhooks.Update(v.ctx, v.in.Account, w.ID, webhook.Change{Status: &status})
-	return done{To: "/webhooks/" + w.ID.String(), Told: did + " the webhook " + w.URL + "."}, err
+	return done{To: "/webhooks/" + w.ID.String(), Told: did + " the webhook " + webhook.Site(w.URL) + "."}, err
 }
 
 func (d *Dashboard) rotateWebhook(v *visit) (done, error) {
@@ -213,7 +213,7 @@ func (d *Dashboard) rotateWebhook(v *visit) (done, error) {
 		overlap = 0
 	}
 	w, secret, err := d.Webhooks.Rotate(v.ctx, v.in.Account, w.ID, overlap)
-	return done{Told: "Made a new secret of the webhook " + w.URL + ".", Show: showSecret(shownSecret{Hook: w, Secret: secret, Until: w.OldUntil})}, err
+	return done{Told: "Made a new secret of the webhook " + webhook.Site(w.URL) + ".", Show: showSecret(shownSecret{Hook: w, Secret: secret, Until: w.OldUntil})}, err
 }
 
 func (d *Dashboard) deleteWebhook(v *visit) (done, error) {
@@ -221,5 +221,5 @@ func (d *Dashboard) deleteWebhook(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return done{To: "/webhooks", Told: "Deleted the webhook " + w.URL + "."}, d.Webhooks.Delete(v.ctx, v.in.Account, w.ID)
+	return done{To: "/webhooks", Told: "Deleted the webhook " + webhook.Site(w.URL) + "."}, d.Webhooks.Delete(v.ctx, v.in.Account, w.ID)
 }

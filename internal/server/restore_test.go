@@ -201,6 +201,19 @@ func TestHostileFolder(t *testing.T) {
 		"a newer version": {func(t *testing.T, d string) {
 			alter(t, d, `INSERT INTO schema_version (version_id, is_applied) VALUES (99999, 1)`)
 		}, backup.Options{Unverified: true}, "newer release"},
+		"a constraint hidden in a comment": {func(t *testing.T, d string) {
+			alter(t, d, `PRAGMA writable_schema = 1;
+				UPDATE sqlite_schema SET sql = replace(sql, 'TEXT NOT NULL UNIQUE', 'TEXT /*/ NOT NULL/**/ UNIQUE') WHERE name = 'account'`)
+		}, backup.Options{Unverified: true}, "table account"},
+		"a condition behind a NUL": {func(t *testing.T, d string) {
+			alter(t, d, `PRAGMA writable_schema = 1;
+				UPDATE sqlite_schema SET sql = replace(sql, ' WHERE', ' --' || char(0) || char(10) || 'WHERE') WHERE name = 'mailbox_live'`)
+		}, backup.Options{Unverified: true}, "none of this service's"},
+		"a constraint on the version": {func(t *testing.T, d string) {
+			alter(t, d, `PRAGMA writable_schema = 1;
+				UPDATE sqlite_schema SET sql = replace(sql, 'is_applied INTEGER', 'is_applied INTEGER CHECK (is_applied < 2)') WHERE name = 'schema_version'`)
+		}, backup.Options{Unverified: true}, "table schema_version"},
+		"an id of zero":    {func(t *testing.T, d string) { alter(t, d, `UPDATE api_key SET id = 0 WHERE name = 'printer'`) }, backup.Options{Unverified: true}, "table api_key"},
 		"a negative file":  {func(t *testing.T, d string) { alter(t, d, `UPDATE blob SET file = -file WHERE file > 0`) }, backup.Options{Unverified: true}, "table blob"},
 		"a negative id":    {func(t *testing.T, d string) { alter(t, d, `UPDATE event SET id = -id`) }, backup.Options{Unverified: true}, "table event"},
 		"a size below all": {func(t *testing.T, d string) { alter(t, d, `UPDATE blob SET size = -1 WHERE file > 0`) }, backup.Options{Unverified: true}, "table blob"},

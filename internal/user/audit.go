@@ -29,9 +29,9 @@ const maxRefusals = 1000
 
 // refusal is a failed sign-in that is yet to be written.
 type refusal struct {
-	who  User
-	from netip.Addr
-	what string
+	who          User
+	from         netip.Addr
+	action, what string
 }
 
 // refusals wait to be written: an answer must not take longer for an address that is
@@ -41,12 +41,19 @@ type refusals struct {
 	rows []refusal
 }
 
+// The actions of failed sign-ins in the audit log. Each has a bound of its own: wrong
+// passwords, which anybody can give, hide no wrong codes.
+const (
+	passwordRefused = "sign-in"
+	codeRefused     = "sign-in.code"
+)
+
 // refused has a failed sign-in of a user written in a moment.
-func (u *Users) refused(who User, from netip.Addr, what string) {
+func (u *Users) refused(who User, from netip.Addr, action, what string) {
 	u.refusals.mu.Lock()
 	defer u.refusals.mu.Unlock()
 	if len(u.refusals.rows) < maxRefusals {
-		u.refusals.rows = append(u.refusals.rows, refusal{who, from, what})
+		u.refusals.rows = append(u.refusals.rows, refusal{who, from, action, what})
 	}
 }
 
@@ -63,7 +70,7 @@ func (u *Users) NoteRefused(ctx context.Context) error {
 			return err
 		}
 		for _, m := range of {
-			err := u.audit().Denied(ctx, audit.Entry{Account: m.Account, Action: "sign-in", Object: r.who.ID.String(), What: r.what,
+			err := u.audit().Denied(ctx, audit.Entry{Account: m.Account, Action: r.action, Object: r.who.ID.String(), What: r.what,
 				Actor: audit.Actor{Kind: audit.Nobody, Name: r.who.Email, From: r.from}})
 			if err != nil {
 				return err

@@ -519,6 +519,62 @@ func TestServiceMailIsLimited(t *testing.T) {
 	})
 }
 
+// A few accounts that invite somebody as often as they may keep no others' invitations
+// away, nor those to another person whose address looks alike.
+func TestInvitationsOfOthers(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		var accounts []db.ID
+		for i := range 17 {
+			accounts = append(accounts, first+db.ID(i))
+		}
+		h.create("ann@example.com", accounts...)
+		in, _ := h.in("ann@example.com")
+		sent := 0
+		invite := func(account db.ID, to string) error {
+			in.Account = account
+			return h.Invite(t.Context(), in, account, "", to, user.Reader)
+		}
+		for _, account := range accounts {
+			for range 4 {
+				switch err := invite(account, "weißer@example.org"); {
+				case err == nil:
+					sent++
+				case !fault.Is(err, fault.Limited):
+					t.Fatal(err)
+				}
+			}
+		}
+		if sent != 50 {
+			t.Errorf("%d invitations were sent to one person", sent)
+		}
+		if err := invite(first, "weisser@example.org"); err != nil {
+			t.Error("to another person:", err)
+		}
+	})
+}
+
+// Between quotation marks an address holds any text. It would stand in invitations to
+// others, so no person has such an address.
+func TestQuotedAddressIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		const link = `"go to https://evil.test/login now"@example.com`
+		if made, err := h.Create(ctx, user.New{Email: link, Name: "Ann", Password: good}, first); !fault.Is(err, fault.Invalid) {
+			t.Errorf("a user: %+v, %v", made, err)
+		}
+		h.create("ann@example.com", first)
+		in, _ := h.in("ann@example.com")
+		is(t, h.Invite(ctx, in, first, "", link, user.Reader), fault.Invalid)
+		if _, err := h.NewInvite(ctx, first, link, user.Owner, true); !fault.Is(err, fault.Invalid) {
+			t.Errorf("an invitation: %v", err)
+		}
+		// Quotation marks that say nothing are no such address.
+		if err := h.Invite(ctx, in, first, "", `"bob"@example.com`, user.Reader); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An invitation reads the same for who has a user elsewhere and who has none, and a
 // name in it is no link.
 func TestInvitationTellsNothing(t *testing.T) {

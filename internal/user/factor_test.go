@@ -13,6 +13,7 @@ import (
 
 	"github.com/pquerna/otp/totp"
 
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
@@ -91,6 +92,29 @@ func TestCodesOfASession(t *testing.T) {
 		}
 		if may, err := h.MayWarn(ctx, ann.ID); may || err != nil {
 			t.Error(may, err)
+		}
+	})
+}
+
+// Wrong passwords, of which anybody can give many, hide no wrong code in the activity.
+func TestWrongCodesAreNoted(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		ann, _ := h.enrolled()
+		log := &audit.Log{DB: h.DB, Now: h.clock}
+		for range 20 {
+			err := log.Denied(ctx, audit.Entry{Account: first, Action: "sign-in", Object: ann.ID.String(), What: "Failed to sign in: wrong password."})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		is(t, h.Confirm(ctx, h.halfway(1), "wrong"), fault.Invalid)
+		if err := h.NoteRefused(ctx); err != nil {
+			t.Fatal(err)
+		}
+		list, _, err := log.List(ctx, first, db.Page{Limit: 1})
+		if err != nil || len(list) != 1 || list[0].Action != "sign-in.code" || list[0].What != "Gave a wrong code of the second factor." {
+			t.Errorf("%+v, %v", list, err)
 		}
 	})
 }

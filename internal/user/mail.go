@@ -25,7 +25,7 @@ const (
 	resetsPerHour          = 6
 	confirmsPerDay         = 6
 	noticesPerDay          = 50
-	invitationsTo          = 10 // a day
+	invitationsTo          = 50 // a day, so that no few accounts keep those of others away
 	invitationsToByOne     = 3  // a day, from one account
 	invitationsByUser      = 100
 	invitationsFrom        = 200
@@ -45,7 +45,7 @@ type counter struct {
 func (c counter) key() string {
 	if a, err := address.Parse(c.who); err == nil {
 		base, _ := a.Base()
-		return c.kind + " " + base.Key()
+		return c.kind + " " + base.PersonKey()
 	}
 	return c.kind + " " + c.who
 }

@@ -98,7 +98,7 @@ func (u *Users) SignIn(ctx context.Context, email, password string, from netip.A
 	} else {
 		ok, err = u.verify(ctx, s, password, from)
 		if err == nil && !ok {
-			u.refused(s.User, from, "Failed to sign in: wrong password.")
+			u.refused(s.User, from, passwordRefused, "Failed to sign in: wrong password.")
 		}
 	}
 	if err == nil && !ok {

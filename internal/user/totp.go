@@ -177,7 +177,7 @@ func (u *Users) prove(ctx context.Context, in Session, code string) error {
 	case ok:
 		return cmp.Or(u.exec(ctx, forgetTries.With(in.ID)), giveBack(ctx))
 	}
-	u.refused(in.User, in.From, "Gave a wrong code of the second factor.")
+	u.refused(in.User, in.From, codeRefused, "Gave a wrong code of the second factor.")
 	if tries < sessionCodes {
 		return wrongCode()
 	}

@@ -167,7 +167,7 @@ func checkName(name string) (bad fault.Fields) {
 // it is sent to.
 func parseEmail(s string) (key, exact string, err error) {
 	a, err := address.Parse(strings.TrimSpace(s))
-	if err != nil {
+	if err != nil || strings.HasPrefix(a.Local, `"`) { // between quotation marks is any text, such as a link
 		var bad fault.Fields
 		bad.Add("email", "invalid", "Give an e-mail address such as you@example.com.")
 		return "", "", bad.Err()

@@ -38,6 +38,16 @@ const (
 	whyForbidden = "This address is not on the public Internet, so nothing is sent there."
 )
 
+// Site returns the scheme and host of a URL, for the audit log: the rest may be a
+// secret. It is "" for what is no URL.
+func Site(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
 // parse judges a URL. code is "" for one that can be used. Where a name leads
 // to is known, and judged, at each attempt only.
 func (h *Hooks) parse(text string) (t target, code, why string) {
