@@ -16,7 +16,7 @@ var (
 	// restored.
 	nearlyFull = db.SQL(`SELECT u.mailbox FROM mailbox_usage u JOIN mailbox m ON m.id = u.mailbox
 		WHERE u.nearly_full = 1 AND m.deleted_at = 0 LIMIT $1`)
-	aware = db.SQL(`UPDATE mailbox_usage SET nearly_full = 2 WHERE mailbox = $1 AND nearly_full = 1 RETURNING bytes`)
+	aware = db.SQL(`UPDATE mailbox_usage SET nearly_full = 2 WHERE mailbox = $1 AND nearly_full = 1 RETURNING ` + used)
 )
 
 // ToTell reads the row of Deposit and Claim: it sets tell if the mailbox has
@@ -38,6 +38,6 @@ func (m *Mailboxes) NearlyFull(ctx context.Context, limit int) ([]db.ID, error) 
 }
 
 // Told makes the statement that decides whether an owner is told now: it
-// returns a row, once until the mailbox is nearly full again after it was less
+// returns a row, with what is used, once until the mailbox is nearly full again after it was less
 // than 85 % full.
 func Told(mailbox db.ID) db.Statement { return aware.With(mailbox) }

@@ -17,8 +17,9 @@ const MinCharge = 1024
 
 // used is what the messages of a mailbox count for: the larger of its size and
 // MinCharge each. The surcharge is below zero only until a recount, when messages
-// went that were never counted in it.
-const used = `(u.bytes + CASE WHEN u.surcharge > 0 THEN u.surcharge ELSE 0 END)`
+// went that were never counted in it. Only mailbox_usage has these columns: what SQLite
+// returns of an UPDATE knows no alias.
+const used = `(bytes + CASE WHEN surcharge > 0 THEN surcharge ELSE 0 END)`
 
 const fullness = `CASE WHEN (` + used + ` + $2 + $4) * 20 < m.quota * 17 THEN 0
 				WHEN u.nearly_full = 0 AND (` + used + ` + $2 + $4) * 10 >= m.quota * 9 THEN 1

@@ -98,6 +98,11 @@ func TestSmallMessagesCount(t *testing.T) {
 		if got, err := h.ByID(ctx, box.ID); err != nil || got.Used != 1<<20-mailbox.MinCharge {
 			t.Errorf("uses %d, %v", got.Used, err)
 		}
+		var told int64
+		tell := &db.Job{Guard: func(b *db.Batch) { b.Queue(mailbox.Told(box.ID)).One(&told) }}
+		if err := h.db.Write(ctx, box.ID, tell); err != nil || told != 1<<20-mailbox.MinCharge {
+			t.Errorf("its owner is told of %d used, %v", told, err)
+		}
 	})
 }
 
