@@ -160,7 +160,8 @@ type joining struct {
 	Ticket user.Ticket
 	Name   string // of the account
 	Path   string
-	Accept bool // who is signed in can join as they are
+	Email  string // that the operator is asked to confirm
+	Accept bool   // who is signed in can join as they are
 	Claims []claimed
 }
 
@@ -172,6 +173,9 @@ func (d *Dashboard) joinForm(v *visit) (page, error) {
 	j := joining{Ticket: t, Path: "/join/" + v.r.PathValue("token")}
 	if t.Kind != user.Setup && t.Kind != user.Invite {
 		return page{}, notFound()
+	}
+	if t.Kind == user.Setup {
+		j.Email = d.Postmaster
 	}
 	if t.Kind == user.Invite {
 		acc, err := d.Accounts.Get(v.ctx, t.Account)

@@ -64,7 +64,7 @@ func placesOf(t *testing.T, s *servertest.Server) *places {
 			"password": alice.Password, "insecure_skip_verify": true}}),
 		"/people": members[0].ID.String(), "/keys": id("/api-keys", object{"name": "one"}),
 		"/suppressions": id("/suppressions", object{"address": "no@far.example"}), "/operator": accountOf(t, s).String(),
-		"/profile": accountOf(t, s).String(), "/join": "mst_aaaa", "/reset": "mst_aaaa", "/phone": "mst_aaaa", "/mailbox": alice.ID.String(), "/docs": "quickstart",
+		"/profile": accountOf(t, s).String(), "/join": "mst_aaaa", "/reset": "mst_aaaa", "/confirm": "mst_aaaa", "/phone": "mst_aaaa", "/mailbox": alice.ID.String(), "/docs": "quickstart",
 	}, alice.ID.String()}
 }
 
