@@ -117,7 +117,7 @@ type box struct {
 // to other addresses, is answered. filed is false if it only goes on; if it must not
 // and there is no room for it, that is the error.
 func (e *errand) deliver(ctx context.Context, to box) (filed bool, err error) {
-	e.guards = append(e.guards, mailbox.InUse(to.Mailbox))
+	e.guards = append(e.guards, mailbox.NotSuspended(to.Mailbox))
 	one, err := e.in.copyFor(ctx, e.s, to.Recipient, to.o, e.sender, to.as...)
 	if err != nil {
 		return false, err

@@ -247,6 +247,13 @@ var inUse = db.SQL(`SELECT m.id FROM mailbox m JOIN account a ON a.id = m.accoun
 // its domain, nor its account is suspended, and it is not deleted.
 func InUse(box db.ID) db.Statement { return inUse.With(box) }
 
+var notSuspended = db.SQL(`SELECT m.id FROM mailbox m JOIN account a ON a.id = m.account JOIN domain d ON d.id = m.domain
+	WHERE m.id = $1 AND m.status = 'active' AND a.status = 'active' AND d.suspended_at = 0`)
+
+// NotSuspended returns a row unless a mailbox, its domain or its account is
+// suspended. A deleted mailbox takes what was accepted before.
+func NotSuspended(box db.ID) db.Statement { return notSuspended.With(box) }
+
 func revoked() error { return fault.New(fault.Unknown, "login_revoked", "Sign in again.") }
 
 // Filter chooses mailboxes of an account.

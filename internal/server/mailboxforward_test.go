@@ -194,7 +194,7 @@ func TestMailboxesForwardInCircles(t *testing.T) {
 		c := clientOf(t, s)
 		forwards(t, c, s, 0, false, "bob@demo.test")
 		forwards(t, c, s, 1, false, "alice@demo.test")
-		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", "To: alice@demo.test\r\n\r\nHi\r\n", map[string]string{"spf": "pass"}); code != 250 {
+		if code := simulated(t, s, "p@away.example.net", "alice@demo.test", "From: p@away.example.net\r\nTo: alice@demo.test\r\n\r\nHi\r\n", map[string]string{"spf": "pass"}); code != 250 {
 			t.Fatal(code)
 		}
 		if text := arrived(t, s, 0, 1); strings.Count(text, "X-Loop: ") != 2 {

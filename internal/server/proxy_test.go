@@ -47,7 +47,7 @@ func TestPROXY(t *testing.T) {
 	for n, header := range []string{first, string(second)} {
 		nc := balancer(t, s, "smtp", trusted, header)
 		r := bufio.NewReader(nc)
-		for _, line := range []string{"", "HELO a.example", "MAIL FROM:<a@b.example>", "RCPT TO:<alice@demo.test>", "DATA", "Subject: x\r\n\r\nx\r\n."} {
+		for _, line := range []string{"", "HELO a.example", "MAIL FROM:<a@b.example>", "RCPT TO:<alice@demo.test>", "DATA", "From: a@b.example\r\nSubject: x\r\n\r\nx\r\n."} {
 			if line != "" {
 				if _, err := io.WriteString(nc, line+"\r\n"); err != nil {
 					t.Fatal(err)
