@@ -188,7 +188,8 @@ func TestLinksAreNotReadWhereTheyArrive(t *testing.T) {
 }
 
 // Nor where they come by way of another host, such as a filter that the domain's MX
-// names and that hands on what it takes.
+// names and that hands on what it takes, or one that forwards. With the return path of
+// such a mail nobody hides from an account what he writes himself.
 func TestLinksAreNotReadAfterAFilter(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		alice := s.Dev.Mailboxes[0]
@@ -203,17 +204,38 @@ func TestLinksAreNotReadAfterAFilter(t *testing.T) {
 			t.Fatalf("%d\n%s", status, text)
 		}
 		mailed(t, s, "alice@filter.test", 1)
-		id := served(t, s, "alice@filter.test")[0].ID
-		path := s.Inbound.Key.ReturnPath(int64(id), 0) + "@bounces." + s.Dashboard.Host
-		for from, want := range map[string]int{path: 403, "b" + path: 200} {
-			raw := "From: no-reply@demo.test\r\nTo: alice@filter.test\r\nSubject: Choose a new password\r\n\r\nhttps://x/reset/y\r\n"
-			called(t, s, "POST", "/sandbox/inbound", object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": from, "rcpt_to": []string{alice.Address}})
+		path := s.Inbound.Key.ReturnPath(int64(served(t, s, "alice@filter.test")[0].ID), 0) + "@bounces." + s.Dashboard.Host
+		m := served(t, s, "alice@filter.test")[0]
+		shows := func(what, from, text string, want int, to ...string) {
+			t.Helper()
+			raw := "From: no-reply@demo.test\r\nTo: alice@filter.test\r\nSubject: Choose a new password\r\n\r\n" + text + "\r\n"
+			called(t, s, "POST", "/sandbox/inbound", object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": from, "rcpt_to": to})
 			list := "/mailboxes/" + alice.ID.String() + "/messages"
 			m := called(t, s, "GET", list, nil)["data"].([]any)[0].(object)
 			if a := s.API("GET", list+"/"+m["id"].(string)+"/raw", nil); a.Status != want {
-				t.Errorf("from %s: %d %s", from, a.Status, a.Body)
+				t.Errorf("%s: %d %s", what, a.Status, a.Body)
 			}
 		}
+		text, err := s.Outbox.ServiceText(t.Context(), m.ID)
+		if err != nil || !strings.Contains(text, "/reset/") {
+			t.Fatalf("%v %s", err, text)
+		}
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+		shows("forwarded", path, text, 403, alice.Address)
+		shows("from another path", "b"+path, text, 200, alice.Address)
+		shows("of his own", path, "https://x/reset/y", 200, alice.Address)
+		shows("with more", path, text+"more", 200, alice.Address)
+		called(t, s, "POST", "/aliases", object{"address": "a@demo.test", "targets": []string{alice.Address}})
+		if _, err := s.Users.Create(t.Context(), user.New{Email: "a@demo.test", Name: "A", Password: colleague}, demo.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Outbox.SendService(t.Context(), "a@demo.test", "Hello", "Hello"); err != nil {
+			t.Fatal(err)
+		}
+		path = s.Inbound.Key.ReturnPath(int64(served(t, s, "a@demo.test")[0].ID), 0) + "@bounces." + s.Dashboard.Host
+		shows("changed by a filter", path, "Hello\r\n-- checked", 403, "A@demo.test")
+		shows("for somebody else as well", path, "Hello, you", 200, "a@demo.test", s.Dev.Mailboxes[1].Address)
+		shows("for somebody else", path, "Hello, you", 200, alice.Address)
 	})
 }
 

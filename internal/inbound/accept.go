@@ -126,7 +126,7 @@ func (l *Letter) Message(ctx context.Context, received message.Received, body io
 	if err != nil {
 		return 0, err
 	}
-	if s.private, err = i.wrote(ctx, l.from); err == nil {
+	if s.private, err = l.wrote(ctx, s); err == nil {
 		err = l.halt(ctx, s)
 	}
 	if err != nil {
@@ -184,21 +184,6 @@ func (l *Letter) boxes(junk []bool) []box {
 		all[n] = box{Recipient: to.Recipient, as: to.as, o: to.o, junk: to.junk || n < len(junk) && junk[n], spam: to.spam}
 	}
 	return all
-}
-
-// wrote reports whether the service wrote what comes from a sender, by way of another
-// host such as a filter: then it has our return path.
-func (i *Inbound) wrote(ctx context.Context, sender string) (bool, error) {
-	local, _, _ := strings.Cut(sender, "@")
-	id, _, ok := i.Key.ParseReturnPath(local)
-	if !ok {
-		return false, nil
-	}
-	about, err := i.Outbox.Describe(ctx, db.ID(id))
-	if fault.Is(err, fault.NotFound) {
-		return false, nil
-	}
-	return about.Private, err
 }
 
 // CodeLoop is the code of the fault.Denied for a message that comes back.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -192,11 +193,13 @@ func (i *Inbound) judgeOther(ctx context.Context, s *spooled, c *queue.Consignme
 	if len(route.Elsewhere) > 0 {
 		l.onward = []onward{{Route: route, as: d.Recipient, sender: c.From, own: true, back: secret.IsSRS(to.Local)}}
 	}
-	if !other || s.private {
+	if !other || s.private && c.Mail.Account == account.Operators {
 		return l, nil
 	}
 	judged := *s
-	judged.verdicts.SPF = string(mailauth.Pass) // MAIL FROM was checked when it was accepted
+	if !c.Mail.Forwarded { // then MAIL FROM was checked when it was accepted
+		judged.verdicts.SPF = string(mailauth.Pass)
+	}
 	return l, l.filter(ctx, &judged, message.Received{ID: c.Mail.ID.String()}, "")
 }
 

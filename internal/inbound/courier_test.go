@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/digest"
@@ -188,7 +189,8 @@ func TestCourierJudgesOtherAccounts(t *testing.T) {
 			{"spam", other, false, "box", digest.Junk, "delivered 2.0.0 " + folder.Junk},
 			{"refused", other, false, "box", digest.Reject, "bounced 5.7.1 "},
 			{"put off", other, false, "box", digest.Defer, "deferred 4.7.1 "},
-			{"of the service", other, true, "box", digest.Reject, "delivered 2.0.0 INBOX"},
+			{"of the service", account.Operators, true, "box", digest.Reject, "delivered 2.0.0 INBOX"},
+			{"of the service, forwarded", other, true, "box", digest.Reject, "bounced 5.7.1 "},
 			{"to postmaster", other, false, "postmaster", digest.Reject, "delivered 2.0.0 " + folder.Junk},
 			{"elsewhere", other, false, "out", digest.Junk, "bounced 5.7.1 "},
 			{"elsewhere, refused", other, false, "out", digest.Reject, "bounced 5.7.1 "},
@@ -252,6 +254,14 @@ func TestCourierAsksOwnFilter(t *testing.T) {
 		}
 		if len(asked) != 1 || asked[0].Accounts[0] != h.account || asked[0].Verdicts.SPF != "pass" || asked[0].From != "ann@demo.test" {
 			t.Errorf("asked %+v", asked)
+		}
+		m = h.outgoing(100)
+		m.Account, m.Forwarded = h.db.NewID(), true
+		if o := h.File(ctx, &queue.Consignment{Mail: m, From: "postmaster@away.test", To: []*queue.Delivery{{Message: m.ID, Recipient: box.Address}}})[0]; o.State != queue.Delivered {
+			t.Errorf("outcome %+v", o)
+		}
+		if len(asked) != 2 || asked[1].Verdicts.SPF != "" {
+			t.Errorf("of what is forwarded it is asked %+v", asked[len(asked)-1])
 		}
 		if text := h.filed(box)[0].text; !strings.Contains(text, "\r\nX-Spam-Status: No, score=0") {
 			t.Errorf("it says\n%s", text)

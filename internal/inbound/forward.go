@@ -151,10 +151,13 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	// as most hosts take it.
 	utf8, eightBit := s.index.Needs()
 	ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
-		Account: o.Account, Domain: o.Domain, By: o.Alias, Sender: i.sendsAs(s, o), To: o.Elsewhere,
+		Account: o.Account, Domain: o.Domain, By: o.Alias, Role: o.Role, Sender: i.sendsAs(s, o), To: o.Elsewhere,
 		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, EightBit: eightBit, Private: s.private,
 		UTF8: utf8 && e.utf8 || message.Header(top).EightBit(), RequireTLS: e.tls, Asked: e.asked,
 	})
+	if fault.Is(err, fault.Limited) {
+		return overLimit(err)
+	}
 	if err == nil {
 		e.out = append(e.out, ready)
 		if !o.back && o.Domain != account.Operators {
@@ -184,7 +187,7 @@ func (i *Inbound) sendsAs(s *spooled, o onward) string {
 			return path + "@" + at.Domain
 		}
 	}
-	if o.Alias == o.Domain { // it leads to no mailbox
+	if o.Role { // its postmaster may be where it came from
 		return ""
 	}
 	return postmaster + "@" + at.Domain

@@ -4,10 +4,10 @@ package inbound
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/address"
-	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -55,10 +55,10 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 		return fault.New(fault.Limited, "too_many_recipients", "Too many mailboxes for one transaction; send it to this recipient in another.")
 	}
 	elsewhere := route.Elsewhere
-	if slices.ContainsFunc(l.onward, func(o onward) bool { return o.Alias == route.Alias }) {
+	if slices.ContainsFunc(l.onward, func(o onward) bool { return !o.back && o.Alias == route.Alias }) {
 		elsewhere = nil // it goes there already
 	}
-	going, err := l.mayGoOn(ctx, route.Account, len(elsewhere), fresh.Mailboxes)
+	going, err := l.mayGoOn(ctx, sendsFor(route), len(elsewhere), fresh.Mailboxes)
 	if err != nil {
 		return err
 	}
@@ -80,25 +80,49 @@ func (l *Letter) reach(ctx context.Context, route mailbox.Route, as string, open
 	return nil
 }
 
-// going is a message that is to go on for an account, to so many addresses.
+// going is a message that is to go on, to so many addresses, and whom it counts for.
 type going struct {
-	account db.ID
-	to      int
+	who limit.Who
+	to  int
+}
+
+// sendsFor is whom a message counts for that goes on by a route.
+func sendsFor(route mailbox.Route) limit.Who {
+	if route.Role {
+		return limit.RoleMail(route.Account)
+	}
+	return limit.Who{Account: route.Account}
+}
+
+// overLimit is what a stranger is told where a message can't go on for the limits of
+// an account: those are not his business.
+func overLimit(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	switch f.Kind {
+	case fault.Limited:
+		return fault.New(fault.Limited, f.Code, "Too much mail has come to this address; send it again later.")
+	case fault.Denied:
+		return fault.New(fault.Denied, f.Code, "This address takes no mail now: it leads to too many others.")
+	}
+	return err
 }
 
 // mayGoOn asks whether the limits of accounts allow what is to go on for one more
 // recipient, beside what goes on for those before it: at DATA it would be refused
 // with all others. It returns all that is to go on then. What a mailbox keeps if it
 // must not be sent is no matter.
-func (l *Letter) mayGoOn(ctx context.Context, account db.ID, to int, boxes []mailbox.Recipient) ([]going, error) {
+func (l *Letter) mayGoOn(ctx context.Context, who limit.Who, to int, boxes []mailbox.Recipient) ([]going, error) {
 	all := slices.Clone(l.going)
 	ask := func(g going) error {
 		check := func(messages, to int) error {
-			return l.in.Outbox.Limits.Check(ctx, limit.Who{Account: g.account}, messages, to)
+			return overLimit(l.in.Outbox.Limits.Check(ctx, g.who, messages, to))
 		}
 		messages, to := 1, g.to
 		for _, before := range all {
-			if before.account == g.account {
+			if before.who == g.who {
 				messages, to = messages+1, to+before.to
 			}
 		}
@@ -114,7 +138,7 @@ func (l *Letter) mayGoOn(ctx context.Context, account db.ID, to int, boxes []mai
 		return err
 	}
 	if to > 0 {
-		if err := ask(going{account, to}); err != nil {
+		if err := ask(going{who, to}); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +146,7 @@ func (l *Letter) mayGoOn(ctx context.Context, account db.ID, to int, boxes []mai
 		if keeps(to) {
 			continue
 		}
-		if err := ask(going{to.Account, len(to.ForwardTo)}); err != nil && !fault.Is(err, fault.Denied) {
+		if err := ask(going{limit.Who{Account: to.Account}, len(to.ForwardTo)}); err != nil && !fault.Is(err, fault.Denied) {
 			return nil, err
 		}
 	}

@@ -53,6 +53,17 @@ type Who struct {
 	Account db.ID
 	Key     db.ID // 0 for a mailbox
 	Own     Rates // the key's own limits, beside the account's
+	apart   bool  // only Own counts
+}
+
+// roleMail stands in the place of a key for RoleMail. No key has this id.
+const roleMail db.ID = 1
+
+// RoleMail is whom mail to a role address counts for that goes on to the people who own
+// the account. Anybody can write there: it takes nothing of what the account may send,
+// and has a limit of its own, 100 messages an hour and 500 a day.
+func RoleMail(account db.ID) Who {
+	return Who{Account: account, Key: roleMail, Own: Rates{SendsPerHour: 100, SendsPerDay: 500}, apart: true}
 }
 
 // Limits counts and judges. Its fields are set before the first use.

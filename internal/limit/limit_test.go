@@ -335,6 +335,52 @@ func TestWarning(t *testing.T) {
 	})
 }
 
+// Mail to role addresses takes nothing of what the account may send, nor is kept back
+// when that is used up; it has a limit of its own, on all nodes together.
+func TestRoleMail(t *testing.T) {
+	each(t, func(h *house) {
+		h.rates(limit.Rates{SendsPerHour: 5, SendsPerDay: 5, RecipientsPerDay: 5})
+		role := limit.RoleMail(h.account)
+		nodes := []*limit.Limits{h.node(limit.Set{}), h.node(limit.Set{})}
+		h.sent(nodes[0], 5)
+		h.refused(h.send(nodes[1], 1), fault.Limited, "sends_per_day_exceeded", 13*time.Hour+30*time.Minute)
+		warned := len(h.events())
+		take := func() (n int32) {
+			var all sync.WaitGroup
+			var took atomic.Int32
+			for i := range 200 {
+				all.Go(func() {
+					_, err := nodes[i%2].Send(h.Context(), role, 1, 3)
+					if err == nil {
+						took.Add(1)
+					} else if !fault.Is(err, fault.Limited) {
+						h.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			return took.Load()
+		}
+		for hour, want := range []int32{100, 100, 100, 100, 100, 0} {
+			if n := take(); n != want {
+				h.Errorf("in hour %d %d went, want %d", hour, n, want)
+			}
+			h.pass(time.Hour)
+		}
+		h.pass(18 * time.Hour)
+		if n := take(); n != 100 {
+			h.Errorf("the next day %d went", n)
+		}
+		h.sent(nodes[1], 5)
+		if n := len(h.events()) - warned; n != 3 { // the three limits of the account
+			h.Errorf("%d warnings", n)
+		}
+		if got := h.used(nodes[0]); got != "5/5 5/5 5/5 " {
+			h.Errorf("used %s", got)
+		}
+	})
+}
+
 func TestKeys(t *testing.T) {
 	each(t, func(h *house) {
 		h.rates(limit.Rates{SendsPerDay: 100})

@@ -108,7 +108,9 @@ func (a *account) counters(w Who, now time.Time, of amounts) []counter {
 			all = append(all, counter{pool: p, name: n, key: key, limit: r.of(n), need: of[n], start: p.start})
 		}
 	}
-	add(&a.own, 0, a.set.Rates, true)
+	if !w.apart {
+		add(&a.own, 0, a.set.Rates, true)
+	}
 	if m := a.key(w, now); m != nil {
 		add(m, w.Key, w.Own, false)
 	}

@@ -54,7 +54,7 @@ func (m *Mailboxes) operator(ctx context.Context) (Route, error) {
 		return Route{}, noPostmaster()
 	}
 	if err == nil && len(route.Elsewhere) > 0 {
-		route.Alias, route.Account, route.Domain = account.Operators, account.Operators, account.Operators
+		route.Alias, route.Account, route.Domain, route.Role = account.Operators, account.Operators, account.Operators, true
 	}
 	return route, err
 }
@@ -90,7 +90,7 @@ func (m *Mailboxes) role(ctx context.Context, domain, account db.ID) (Route, err
 	if err != nil {
 		return Route{}, err
 	}
-	route := Route{Alias: domain, Account: account, Domain: domain}
+	route := Route{Alias: account, Account: account, Domain: domain, Role: true}
 	for _, a := range owners[:min(len(owners), maxOwners)] {
 		leads, err := m.leadsBack(ctx, a)
 		if err != nil {

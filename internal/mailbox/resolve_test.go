@@ -115,7 +115,7 @@ func TestRouteOfHostRoles(t *testing.T) {
 				if err != nil || box != c.box || elsewhere != c.elsewhere || len(got.Mailboxes) > 1 || len(got.Elsewhere) > 1 {
 					t.Errorf("operator %q, %v: %+v, %v", c.operator, to, got, err)
 				}
-				if elsewhere != "" && (got.Account != account.Operators || got.Alias != account.Operators) {
+				if elsewhere != "" && (got.Account != account.Operators || got.Alias != account.Operators || !got.Role) {
 					t.Errorf("operator %q, %v: it goes on in the name of %+v", c.operator, to, got)
 				}
 			}
@@ -162,7 +162,7 @@ func TestRouteOfDomainRoles(t *testing.T) {
 				if err != nil || box != 0 && !slices.Equal(boxes, []db.ID{box}) || box == 0 && len(boxes) > 0 || !slices.Equal(out, elsewhere) {
 					t.Errorf("%s: %s goes to %v and %v, %v", what, to, boxes, out, err)
 				}
-				if box == 0 && (got.Account != other || got.Domain != second || got.Alias != second) {
+				if box == 0 && (got.Account != other || got.Domain != second || got.Alias != other || !got.Role) {
 					t.Errorf("%s: it goes on in the name of %+v", what, got)
 				}
 			}

@@ -16,9 +16,10 @@ import (
 type Route struct {
 	Mailboxes []Recipient       // active ones, each once
 	Elsewhere []address.Address // to be forwarded to, each once
-	Alias     db.ID             // that leads elsewhere, of the account and domain below
+	Alias     db.ID             // that leads elsewhere, of the account and domain below; of role mail the account
 	Account   db.ID
 	Domain    db.ID
+	Role      bool // it leads from a role address to the owners of the account, or the operator
 }
 
 // aliasTargets has a row for each target of the alias of an address. Of a

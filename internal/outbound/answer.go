@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 )
@@ -78,7 +79,7 @@ func (o *Outbox) Answer(ctx context.Context, a Answer) (*Ready, error) {
 	}
 	r.blob, r.size, r.utf8 = pc.blob.ID, pc.blob.Size, composed.NeedsUTF8
 	r.refer()
-	return o.ready(ctx, pc, &a.Once)
+	return o.ready(ctx, pc, limit.Who{Account: a.Account}, &a.Once)
 }
 
 // named is an address of an envelope as a header has it.

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/smtpclient"
@@ -19,7 +20,8 @@ import (
 // neither mended nor signed, so that its author's signatures still hold.
 type Forwarded struct {
 	Account, Domain db.ID  // who forwards it, and in whose name; account.Operators is the host
-	By              db.ID  // the alias or the mailbox that leads there; the domain, for a report that goes back
+	By              db.ID  // the alias or the mailbox that leads there; of role mail the account; the domain, for a report that goes back
+	Role            bool   // it is mail to a role address, which counts by limit.RoleMail
 	Sender          string // MAIL FROM; "" is the null sender
 	To              []address.Address
 	Blob            *blob.Blob // has no row yet
@@ -29,6 +31,14 @@ type Forwarded struct {
 	Private         bool // only its recipient reads it
 	RequireTLS      bool // as its sender demanded (RFC 8689)
 	Asked           Asked
+}
+
+// user is whom a forwarded message counts for.
+func (f *Forwarded) user() limit.Who {
+	if f.Role {
+		return limit.RoleMail(f.Account)
+	}
+	return limit.Who{Account: f.Account}
 }
 
 // Asked is what the sender of a message asked to be told of it, which goes along with
@@ -88,5 +98,5 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 		})
 	}
 	r.refer()
-	return o.ready(ctx, pc, nil)
+	return o.ready(ctx, pc, f.user(), nil)
 }

@@ -208,7 +208,7 @@ func (pc *parcel) accepted() Accepted {
 
 func (r *row) about() queue.About {
 	return queue.About{
-		Account: r.account, Domain: r.domain, API: r.api(), Private: r.private, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
+		Account: r.account, Domain: r.domain, API: r.api(), Forwarded: r.forwarded != 0, Private: r.private, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
 	}
 }
 

@@ -23,10 +23,10 @@ type Ready struct {
 	settled bool
 }
 
-// ready counts a message for its account's limits, as Limits.Send says, and
+// ready counts a message for the limits of who sends it, as Limits.Send says, and
 // reserves places for its deliveries.
-func (o *Outbox) ready(ctx context.Context, pc *parcel, decides *db.Statement) (*Ready, error) {
-	taken, err := o.Limits.Send(ctx, limit.Who{Account: pc.row.account}, 1, len(pc.to))
+func (o *Outbox) ready(ctx context.Context, pc *parcel, who limit.Who, decides *db.Statement) (*Ready, error) {
+	taken, err := o.Limits.Send(ctx, who, 1, len(pc.to))
 	if err != nil {
 		return nil, err
 	}

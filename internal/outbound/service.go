@@ -6,6 +6,10 @@ import (
 	"context"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/digest"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -35,4 +39,37 @@ func (o *Outbox) SendService(ctx context.Context, to, subject, text string) erro
 		return err
 	}
 	return o.commit(ctx, account.Operators, []*parcel{pc}, nil)
+}
+
+// ServiceText is the text of a mail of the service itself. It is fault.NotFound if
+// that is gone, or no such mail.
+func (o *Outbox) ServiceText(ctx context.Context, id db.ID) (string, error) {
+	r, err := o.load(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if r.account != account.Operators || !r.private || !r.api() {
+		return "", gone()
+	}
+	b, err := o.Blobs.Load(ctx, r.blob)
+	if blob.Lost(err) {
+		return "", fault.Wrap(err, fault.NotFound, "message_lost", "The service has lost the text of this message.")
+	}
+	if err != nil {
+		return "", err
+	}
+	in, err := b.Open(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	index, _, err := message.ScanReader(in.All())
+	if err != nil {
+		return "", err
+	}
+	_, c, err := digest.Read(in, index)
+	if err != nil || c.Text == nil {
+		return "", err
+	}
+	return *c.Text, nil
 }

@@ -16,6 +16,7 @@ type About struct {
 	Account   db.ID
 	Domain    db.ID           // of its From; 0 if the message is gone
 	API       bool            // mail of the API, whose failures may suppress; not of a mailbox
+	Forwarded bool            // others wrote it: it came here, and goes on
 	Private   bool            // the service wrote it: where it is filed here, only the mailbox's own protocols give its text
 	MessageID string          // with angle brackets
 	ThreadID  string          // "" if it has none

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -88,10 +89,30 @@ func TestRoleMailStaysWithItsAccount(t *testing.T) {
 		if sender, to := forwarded(t, s, acc.ID, n+1); sender != "bob@demo.test" || to != owner {
 			t.Errorf("mail from here goes to %s from %q", to, sender)
 		}
+		// However many strangers write there, the account may send all the same, and
+		// gets such mail though it may send no more.
+		if err := s.Limits.Change(ctx, acc.ID, limit.Set{Rates: limit.Rates{SendsPerHour: 1, SendsPerDay: 1, RecipientsPerDay: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		own := limit.Who{Account: acc.ID}
+		answers(t, "before the account sends", mx(t, s, "ann@good.com", question, "postmaster@rival.test"), "")
+		if _, err := s.Limits.Send(ctx, own, 1, 1); err != nil {
+			t.Errorf("the account may not send: %v", err)
+		}
+		answers(t, "when the account may send no more", mx(t, s, "ann@good.com", question, "postmaster@rival.test"), "")
+		forwarded(t, s, acc.ID, n+3)
+		role := limit.RoleMail(acc.ID)
+		for s.Limits.Check(ctx, role, 1, 1) == nil {
+			if _, err := s.Limits.Send(ctx, role, 1, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answers(t, "too much", mx(t, s, "ann@good.com", question, "postmaster@rival.test"), `450 "4.7.1 Too much mail has come to this address`)
 		if err := s.Accounts.SetStatus(ctx, acc.ID, account.Suspended); err != nil {
 			t.Fatal(err)
 		}
 		answers(t, "while the account is suspended", mx(t, s, "ann@good.com", question, "postmaster@rival.test"), `550 "5.2.1`)
+		answers(t, "of the null sender then", mx(t, s, "", question, "postmaster@rival.test"), `550 "5.2.1`)
 		if a, b := count(t, s, heldBy, 0), count(t, s, heldBy, 1); a+b != 0 {
 			t.Errorf("alice, the oldest, holds %d, and bob %d", a, b)
 		}
@@ -124,6 +145,11 @@ func TestHostRoleMail(t *testing.T) {
 		n++
 		if sender, at := forwarded(t, s, account.Operators, n); sender != "" || at != "ann@good.com" {
 			t.Errorf("the report goes to %s from %q", at, sender)
+		}
+		answers(t, "a report, and for the operator", mx(t, s, "", "From: mailer-daemon@none.com\r\nSubject: Failed\r\n\r\nNo\r\n", path, to[1]), "")
+		n += 2
+		if _, at := forwarded(t, s, account.Operators, n); at != "root@away.example.net" {
+			t.Errorf("of both, the operator's goes to %s", at)
 		}
 		answers(t, "no report", mx(t, s, "eve@good.com", question, path), `550 "5.7.1`)
 		answers(t, "another's path", mx(t, s, "", question, strings.Replace(path, "=ann@", "=eve@", 1)), `550 "5.1.1`)
