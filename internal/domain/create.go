@@ -19,9 +19,24 @@ import (
 // firstCheck is how long after its creation a domain is first looked for.
 const firstCheck = time.Minute
 
+// MaxDomains is how many domains an account may have.
+const MaxDomains = 10_000
+
+var countDomains = db.SQL(`SELECT COUNT(*) FROM domain WHERE account = $1`)
+
+// room refuses one domain more than an account may have.
+func room(ctx context.Context, from db.Reader, account db.ID) error {
+	var n int
+	err := from.One(ctx, countDomains.With(account), &n)
+	if err == nil && n >= MaxDomains {
+		err = fault.New(fault.Conflict, "too_many_domains", "An account can have %d domains. Delete one first.", MaxDomains)
+	}
+	return err
+}
+
 // Create claims a name for an account and makes its DKIM keys. A name that
 // nobody may claim is fault.Invalid; one that the account claims already is
-// fault.Conflict. Others may claim it as well: who proves it holds it.
+// fault.Conflict, and so is one more than MaxDomains. Others may claim it as well: who proves it holds it.
 func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domain, error) {
 	name, err := d.claimable(name)
 	if err != nil {
@@ -34,6 +49,9 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	} else if !errors.Is(err, db.ErrNoRow) {
 		return Domain{}, err
 	}
+	if err := room(ctx, d.DB, account); err != nil { // before keys are made
+		return Domain{}, err
+	}
 	now := d.Now().UTC().Truncate(time.Microsecond)
 	c := &claim{
 		id: d.DB.NewID(), account: account, name: name, standing: standing{status: Pending},
@@ -44,6 +62,12 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 		return Domain{}, err
 	}
 	err = d.DB.Tx(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "domains", account); err != nil {
+			return err
+		}
+		if err := room(ctx, tx, account); err != nil {
+			return err
+		}
 		_, err := tx.Exec(ctx, insertDomain.With(c.id, account, name, c.token, db.Micros(c.nextCheckAt), db.Micros(now)))
 		if err != nil {
 			return err

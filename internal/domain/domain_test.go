@@ -4,6 +4,8 @@ package domain_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -288,6 +290,39 @@ func TestListAndDelete(t *testing.T) {
 		again := w.create(w.ann, "b.test")
 		if record(t, again, domain.DKIM).Name == record(t, b, domain.DKIM).Name {
 			t.Error("a domain added again has new keys under the old selector")
+		}
+	})
+}
+
+var manyDomains = db.SQL(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+	INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	SELECT i, $1, 'd' || CAST(i AS TEXT) || '.test', 'pending', FALSE, '', FALSE, FALSE, FALSE, '', 0, 0, 0, 0, 0, 0, 0 FROM n`)
+
+// An account has no more domains than it may, however many are added at once.
+func TestMostDomains(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dbtest.Exec(t, d, manyDomains.With(w.ann, domain.MaxDomains-2))
+		var all sync.WaitGroup
+		errs := make([]error, 8)
+		for n := range errs {
+			all.Go(func() { _, errs[n] = w.Create(t.Context(), w.ann, fmt.Sprintf("more%d.test", n)) })
+		}
+		all.Wait()
+		made := 0
+		for _, err := range errs {
+			var f *fault.Error
+			if err == nil {
+				made++
+			} else if !errors.As(err, &f) || f.Kind != fault.Conflict || f.Code != "too_many_domains" {
+				t.Error(err)
+			}
+		}
+		if made != 2 {
+			t.Errorf("%d were added where 2 had a place", made)
+		}
+		if _, err := w.Create(t.Context(), w.bob, "bob.test"); err != nil {
+			t.Errorf("another account: %v", err)
 		}
 	})
 }

@@ -36,7 +36,8 @@ var (
 	publish = db.SQL(`UPDATE template SET published = $3, updated_at = $4
 		WHERE id = $1 AND account = $2 AND EXISTS (SELECT 1 FROM template_version WHERE template = $1 AND version = $3)
 		RETURNING id, name, alias, latest, published, created_at, updated_at`)
-	prune = db.SQL(`DELETE FROM template_version WHERE template = $1 AND version <= $2 AND version <> $3`)
+	prune   = db.SQL(`DELETE FROM template_version WHERE template = $1 AND version <= $2 AND version <> $3 RETURNING bytes`)
+	resized = db.SQL(`UPDATE template SET bytes = bytes + $2 WHERE id = $1`)
 )
 
 // names returns the faults of name and alias.
@@ -85,6 +86,9 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	now := t.Now().UTC()
 	text := rename.With(id, account, given(c.Name), given(c.Alias), db.Micros(now))
 	if c.ofContent() {
+		if err := lock(ctx, tx, account); err != nil { // before the row, as Create does before that of an alias
+			return Template{}, err
+		}
 		text = advance.With(id, account, given(c.Name), given(c.Alias), db.Micros(now), c.Draft)
 	}
 	out, err := one(ctx, tx, text)
@@ -108,14 +112,26 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	if err := bad.Err(); err != nil {
 		return out, err
 	}
-	next, err := out.Version.insert(id)
+	next, bytes, err := out.Version.insert(id)
 	if err != nil {
+		return out, err
+	}
+	if err := room(ctx, tx, account, 0, bytes); err != nil {
 		return out, err
 	}
 	if _, err := tx.Exec(ctx, next); err != nil {
 		return out, err
 	}
-	_, err = tx.Exec(ctx, prune.With(id, out.Latest-MaxVersions, out.Published))
+	err = tx.Each(ctx, prune.With(id, out.Latest-MaxVersions, out.Published), func(r db.Row) error {
+		var gone int
+		err := r.Scan(&gone)
+		bytes -= gone
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	_, err = tx.Exec(ctx, resized.With(id, bytes))
 	return out, err
 }
 

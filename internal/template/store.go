@@ -17,7 +17,8 @@ import (
 // Limits of an account's templates.
 const (
 	MaxTemplates = 10_000
-	MaxVersions  = 1_000 // kept of a template; the oldest go, never the published one
+	MaxVersions  = 1_000   // kept of a template; the oldest go, never the published one
+	MaxBytes     = 1 << 30 // of all versions of all templates together
 
 	maxName  = 200 // bytes
 	maxAlias = 64
@@ -60,11 +61,11 @@ type New struct {
 }
 
 var (
-	create = db.SQL(`INSERT INTO template (id, account, name, alias, latest, published, created_at, updated_at)
-		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), 1, 1, CAST($5 AS BIGINT), CAST($5 AS BIGINT)
-		WHERE (SELECT count(*) FROM template WHERE account = $2) < $6`)
-	insertVersion = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`)
+	create = db.SQL(`INSERT INTO template (id, account, name, alias, latest, published, created_at, updated_at, bytes)
+		VALUES ($1, $2, $3, $4, 1, 1, $5, $5, $6)`)
+	taken         = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM template WHERE account = $1`)
+	insertVersion = db.SQL(`INSERT INTO template_version (template, version, subject, html, text, inline_css, variables, created_at, bytes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 	byID    = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE id = $1 AND account = $2`)
 	byAlias = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND alias = $2 AND alias <> ''`)
 	all     = db.Paged(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND {page}`)
@@ -88,13 +89,36 @@ type stored struct {
 	Fallback any    `json:"fallback,omitempty"`
 }
 
-func (v Version) insert(template db.ID) (db.Statement, error) {
+// insert makes the row of a version, and says how many bytes it takes.
+func (v Version) insert(template db.ID) (s db.Statement, bytes int, err error) {
 	list := make([]stored, len(v.Variables))
 	for i, one := range v.Variables {
 		list[i] = stored(one)
 	}
 	variables, err := json.Marshal(list)
-	return insertVersion.With(template, v.Number, v.Subject, v.HTML, v.Text, v.InlineCSS, string(variables), db.Micros(v.CreatedAt)), err
+	bytes = len(v.Subject) + len(v.HTML) + len(v.Text) + len(variables)
+	return insertVersion.With(template, v.Number, v.Subject, v.HTML, v.Text, v.InlineCSS, string(variables), db.Micros(v.CreatedAt), bytes), bytes, err
+}
+
+// lock has others wait who make templates of an account larger, or more of them.
+func lock(ctx context.Context, tx *db.Tx, account db.ID) error {
+	return tx.Lock(ctx, "templates", account)
+}
+
+// room refuses what would be too many templates of an account, or too many bytes in
+// them. lock comes before.
+func room(ctx context.Context, tx *db.Tx, account db.ID, templates, bytes int) error {
+	var n, has int
+	if err := tx.One(ctx, taken.With(account), &n, &has); err != nil {
+		return err
+	}
+	if n+templates > MaxTemplates {
+		return fault.New(fault.Conflict, "too_many_templates", "An account can have %d templates. Delete one first.", MaxTemplates)
+	}
+	if has+bytes > MaxBytes {
+		return fault.New(fault.OverQuota, "templates_full", "The templates of an account, with their old versions, can have %d MB together. Delete one first.", MaxBytes>>20)
+	}
+	return nil
 }
 
 func scanVersion(r db.Row) (v Version, err error) {
@@ -146,8 +170,8 @@ func (n New) Check() error {
 }
 
 // Create makes a template, whose first version is published. Its faults are
-// fault.Invalid, with every field, and fault.Conflict for an alias in use or
-// too many templates.
+// fault.Invalid, with every field, fault.Conflict for an alias in use or too many
+// templates, and fault.OverQuota for more than MaxBytes.
 func (t *Templates) Create(ctx context.Context, account db.ID, n New) (Template, error) {
 	if err := n.Check(); err != nil {
 		return Template{}, err
@@ -159,19 +183,21 @@ func (t *Templates) insert(ctx context.Context, account db.ID, n New) (Template,
 	now := t.Now().UTC()
 	out := Template{ID: t.DB.NewID(), Name: n.Name, Alias: n.Alias, Latest: 1, Published: 1, CreatedAt: now, UpdatedAt: now,
 		Version: Version{Number: 1, Content: n.Content, CreatedAt: now}}
-	first, err := out.Version.insert(out.ID)
+	first, bytes, err := out.Version.insert(out.ID)
 	if err != nil {
 		return Template{}, err
 	}
 	err = t.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, create.With(out.ID, account, out.Name, out.Alias, db.Micros(now), MaxTemplates))
-		if err == nil && n == 0 {
-			err = fault.New(fault.Conflict, "too_many_templates", "An account can have %d templates. Delete one first.", MaxTemplates)
-		}
-		if err != nil {
+		if err := lock(ctx, tx, account); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, first)
+		if err := room(ctx, tx, account, 1, bytes); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, create.With(out.ID, account, out.Name, out.Alias, db.Micros(now), bytes)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, first)
 		return err
 	})
 	return out, t.aliasTaken(err)
