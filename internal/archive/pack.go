@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -92,9 +93,17 @@ func (p *packing) directory(dir string) error {
 // records reads what Unpack noted of the files of a directory: the keywords of
 // each, by its name without flags, which programs change.
 func (p *packing) records(dir string) (map[string]string, error) {
-	text, err := fs.ReadFile(p.root.FS(), path.Join(dir, recordsFile))
+	f, _, err := p.open(path.Join(dir, recordsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxRecords+1))
+	if err == nil && len(text) > maxRecords {
+		err = fmt.Errorf("%s has more than %d MB", path.Join(dir, recordsFile), maxRecords>>20)
 	}
 	records := map[string]string{}
 	for line := range strings.Lines(string(text)) {
@@ -104,8 +113,36 @@ func (p *packing) records(dir string) (map[string]string, error) {
 	return records, err
 }
 
+// maxRecords bounds, in bytes, what is noted of the files of a directory.
+const maxRecords = 256 << 20
+
+// open opens a regular file. What is none, such as a link or a pipe, on which opening
+// may wait for ever, is fs.ErrNotExist, like what went away.
+func (p *packing) open(name string) (*os.File, fs.FileInfo, error) {
+	info, err := p.root.Lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fs.ErrNotExist
+	}
+	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := f.Stat()
+	if err == nil && !os.SameFile(info, now) { // put in its place just now
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		_ = f.Close() // only read
+		return nil, nil, err
+	}
+	return f, now, nil
+}
+
 func (p *packing) file(name, keywords string) error {
-	f, err := p.root.Open(name)
+	f, info, err := p.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		p.skipped(name)
 		return nil
@@ -114,10 +151,6 @@ func (p *packing) file(name, keywords string) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: info.Size(), ModTime: info.ModTime().Truncate(time.Second)}
 	if keywords != "" {
 		h.PAXRecords = map[string]string{keywordsRecord: keywords}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -216,9 +217,14 @@ func TestPackAndUnpack(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(dir, ".etc")); err != nil {
 		t.Fatal(err)
 	}
+	for _, pipe := range []string{"tmp/pipe", ".Sent/" + recordsFile} { // to open one waits for who writes there
+		if err := syscall.Mkfifo(filepath.Join(dir, pipe), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var out bytes.Buffer
 	var skipped []string
-	if err := Pack(&out, dir, func(name string) { skipped = append(skipped, name) }); err != nil || !slices.Equal(skipped, []string{".etc"}) {
+	if err := Pack(&out, dir, func(name string) { skipped = append(skipped, name) }); err != nil || !slices.Equal(skipped, []string{".etc", "tmp/pipe"}) {
 		t.Fatal(err, skipped)
 	}
 	stream := out.String()

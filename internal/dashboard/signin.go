@@ -64,7 +64,7 @@ func (v *visit) entered(in user.Session) (done, error) {
 	if in.Halfway {
 		return done{To: "/sign-in/code?" + query("to", to)}, nil
 	}
-	return done{To: to}, v.d.Users.Note(v.ctx, in, client(v.r), "Signed in.")
+	return done{To: to}, nil
 }
 
 func (d *Dashboard) codeForm(v *visit) (page, error) {
@@ -86,6 +86,7 @@ func (d *Dashboard) code(v *visit) (done, error) {
 	case !v.in.Halfway:
 		return done{To: v.noCode()}, nil
 	}
+	v.in.From = client(v.r)
 	err := d.Users.Confirm(v.ctx, v.in, v.text("code"))
 	if fault.Is(err, fault.Limited) {
 		go d.warnOfCodes(context.WithoutCancel(v.ctx), v.in, client(v.r)) // the answer does not wait for the mail

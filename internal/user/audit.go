@@ -22,6 +22,11 @@ func (u *Users) Note(ctx context.Context, s Session, from netip.Addr, what strin
 	return u.audit().Write(ctx, audit.Entry{Account: s.Account, Actor: s.Actor(from), What: what})
 }
 
+// noteSignIn records that a user signed in, in the transaction that lets him in.
+func (u *Users) noteSignIn(ctx context.Context, tx *db.Tx, s Session) error {
+	return u.audit().WriteIn(ctx, tx, audit.Entry{Account: s.Account, Actor: s.Actor(s.From), What: "Signed in."})
+}
+
 func (u *Users) audit() *audit.Log { return &audit.Log{DB: u.DB, Now: u.Now} }
 
 // maxRefusals bounds how many failed sign-ins wait to be written.

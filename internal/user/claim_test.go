@@ -160,7 +160,7 @@ func TestAddressIsProven(t *testing.T) {
 						}
 					}
 					entries, _, err := (&audit.Log{DB: h.DB, Now: h.clock}).List(ctx, first, db.Page{})
-					if err != nil || !stays && (len(entries) != 1 || !strings.Contains(entries[0].What, "without proof")) {
+					if err != nil || !stays && (len(entries) == 0 || !strings.Contains(entries[0].What, "without proof")) {
 						t.Errorf("the account that was left is told %v, %v", entries, err)
 					}
 					if got := h.accounts(ann.ID); !slices.Equal(got, []db.ID{other}) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -195,6 +196,42 @@ func TestOneCodeAtOnce(t *testing.T) {
 		wg.Wait()
 		if in.Load() != 1 {
 			t.Errorf("%d are in", in.Load())
+		}
+	})
+}
+
+var (
+	hideAudit = db.SQL(`ALTER TABLE dashboard_audit RENAME TO dashboard_audit_hidden`)
+	showAudit = db.SQL(`ALTER TABLE dashboard_audit_hidden RENAME TO dashboard_audit`)
+)
+
+// Nobody gets in whose sign-in can't be recorded: not by the password, nor by the code.
+func TestSignInIsRecorded(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		bob := h.create("bob@example.com", first)
+		ann, code := h.enrolled()
+		s := h.halfway(1)
+		dbtest.Exec(t, h.DB, hideAudit.With())
+		if got, _, err := h.SignIn(ctx, bob.Email, good, home, ""); err == nil {
+			t.Errorf("signed in: %+v", got)
+		}
+		if all, err := h.Sessions(ctx, bob.ID); err != nil || len(all) != 0 {
+			t.Errorf("there are sessions: %v, %v", all, err)
+		}
+		if err := h.Confirm(ctx, s, code()); err == nil {
+			t.Error("confirmed")
+		}
+		dbtest.Exec(t, h.DB, showAudit.With())
+		if all, err := h.Sessions(ctx, ann.ID); err != nil || len(all) != 1 || !all[0].Halfway {
+			t.Errorf("the session is now %v, %v", all, err)
+		}
+		if err := h.Confirm(ctx, s, code()); err != nil {
+			t.Fatal(err)
+		}
+		list, _, err := (&audit.Log{DB: h.DB, Now: h.clock}).List(ctx, first, db.Page{})
+		if err != nil || len(list) == 0 || list[0].What != "Signed in." {
+			t.Errorf("%+v, %v", list, err)
 		}
 	})
 }

@@ -175,8 +175,10 @@ func (u *Users) begin(ctx context.Context, known stored, from netip.Addr, agent 
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, endSurplus.With(who.ID, maxSessions))
-		return err
+		if _, err = tx.Exec(ctx, endSurplus.With(who.ID, maxSessions)); err != nil || s.Halfway {
+			return err
+		}
+		return u.noteSignIn(ctx, tx, s)
 	})
 	return s, token, err
 }

@@ -137,12 +137,22 @@ func (u *Users) RecoveryLeft(ctx context.Context, id db.ID) (n int64, err error)
 	return n, u.DB.One(ctx, leftRecovery.With(id), &n)
 }
 
-// Confirm completes a session that is Halfway, by a code or a recovery code.
+// Confirm completes a session that is Halfway, by a code or a recovery code. It is
+// fault.Unknown if the session has ended meanwhile.
 func (u *Users) Confirm(ctx context.Context, in Session, code string) error {
 	if err := u.prove(ctx, in, code); err != nil {
 		return err
 	}
-	return u.exec(ctx, whole.With(in.ID, db.Micros(u.Now().Add(sessionIdle))))
+	return u.DB.Tx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, whole.With(in.ID, db.Micros(u.Now().Add(sessionIdle))))
+		if err == nil && n == 0 {
+			err = signedOut()
+		}
+		if err != nil {
+			return err
+		}
+		return u.noteSignIn(ctx, tx, in)
+	})
 }
 
 // prove takes a code, or a recovery code, of the session's user. Each code is

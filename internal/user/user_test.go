@@ -562,8 +562,11 @@ func TestAudited(t *testing.T) {
 		}
 		log := &audit.Log{DB: h.DB, Now: h.clock}
 		list, _, err := log.List(ctx, first, db.Page{})
-		if err != nil || len(list) != 2 {
+		if err != nil || len(list) != 3 {
 			t.Fatal(list, err)
+		}
+		if e := list[2]; e.What != "Signed in." || e.Actor != s.Actor(home) {
+			t.Errorf("%+v", e)
 		}
 		if e := list[1]; e.What != "Did one thing." || e.Actor != (audit.Actor{Kind: audit.User, ID: ann.ID, Name: "ann@example.com", From: home}) || e.State != audit.Finished {
 			t.Errorf("%+v", e)
