@@ -40,8 +40,9 @@ var errTurn = errors.New("others have their turn")
 // errDeleted says that the mailbox was.
 var errDeleted = errors.New("the mailbox was deleted")
 
-// errSuspended says that the account is: what waits goes on once it no longer is.
-var errSuspended = errors.New("the account is suspended")
+// errSuspended says that the account or the domain is: what waits goes on once it no
+// longer is.
+var errSuspended = errors.New("the account or the domain is suspended")
 
 // ours marks trouble of the service's own.
 type ours struct{ error }
@@ -143,11 +144,13 @@ var (
 	// One that waits, and that a node could take if it had one less in hand.
 	waits = db.SQL(`SELECT m.id FROM migration AS m WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $1 AND m.account <> $2
 		AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3
-		AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active') LIMIT 1`)
+		AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active')
+		AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0) LIMIT 1`)
 	release = db.SQL(`UPDATE migration SET tenure = NULL, retries = $3, trouble = $4, due_at = $5, updated_at = $6
 		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
 	stillMine = db.SQL(`SELECT (SELECT COUNT(*) FROM mailbox AS b WHERE b.id = m.mailbox AND b.deleted_at = 0),
-			(SELECT COUNT(*) FROM account AS a WHERE a.id = m.account AND a.status = 'active')
+			(SELECT COUNT(*) FROM account AS a WHERE a.id = m.account AND a.status = 'active'
+				AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0))
 		FROM migration AS m WHERE m.id = $1 AND m.tenure = $2 AND m.state = 'running'`)
 )
 
@@ -177,7 +180,7 @@ func (j *job) may(ctx context.Context) error {
 }
 
 // watch ends the work once the migration is cancelled, its mailbox deleted or its
-// account suspended, or the tenure may have ended, and tells followers of progress.
+// account or domain suspended, or the tenure may have ended, and tells followers of progress.
 func (j *job) watch(ctx context.Context) {
 	sub := j.o.Hub.Subscribe(signal.Key{Kind: signal.Migration, ID: int64(j.ID)})
 	defer sub.Close()

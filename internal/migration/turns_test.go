@@ -63,7 +63,7 @@ func endless(t *testing.T) (addr string) {
 	}))
 }
 
-// Nothing is fetched for a suspended account, nor for a mailbox that was deleted.
+// Nothing is fetched for a suspended account or domain, nor for a mailbox that was deleted.
 func TestNoLongerWanted(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s := servertest.Start(t, servertest.Database(url), servertest.MigrationWait(time.Millisecond))
@@ -132,6 +132,23 @@ func TestNoLongerWanted(t *testing.T) {
 			t.Errorf("it went on: %d, then %d, in hand: %t", before, copied, inHand)
 		}
 		become(account.Active)
+		beyond(before)
+
+		domain := func(suspended bool) {
+			t.Helper()
+			if _, err := s.Domains.Suspend(t.Context(), "demo.test", suspended); err != nil {
+				t.Fatal(err)
+			}
+		}
+		domain(true)
+		servertest.Eventually(t, func() string {
+			if _, inHand, _ := state(); inHand {
+				return "it is still in hand"
+			}
+			return ""
+		})
+		before, _, _ = state()
+		domain(false)
 		beyond(before)
 
 		if err := m.c.DeleteMailbox(t.Context(), box); err != nil {
