@@ -29,6 +29,7 @@ type Message struct {
 	TemplateID      string    `json:"template_id"`
 	TemplateVersion int       `json:"template_version"`
 	CreatedAt       time.Time `json:"created_at"`
+	Omitted         bool      `json:"content_omitted"` // it was forwarded, and the key may not read mail: From and Subject are empty
 }
 
 // Recipient is a recipient of a message, and where the delivery stands.

@@ -32,7 +32,7 @@ type ThreadMessage struct {
 	Subject   string    `json:"subject"`
 	Size      int64     `json:"size"` // of the whole message, in bytes
 	CreatedAt time.Time `json:"created_at"`
-	Omitted   bool      `json:"content_omitted"` // it arrived, and the key may not read mail: From, To and Subject are empty
+	Omitted   bool      `json:"content_omitted"` // it arrived or was forwarded, and the key may not read mail: From and Subject are empty
 }
 
 // GetThread shows a page of a thread: the oldest messages, or those after

@@ -4,6 +4,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -208,6 +209,49 @@ func TestContentOfWebhooks(t *testing.T) {
 		s.As(threads, "GET", "/threads/"+kept.ThreadID, nil).Into(t, &thread)
 		if m := thread.Messages; len(m) != 1 || m[0].Direction != "inbound" || m[0].From != "" || m[0].Subject != "" || !m[0].Omitted {
 			t.Errorf("the thread without mail.read is %+v", m)
+		}
+	})
+}
+
+// What was forwarded is received mail, too: who wrote it, and about what, is for those
+// who may read mail.
+func TestForwardedNeedsMailRead(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		newAlias(t, s, "both@demo.test", "far@away.example.net", "bob@demo.test")
+		arriving(t, s, "ann@elsewhere.example.net", "both@demo.test", forwarded, object{"spf": "pass"})
+		_, sees := newKey(t, s, object{"scopes": []string{"messages.read", "messages.write"}})
+		_, reads := newKey(t, s, object{"scopes": []string{"messages.read", "mail.read"}})
+		all := func(key, query string) []any {
+			t.Helper()
+			return into(t, s.As(key, "GET", "/outbound/messages"+query, nil))["data"].([]any)
+		}
+		servertest.Eventually(t, func() string {
+			if list := all(sees, ""); len(list) != 1 || list[0].(object)["status"] != "delivered" {
+				return fmt.Sprint("there are ", list)
+			}
+			return ""
+		})
+		m := all(sees, "")[0].(object)
+		path := "/outbound/messages/" + m["id"].(string)
+		for what, body := range map[string][]byte{
+			"the list": s.As(sees, "GET", "/outbound/messages", nil).Body, "the message": s.As(sees, "GET", path, nil).Body,
+			"the thread": s.As(sees, "GET", "/threads/"+m["thread_id"].(string), nil).Body, "a search": s.As(sees, "GET", "/outbound/messages?recipient=far@away.example.net", nil).Body,
+		} {
+			if text := string(body); strings.Contains(text, "on and on") || strings.Contains(text, "ann@elsewhere") || strings.Contains(text, "=ann") || !strings.Contains(text, `"content_omitted":true`) {
+				t.Errorf("%s tells %s", what, text)
+			}
+		}
+		for _, query := range []string{"?subject=on", "?from=elsewhere.example.net", "?from=ann@elsewhere.example.net"} {
+			if n := len(all(sees, query)); n != 0 {
+				t.Errorf("%s finds %d", query, n)
+			}
+			if n := len(all(reads, query)); n != 1 {
+				t.Errorf("with mail.read %s finds %d", query, n)
+			}
+		}
+		got := into(t, s.As(reads, "GET", path, nil))
+		if got["subject"] != "on and on" || got["content_omitted"] != nil || !strings.Contains(fmt.Sprint(got["from"]), "ann@elsewhere") {
+			t.Errorf("with mail.read it is %v", got)
 		}
 	})
 }

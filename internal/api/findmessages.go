@@ -89,11 +89,12 @@ func (a *API) listMessages(ctx context.Context, p account.Principal, in *listMes
 	if err := bad.Err(); err != nil {
 		return none, err
 	}
+	f.WithoutContent = !p.Can(readMail)
 	found, err := a.Outbox.Find(ctx, p.Account, f, at)
 	if err != nil {
 		return none, err
 	}
-	out := answer(in.page, found.Messages, found.More, showMessage, func(outbound.Message) string { return found.Next.String() })
+	out := answer(in.page, found.Messages, found.More, func(m outbound.Message) messageAnswer { return showMessage(visible(p, m)) }, func(outbound.Message) string { return found.Next.String() })
 	if found.More {
 		next := found.Next.String()
 		out.NextCursor = &next

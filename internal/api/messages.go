@@ -26,6 +26,7 @@ type messageAnswer struct {
 	TemplateID      *db.ID            `json:"template_id,omitempty" doc:"The template that it was made of."`
 	TemplateVersion int               `json:"template_version,omitempty" doc:"The version of that template." example:"3"`
 	SendAt          *time.Time        `json:"send_at,omitempty" doc:"When it will be sent, while it is scheduled."`
+	Omitted         bool              `json:"content_omitted,omitempty" doc:"There, and true, if the message was forwarded and the key lacks the scope mail.read: from, subject and transcripts are left out then."`
 	CreatedAt       time.Time         `json:"created_at" doc:"When it was accepted."`
 }
 
@@ -77,9 +78,17 @@ func (a *API) messageRoutes(r *router) {
 		summary: "Retry a message", description: "At once, for the recipients for whom it is deferred or has failed on our side. It is a conflict when there are none."}, a.retryMessage)
 }
 
+// visible is a message as a key may see it.
+func visible(p account.Principal, m outbound.Message) outbound.Message {
+	if !p.Can(readMail) {
+		return m.WithoutContent()
+	}
+	return m
+}
+
 func showMessage(m outbound.Message) messageAnswer {
 	out := messageAnswer{
-		ID: m.ID, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optional(m.ThreadID),
+		ID: m.ID, Omitted: m.Omitted, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optional(m.ThreadID),
 		Metadata: object(m.Metadata), Size: m.Size, SendAt: optionalTime(m.SendAt), Recipients: showRecipients(m.Deliveries), CreatedAt: stamp(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {
@@ -133,6 +142,12 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *one) (mes
 	attempts, err := a.Outbox.Attempts(ctx, p.Account, id)
 	if err != nil {
 		return messageAnswer{}, err
+	}
+	m = visible(p, m)
+	if m.Omitted {
+		for i := range attempts {
+			attempts[i].Transcript = "" // it names who sent it
+		}
 	}
 	out := showMessage(m)
 	addTimeline(out.Recipients, attempts)
@@ -190,5 +205,5 @@ func (a *API) changeMessage(ctx context.Context, p account.Principal, in one, ve
 		return messageAnswer{}, err
 	}
 	m, err := verb(p.Account, id)
-	return showMessage(m), err
+	return showMessage(visible(p, m)), err
 }

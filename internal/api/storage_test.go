@@ -4,6 +4,7 @@ package api_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,5 +87,37 @@ func TestStorageLimit(t *testing.T) {
 		}
 		may(-begin) // 0: none
 		status(t, "without a limit", box("wide", 1000), 201)
+	})
+}
+
+// What deleted mailboxes hold counts until it is gone: an account fills no disk by
+// making mailboxes and deleting them.
+func TestDeletedMailboxesTakeStorage(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		set := limit.All(limit.Keep)
+		set.StorageMB = 2*1024 + 3 // alice and bob have 1,024 each
+		if err := s.Limits.Change(t.Context(), demo(t, s), set); err != nil {
+			t.Fatal(err)
+		}
+		box := func(name string, mb int) servertest.Answer {
+			t.Helper()
+			return s.API("POST", "/mailboxes", object{"domain_id": s.Dev.Domain.ID, "local_part": name, "password": "Aa1!aaaa", "quota_mb": mb})
+		}
+		a := box("one", 3)
+		status(t, "the first", a, 201)
+		arriving(t, s, "a@x.test", "one@demo.test", "From: a@x.test\r\n\r\n"+strings.Repeat(strings.Repeat("x", 70)+"\r\n", 30_000), object{"spf": "pass"})
+		status(t, "deleting it", s.API("DELETE", "/mailboxes/"+into(t, a)["id"].(string), nil), 204)
+		refused(t, "one as large", box("two", 3), 409, "storage_limit_exceeded")
+		if a := box("two", 1); a.Status != 409 || !strings.Contains(string(a.Body), "Deleted mailboxes hold 3 megabytes") {
+			t.Errorf("a smaller one: %d %s", a.Status, a.Body)
+		}
+		set.StorageMB++
+		if err := s.Limits.Change(t.Context(), demo(t, s), set); err != nil {
+			t.Fatal(err)
+		}
+		status(t, "with room beside it", box("two", 1), 201)
+		if used := into(t, s.API("GET", "/limits", nil))["storage"].(object)["used_bytes"].(float64); used < 2e6 {
+			t.Errorf("%v bytes are used", used)
+		}
 	})
 }

@@ -39,7 +39,7 @@ type threadMessage struct {
 	Subject   string       `json:"subject" doc:"The subject line." example:"Re: Your order"`
 	Size      int64        `json:"size" doc:"Of the whole message, in bytes."`
 	CreatedAt time.Time    `json:"created_at" doc:"When it was accepted, or arrived."`
-	Omitted   bool         `json:"content_omitted,omitempty" doc:"There, and true, if the message arrived and the key lacks the scope mail.read: from, to and subject are empty then."`
+	Omitted   bool         `json:"content_omitted,omitempty" doc:"There, and true, if the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
 }
 
 // threadInput is the path and the query of a thread.
@@ -114,7 +114,7 @@ func (a *API) threadPage(ctx context.Context, p account.Principal, only db.ID, n
 		return nil, false, err
 	}
 	for _, m := range sent {
-		page = append(page, showSent(m))
+		page = append(page, showSent(visible(p, m)))
 	}
 	reads := p.Can(readMail)
 	for _, m := range arrived {
@@ -154,7 +154,7 @@ func (a *API) stillThere(ctx context.Context, p account.Principal, all []threadM
 
 func showSent(m outbound.Message) threadMessage {
 	out := threadMessage{
-		ID: m.ID, Direction: "outbound", Status: &m.Status, MessageID: m.MessageID, From: m.From, To: []string{}, Subject: m.Subject,
+		ID: m.ID, Omitted: m.Omitted, Direction: "outbound", Status: &m.Status, MessageID: m.MessageID, From: m.From, To: []string{}, Subject: m.Subject,
 		Size: m.Size, CreatedAt: stamp(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {

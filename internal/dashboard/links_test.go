@@ -4,6 +4,7 @@ package dashboard_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -234,6 +235,23 @@ func TestLinksAreNotReadAfterAFilter(t *testing.T) {
 		}
 		path = s.Inbound.Key.ReturnPath(int64(served(t, s, "a@demo.test")[0].ID), 0) + "@bounces." + s.Dashboard.Host
 		shows("changed by a filter", path, "Hello\r\n-- checked", 403, "A@demo.test")
+		called(t, s, "POST", "/aliases", object{"address": "two@demo.test", "targets": []string{alice.Address, s.Dev.Mailboxes[1].Address, "partner@away.example.net"}})
+		if err := s.Outbox.SendService(t.Context(), "two@demo.test", "Hello", "Hello"); err != nil {
+			t.Fatal(err)
+		}
+		two := s.Inbound.Key.ReturnPath(int64(served(t, s, "two@demo.test")[0].ID), 0) + "@bounces." + s.Dashboard.Host
+		servertest.Eventually(t, func() string { // whom the alias leads to elsewhere learns of no return path
+			for _, one := range called(t, s, "GET", "/sandbox/outbox?limit=100", nil)["data"].([]any) {
+				if e := one.(object)["envelope"].(object); fmt.Sprint(e["rcpt_to"]) == "[partner@away.example.net]" {
+					if e["mail_from"] != "" {
+						t.Errorf("the partner got it from %v", e["mail_from"])
+					}
+					return ""
+				}
+			}
+			return "the partner got nothing"
+		})
+		shows("changed, for several mailboxes", two, "Hello\r\n-- checked", 403, "two@demo.test")
 		shows("for somebody else as well", path, "Hello, you", 200, "a@demo.test", s.Dev.Mailboxes[1].Address)
 		shows("for somebody else", path, "Hello, you", 200, alice.Address)
 	})

@@ -255,11 +255,15 @@ func (d *Dashboard) findBoth(v *visit, l *looked, at db.Page) error {
 		l.more = l.more || more
 	}
 	if l.direction != inward {
+		l.out.WithoutContent = !v.in.Mail
 		found, err := d.Outbox.Find(v.ctx, v.in.Account, l.out, at)
 		if err != nil {
 			return err
 		}
 		for _, m := range found.Messages {
+			if !v.in.Mail {
+				m = m.WithoutContent()
+			}
 			l.found = append(l.found, sentMail(m))
 		}
 		bound(found.More, found.Next)

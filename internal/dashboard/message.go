@@ -53,6 +53,13 @@ func (d *Dashboard) sent(v *visit) (s sent, err error) {
 	if err != nil {
 		return s, err
 	}
+	if !v.in.Mail {
+		if s.Message = s.Message.WithoutContent(); s.Message.Omitted {
+			for i := range tries {
+				tries[i].Transcript = "" // it names who sent it
+			}
+		}
+	}
 	for _, r := range s.Message.Deliveries {
 		s.Courses = append(s.Courses, course{Record: r})
 		switch r.State {

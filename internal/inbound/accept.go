@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -72,7 +73,7 @@ func (i *Inbound) Begin(from *address.Address, size int64) *Letter {
 func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 	if secret.IsReturnPath(to.Local) {
 		r, err := l.in.returnPath(ctx, to)
-		if err == nil {
+		if err == nil && !slices.Contains(l.reports, r) {
 			l.reports = append(l.reports, r)
 		}
 		return err

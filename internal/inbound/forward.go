@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
@@ -170,25 +171,24 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 // sendsAs is the MAIL FROM of a message that goes on: one that leads back to its
 // sender by way of us, since no other domain's SPF record lets us use its name.
 // Who was not shown to have sent it is not told what becomes of it; the
-// postmaster is, unless it is for the postmaster itself.
+// postmaster is. It is the null sender for mail to a role address, whose reports would
+// tell strangers who owns an account, and for what the service wrote, whose return path
+// is nobody else's business.
 func (i *Inbound) sendsAs(s *spooled, o onward) string {
-	if o.sender == "" || o.own {
+	if o.sender == "" || o.Role || s.private {
+		return ""
+	}
+	if o.own {
 		return o.sender
 	}
 	at, err := address.Parse(o.as)
 	if err != nil {
 		return ""
 	}
-	if i.Ours(at.Domain) {
-		at.Domain = "bounces." + i.Host // whose SPF record lets us use it
-	}
 	if from, err := address.Parse(o.sender); err == nil && s.passed() {
 		if path, ok := i.Key.SRS(int64(o.Account), at.Domain, from.Local, from.Domain, i.Now()); ok {
 			return path + "@" + at.Domain
 		}
-	}
-	if o.Role { // its postmaster may be where it came from
-		return ""
 	}
 	return postmaster + "@" + at.Domain
 }
@@ -221,12 +221,8 @@ func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Rou
 	return mailbox.Route{}, noPath()
 }
 
-// forwarders are who may have forwarded mail in the name of a domain. The operators
-// have in the host's.
+// forwarders are who may have forwarded mail in the name of a domain.
 func (i *Inbound) forwarders(ctx context.Context, name string) ([]domain.Hosted, error) {
-	if i.Ours(name) {
-		return []domain.Hosted{{Domain: account.Operators, Account: account.Operators}}, nil
-	}
 	_, hosted, err := i.Mailboxes.Hosted(ctx, name)
 	if err != nil {
 		return nil, err
@@ -257,11 +253,20 @@ func (l *Letter) goesBack(ctx context.Context, to address.Address) error {
 	if l.from != "" {
 		return notReport()
 	}
-	route, err := l.in.original(ctx, to)
-	if err == nil {
-		l.onward = append(l.onward, onward{Route: route, as: to.String(), back: true})
+	if slices.ContainsFunc(l.onward, func(o onward) bool { return o.back && address.KeyOf(o.as) == to.Key() }) {
+		return nil // it goes there already
 	}
-	return err
+	route, err := l.in.original(ctx, to)
+	if err != nil {
+		return err
+	}
+	going, err := l.mayGoOn(ctx, limit.ReturnedMail(route.Account), 1, nil)
+	if err != nil {
+		return err
+	}
+	l.going = going
+	l.onward = append(l.onward, onward{Route: route, as: to.String(), back: true})
+	return nil
 }
 
 func notReport() error {

@@ -4,6 +4,7 @@ package inbound
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -50,14 +51,11 @@ func (l *Letter) wrote(ctx context.Context, s *spooled) (bool, error) {
 	return err == nil && c.Text != nil && c.HTML == nil && len(c.Attachments) == 0 && strings.TrimSpace(*c.Text) == strings.TrimSpace(text), err
 }
 
-// isFor reports whether an address is the only recipient of a message.
+// isFor reports whether an address is the only recipient of a message, whatever
+// mailboxes it leads to.
 func (l *Letter) isFor(only string) bool {
-	var to []string
-	for _, r := range l.rcpts {
-		to = append(to, r.as...)
-	}
-	for _, o := range l.onward {
-		to = append(to, o.as)
-	}
-	return len(to) == 1 && address.KeyOf(to[0]) == address.KeyOf(only)
+	other := func(as string) bool { return address.KeyOf(as) != address.KeyOf(only) }
+	return len(l.rcpts)+len(l.onward) > 0 &&
+		!slices.ContainsFunc(l.rcpts, func(r rcpt) bool { return slices.ContainsFunc(r.as, other) }) &&
+		!slices.ContainsFunc(l.onward, func(o onward) bool { return other(o.as) })
 }

@@ -35,7 +35,7 @@ var drawBlock = db.SQL(`INSERT INTO limit_window (account, key, name, starts_at,
 
 // mark is from where on the account is told that it nears the limit: 80 %.
 func (c *counter) mark() int64 {
-	if c.limit == 0 || c.key == roleMail { // nobody of the account sends that
+	if c.limit == 0 || c.key == roleMail || c.key == returnedMail { // nobody of the account sends that
 		return 2 * unlimited
 	}
 	return (4*c.limit + 4) / 5

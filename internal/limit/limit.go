@@ -56,14 +56,24 @@ type Who struct {
 	apart   bool  // only Own counts
 }
 
-// roleMail stands in the place of a key for RoleMail. No key has this id.
-const roleMail db.ID = 1
+// These stand in the place of a key. No key has such an id.
+const (
+	roleMail db.ID = 1 + iota
+	returnedMail
+)
 
 // RoleMail is whom mail to a role address counts for that goes on to the people who own
 // the account. Anybody can write there: it takes nothing of what the account may send,
 // and has a limit of its own, 100 messages an hour and 500 a day.
 func RoleMail(account db.ID) Who {
 	return Who{Account: account, Key: roleMail, Own: Rates{SendsPerHour: 100, SendsPerDay: 500}, apart: true}
+}
+
+// ReturnedMail is whom reports about forwarded mail count for, on their way back to its
+// senders. Who got such mail can send any number of them: they take nothing of what the
+// account may send, and have a limit of their own, 2,000 an hour and 20,000 a day.
+func ReturnedMail(account db.ID) Who {
+	return Who{Account: account, Key: returnedMail, Own: Rates{SendsPerHour: 2_000, SendsPerDay: 20_000}, apart: true}
 }
 
 // Limits counts and judges. Its fields are set before the first use.

@@ -254,6 +254,11 @@ var notSuspended = db.SQL(`SELECT m.id FROM mailbox m JOIN account a ON a.id = m
 // suspended. A deleted mailbox takes what was accepted before.
 func NotSuspended(box db.ID) db.Statement { return notSuspended.With(box) }
 
+var domainOpen = db.SQL(`SELECT m.id FROM mailbox m JOIN domain d ON d.id = m.domain WHERE m.id = $1 AND d.suspended_at = 0`)
+
+// DomainOpen returns a row unless the domain of a mailbox is suspended.
+func DomainOpen(box db.ID) db.Statement { return domainOpen.With(box) }
+
 func revoked() error { return fault.New(fault.Unknown, "login_revoked", "Sign in again.") }
 
 // Filter chooses mailboxes of an account.

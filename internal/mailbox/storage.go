@@ -5,22 +5,24 @@ package mailbox
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
 var (
-	quotas  = db.SQL(`SELECT CAST(COALESCE(SUM(quota), 0) AS BIGINT) FROM mailbox WHERE account = $1 AND deleted_at = 0`)
-	storage = db.SQL(`SELECT CAST(COALESCE(SUM(quota), 0) AS BIGINT), CAST(COALESCE(SUM(` + used + `), 0) AS BIGINT)
-		FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1 AND deleted_at = 0`)
+	storage = db.SQL(`SELECT CAST(COALESCE(SUM(CASE WHEN deleted_at = 0 THEN quota ELSE ` + used + ` END), 0) AS BIGINT),
+			CAST(COALESCE(SUM(` + used + `), 0) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN deleted_at = 0 THEN 0 ELSE ` + used + ` END), 0) AS BIGINT)
+		FROM mailbox LEFT JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1`)
 	quotaOf = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2`)
 )
 
 // Stored returns what the quotas of an account's mailboxes are together, and
-// what these hold, in bytes. Deleted mailboxes don't count.
+// what these hold, in bytes. Of a deleted mailbox what it holds counts for both, until
+// that is gone.
 func (m *Mailboxes) Stored(ctx context.Context, account db.ID) (allotted, used int64, err error) {
-	err = m.db.One(ctx, storage.With(account), &allotted, &used)
+	err = m.db.One(ctx, storage.With(account), &allotted, &used, new(int64))
 	return allotted, used, err
 }
 
@@ -42,18 +44,21 @@ func (m *Mailboxes) allot(ctx context.Context, tx *db.Tx, account, id db.ID, lim
 	if err := change(); err != nil {
 		return err
 	}
-	var after, sum int64
+	var after, sum, deleted int64
 	if err := tx.One(ctx, quotaOf.With(id, account), &after); err != nil {
 		return err
 	}
-	if err := tx.One(ctx, quotas.With(account), &sum); err != nil {
+	if err := tx.One(ctx, storage.With(account), &sum, new(int64), &deleted); err != nil {
 		return err
 	}
 	if sum <= limit || after <= before {
 		return nil
 	}
-	return fault.New(fault.Conflict, "storage_limit_exceeded",
-		"The quotas of this account's mailboxes may be %d megabytes together; %d of them are left.", limit>>20, max(0, limit-sum+after-before)>>20)
+	text := fmt.Sprintf("The quotas of this account's mailboxes may be %d megabytes together; %d of them are left.", limit>>20, max(0, limit-sum+after-before)>>20)
+	if deleted > 0 {
+		text += fmt.Sprintf(" Deleted mailboxes hold %d megabytes until they can't be restored any more.", (deleted+1<<20-1)>>20)
+	}
+	return fault.New(fault.Conflict, "storage_limit_exceeded", "%s", text)
 }
 
 var liveQuota = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)

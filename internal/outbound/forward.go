@@ -34,9 +34,12 @@ type Forwarded struct {
 }
 
 // user is whom a forwarded message counts for.
-func (f *Forwarded) user() limit.Who {
-	if f.Role {
+func (f *Forwarded) user(r *row) limit.Who {
+	switch {
+	case f.Role:
 		return limit.RoleMail(f.Account)
+	case r.returns():
+		return limit.ReturnedMail(f.Account)
 	}
 	return limit.Who{Account: f.Account}
 }
@@ -98,5 +101,5 @@ func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 		})
 	}
 	r.refer()
-	return o.ready(ctx, pc, f.user(), nil)
+	return o.ready(ctx, pc, f.user(r), nil)
 }

@@ -125,6 +125,17 @@ type Message struct {
 	TemplateVersion int
 	SendAt          time.Time // while it is scheduled; else zero
 	CreatedAt       time.Time
+	Forwarded       bool // others wrote it: it came here, and went on
+	Omitted         bool // WithoutContent left something out
+}
+
+// WithoutContent returns the message as one sees it who may not read mail: if it was
+// forwarded, without its author and its subject.
+func (m Message) WithoutContent() Message {
+	if m.Forwarded {
+		m.From, m.Subject, m.Omitted = "", "", true
+	}
+	return m
 }
 
 // Get returns a message of an account with its deliveries, or fault.NotFound.
@@ -183,7 +194,7 @@ func (r *row) shown(deliveries []queue.Record) Message {
 		Status: queue.Status(states), SendAt: at,
 		ID: r.id, Domain: r.domain, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
 		Metadata: json.RawMessage(r.metadata), Size: r.size, Deliveries: deliveries, CreatedAt: r.created,
-		Template: r.template, TemplateVersion: r.templateVersion,
+		Template: r.template, TemplateVersion: r.templateVersion, Forwarded: r.forwarded != 0,
 	}
 }
 

@@ -5,6 +5,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -408,7 +409,7 @@ func (o *Operator) reviveFailed(ctx context.Context, or *Order, res *Result, to 
 		done := false
 		err := o.withIDs(func() error {
 			return o.DB.Tx(ctx, func(tx *db.Tx) error {
-				c, err := readChanged(ctx, tx, revive.With(or.Message, r.N, db.Micros(now), db.Micros(now.Add(retryLife))))
+				c, err := readChanged(ctx, tx, revive.With(or.Message, r.N, db.Micros(now), db.Micros(now.Add(retryLife)), math.MaxInt32, 0))
 				if done = c != nil; err != nil || !done {
 					return err
 				}

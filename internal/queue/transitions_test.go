@@ -127,6 +127,26 @@ func TestTransitions(t *testing.T) {
 			h.await(1)
 			h.wantStates(m, "delivered")
 		})
+		t.Run("deferred, hastened too often", func(t *testing.T) {
+			m := h.send("later@a.test")
+			h.await(1)
+			for range 4 {
+				if n, err := h.queue.Retry(ctx, m); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+				h.await(1)
+			}
+			_, err := h.queue.Retry(ctx, m)
+			var f *fault.Error
+			if !errors.As(err, &f) || f.Kind != fault.Limited || f.Retry <= 0 || f.Retry > 5*time.Minute {
+				t.Errorf("%#v", err)
+			}
+			h.later(5 * time.Minute)
+			if n, err := h.queue.Retry(ctx, m); n != 1 || err != nil {
+				t.Errorf("five minutes later: %d, %v", n, err)
+			}
+			h.await(1)
+		})
 		t.Run("suppressed", func(t *testing.T) {
 			rcpts := to("ok@a.test", "ok@b.test")
 			rcpts[0].Suppressed = suppression.Unsubscribe

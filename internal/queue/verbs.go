@@ -15,6 +15,14 @@ import (
 // retryLife is how long a failed delivery is tried again whose time was over.
 const retryLife = 72 * time.Hour
 
+// A customer may retry a delivery at any time until it was tried freeRetries times, then
+// retryRest after the last attempt: a host that asks us to wait is not to be hammered,
+// nor each attempt's conversation to be kept without limit.
+const (
+	freeRetries = 5
+	retryRest   = 5 * time.Minute
+)
+
 var (
 	numbers = db.SQL(`SELECT n FROM delivery WHERE message = $1 ORDER BY n`)
 	finish  = db.SQL(`UPDATE delivery SET state = $3, tenure = NULL, hold = 0, sequence = sequence + 1,
@@ -23,11 +31,13 @@ var (
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
 	revive = db.SQL(`UPDATE delivery SET state = 'queued', due_at = $3, sequence = sequence + 1, updated_at = $3, late_at = 0,
 			expires_at = CASE WHEN expires_at <= $3 THEN $4 ELSE expires_at END
-		WHERE message = $1 AND n = $2 AND state = 'failed'
+		WHERE message = $1 AND n = $2 AND state = 'failed' AND (attempts < $5 OR updated_at <= $6)
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
 	hasten = db.SQL(`UPDATE delivery SET due_at = $3
-		WHERE message = $1 AND n = $2 AND state = 'deferred' AND (tenure IS NULL OR tenure = 0)
+		WHERE message = $1 AND n = $2 AND state = 'deferred' AND (tenure IS NULL OR tenure = 0) AND (attempts < $4 OR updated_at <= $5)
 		RETURNING account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`)
+	retryable = db.SQL(`SELECT updated_at FROM delivery WHERE message = $1 AND (state = 'failed' OR state = 'deferred' AND (tenure IS NULL OR tenure = 0))
+		ORDER BY updated_at LIMIT 1`)
 	move = db.SQL(`UPDATE delivery SET due_at = $2, expires_at = $3, updated_at = $4,
 			late_at = CASE WHEN late_at > 0 THEN $2 + (late_at - due_at) ELSE 0 END
 		WHERE message = $1 AND state = 'scheduled' AND (tenure IS NULL OR tenure = 0)`)
@@ -62,14 +72,15 @@ func (q *Queue) end(ctx context.Context, message db.ID, state State, reason stri
 }
 
 // Retry makes failed and deferred deliveries due now, and returns how many. A
-// fault.Conflict says that there are none.
+// fault.Conflict says that there are none, a fault.Limited that they were tried just
+// now, and often before.
 func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	var to []string
 	now := q.o.Now()
 	n, err := q.overrule(ctx, message, func(tx *db.Tx, about About, n int) (bool, error) {
-		s, err := q.change(ctx, tx, about, revive.With(message, n, db.Micros(now), db.Micros(now.Add(retryLife))), message, Queued)
+		s, err := q.change(ctx, tx, about, revive.With(message, n, db.Micros(now), db.Micros(now.Add(retryLife)), freeRetries, db.Micros(now.Add(-retryRest))), message, Queued)
 		if s == nil && err == nil {
-			s, err = readChanged(ctx, tx, hasten.With(message, n, db.Micros(now)))
+			s, err = readChanged(ctx, tx, hasten.With(message, n, db.Micros(now), freeRetries, db.Micros(now.Add(-retryRest))))
 		}
 		if s != nil {
 			to = append(to, s.destination)
@@ -77,7 +88,7 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 		return s != nil, err
 	})
 	if err == nil && n == 0 {
-		err = fault.New(fault.Conflict, "not_retryable", "Nothing of this message has failed or is deferred.")
+		err = q.notRetried(ctx, message, now)
 	}
 	if err != nil {
 		return 0, err
@@ -90,6 +101,21 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 		q.left(d)
 	}
 	return n, nil
+}
+
+// notRetried says why nothing of a message was retried.
+func (q *Queue) notRetried(ctx context.Context, message db.ID, now time.Time) error {
+	var last int64
+	err := q.o.DB.One(ctx, retryable.With(message), &last)
+	if errors.Is(err, db.ErrNoRow) {
+		return fault.New(fault.Conflict, "not_retryable", "Nothing of this message has failed or is deferred.")
+	}
+	if err != nil {
+		return err
+	}
+	f := fault.New(fault.Limited, "retried_just_now", "Delivery was tried just now, and %d times or more in all. Retry it %d minutes after the last attempt.", freeRetries, retryRest/time.Minute)
+	f.Retry = max(time.Second, db.Time(last).Add(retryRest).Sub(now))
+	return f
 }
 
 // Reschedule moves the deliveries of a message that are still scheduled; also,

@@ -3,6 +3,8 @@
 package server_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,9 +13,12 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/signal"
+	"github.com/mailstead/mailstead/internal/user"
 )
 
 // nobodyThere is a host that knows no recipient.
@@ -124,6 +129,102 @@ func TestForwardIsReturned(t *testing.T) {
 		}
 		if list, err := c.ListSuppressions(ctx, client.SuppressionFilter{}, client.Paging{}); err != nil || len(list.Data) != 0 {
 			t.Errorf("suppressed: %+v, %v", list, err)
+		}
+	})
+}
+
+// However often an envelope names the way back, a report goes there once, and takes
+// nothing of what the account that forwarded may send.
+func TestReportGoesBackOnce(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		ctx := t.Context()
+		rival(t, s)
+		acc, err := s.Accounts.ByEmail(ctx, "rival@example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := mx(t, s, "ann@good.com", question, "out@rival.test"); err != nil {
+			t.Fatal(err)
+		}
+		path, _ := forwarded(t, s, acc.ID, 1)
+		used := func() int64 {
+			t.Helper()
+			all, err := s.Limits.Usage(ctx, limit.Who{Account: acc.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all[1].Used
+		}
+		before := used()
+		const report = "From: mailer-daemon@none.com\r\nSubject: Failed\r\n\r\nNo\r\n"
+		if err := mx(t, s, "", report, slices.Repeat([]string{path, strings.ToUpper(path[:5]) + path[5:]}, 40)...); err != nil {
+			t.Fatal(err)
+		}
+		if _, to := forwarded(t, s, acc.ID, 2); to != "ann@good.com" {
+			t.Errorf("the report went to %s", to)
+		}
+		if n := used(); before != 1 || n != before {
+			t.Errorf("%d of its sends are used, before %d", n, before)
+		}
+		back := limit.ReturnedMail(acc.ID)
+		if all, err := s.Limits.Usage(ctx, back); err != nil || all[0].Used != 1 {
+			t.Errorf("reports that went back: %+v, %v", all, err)
+		}
+		if _, err := s.Limits.Send(ctx, back, 1999, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := mx(t, s, "", report, path); err == nil || !strings.HasPrefix(err.Error(), `450 "4.7.1`) {
+			t.Errorf("beyond their limit: %v", err)
+		}
+	})
+}
+
+// What becomes of mail to a role address is told to nobody outside: it would tell who
+// owns the account.
+func TestRoleMailTellsNoOwner(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &nobodyThere{}, nil }))
+		srv.Domain = "relay.test"
+		s := behind(t, url, srv)
+		ctx := t.Context()
+		s.Mailboxes.Postmaster = "root@operators-home.example.net"
+		rival(t, s)
+		acc, err := s.Accounts.ByEmail(ctx, "rival@example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Users.Create(ctx, user.New{Email: "eve@away.example.net", Name: "Eve", Password: "Correct-horse-7"}, acc.ID); err != nil {
+			t.Fatal(err)
+		}
+		for to, whose := range map[string]db.ID{"postmaster@rival.test": acc.ID, "abuse@" + s.Config.Host: account.Operators} {
+			if err := mx(t, s, "ann@good.com", question, to); err != nil {
+				t.Fatal(err)
+			}
+			submitted(t, s, 1, "From: bob@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", to)
+			servertest.Eventually(t, func() string {
+				var bounced, others int
+				err := s.DB.Each(ctx, forwardedBy.With(whose), func(r db.Row) error {
+					var sender, recipient, state string
+					err := r.Scan(&sender, &recipient, &state)
+					switch {
+					case sender != "" || !strings.HasSuffix(recipient, ".example.net"):
+						others++
+					case state == "bounced":
+						bounced++
+					}
+					return err
+				})
+				if err != nil || others > 0 {
+					t.Fatalf("%s: %d go elsewhere, %v", to, others, err)
+				}
+				if bounced != 2 {
+					return fmt.Sprintf("%s: %d have bounced", to, bounced)
+				}
+				return ""
+			})
+		}
+		if n := count(t, s, heldBy, 1); n != 0 {
+			t.Errorf("bob was told %d times", n)
 		}
 	})
 }

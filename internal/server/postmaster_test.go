@@ -68,25 +68,25 @@ func TestRoleMailStaysWithItsAccount(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := 0
-		for _, c := range []struct{ what, from, text, to, want, sender string }{
-			{"", "ann@good.com", question, "postmaster@rival.test", "", "SRS0="},
-			{"to abuse", "ann@good.com", question, "ABUSE@rival.test", "", "SRS0="},
-			{"of a sender in doubt", "ann@none.com", "From: ann@none.com\r\nSubject: Hi\r\n\r\nHi\r\n", "postmaster@rival.test", "", ""},
-			{"of the null sender", "", "From: mailer-daemon@none.com\r\nSubject: Hi\r\n\r\nHi\r\n", "postmaster@rival.test", "", ""},
-			{"that fails DMARC", "ann@good.com", dmarc, "postmaster@rival.test", `550 "5.7.1`, ""},
-			{"that was here before", "ann@good.com", "X-Loop: postmaster@rival.test\r\n" + question, "postmaster@rival.test", `554 "5.4.6`, ""},
+		for _, c := range []struct{ what, from, text, to, want string }{
+			{"", "ann@good.com", question, "postmaster@rival.test", ""},
+			{"to abuse", "ann@good.com", question, "ABUSE@rival.test", ""},
+			{"of a sender in doubt", "ann@none.com", "From: ann@none.com\r\nSubject: Hi\r\n\r\nHi\r\n", "postmaster@rival.test", ""},
+			{"of the null sender", "", "From: mailer-daemon@none.com\r\nSubject: Hi\r\n\r\nHi\r\n", "postmaster@rival.test", ""},
+			{"that fails DMARC", "ann@good.com", dmarc, "postmaster@rival.test", `550 "5.7.1`},
+			{"that was here before", "ann@good.com", "X-Loop: postmaster@rival.test\r\n" + question, "postmaster@rival.test", `554 "5.4.6`},
 		} {
 			answers(t, "mail "+c.what, mx(t, s, c.from, c.text, c.to), c.want)
 			if c.want == "" {
 				n++
 			}
-			sender, to := forwarded(t, s, acc.ID, n)
-			if c.want == "" && (to != owner || !strings.HasPrefix(sender, c.sender) || (c.sender == "") != (sender == "") || c.sender != "" && !strings.HasSuffix(sender, "@rival.test")) {
+			// A report about it would tell a stranger the owner's address.
+			if sender, to := forwarded(t, s, acc.ID, n); c.want == "" && (to != owner || sender != "") {
 				t.Errorf("mail %s goes to %s from %q", c.what, to, sender)
 			}
 		}
 		submitted(t, s, 1, "From: bob@demo.test\r\nSubject: Hi\r\n\r\nHi\r\n", "postmaster@rival.test")
-		if sender, to := forwarded(t, s, acc.ID, n+1); sender != "bob@demo.test" || to != owner {
+		if sender, to := forwarded(t, s, acc.ID, n+1); sender != "" || to != owner {
 			t.Errorf("mail from here goes to %s from %q", to, sender)
 		}
 		// However many strangers write there, the account may send all the same, and
@@ -120,39 +120,21 @@ func TestRoleMailStaysWithItsAccount(t *testing.T) {
 }
 
 // Mail to the host's own role addresses goes to the operator's address alone, also
-// elsewhere: then in the name of the host, and a report about it finds the way back.
+// elsewhere: then nobody is told of that address.
 func TestHostRoleMail(t *testing.T) {
 	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
 		host, n := s.Config.Host, 0
 		to := []string{"postmaster", "POSTMASTER@" + host, "abuse@" + host, "postmaster@bounces." + host}
 		s.Mailboxes.Postmaster = "root@away.example.net"
-		var path string
 		for _, to := range to {
-			answers(t, to, mx(t, s, "ann@good.com", question, to), "")
-			n++
-			sender, at := forwarded(t, s, account.Operators, n)
-			if at != "root@away.example.net" || !strings.HasPrefix(sender, "SRS0=") || !strings.HasSuffix(sender, "@bounces."+host) {
-				t.Errorf("%s goes to %s from %q", to, at, sender)
+			for from, text := range map[string]string{"ann@good.com": question, "": "From: mailer-daemon@none.com\r\nSubject: Failed\r\n\r\nNo\r\n"} {
+				answers(t, to, mx(t, s, from, text, to), "")
+				n++
+				if sender, at := forwarded(t, s, account.Operators, n); at != "root@away.example.net" || sender != "" {
+					t.Errorf("%s goes to %s from %q", to, at, sender)
+				}
 			}
-			path = sender
 		}
-		answers(t, "a sender in doubt", mx(t, s, "ann@none.com", "From: ann@none.com\r\nSubject: Hi\r\n\r\nHi\r\n", to[1]), "")
-		n++
-		if sender, at := forwarded(t, s, account.Operators, n); sender != "" || at != "root@away.example.net" {
-			t.Errorf("of a sender in doubt it goes to %s from %q", at, sender)
-		}
-		answers(t, "a report", mx(t, s, "", "From: mailer-daemon@none.com\r\nSubject: Failed\r\n\r\nNo\r\n", path), "")
-		n++
-		if sender, at := forwarded(t, s, account.Operators, n); sender != "" || at != "ann@good.com" {
-			t.Errorf("the report goes to %s from %q", at, sender)
-		}
-		answers(t, "a report, and for the operator", mx(t, s, "", "From: mailer-daemon@none.com\r\nSubject: Failed\r\n\r\nNo\r\n", path, to[1]), "")
-		n += 2
-		if _, at := forwarded(t, s, account.Operators, n); at != "root@away.example.net" {
-			t.Errorf("of both, the operator's goes to %s", at)
-		}
-		answers(t, "no report", mx(t, s, "eve@good.com", question, path), `550 "5.7.1`)
-		answers(t, "another's path", mx(t, s, "", question, strings.Replace(path, "=ann@", "=eve@", 1)), `550 "5.1.1`)
 		answers(t, "what fails DMARC", mx(t, s, "ann@good.com", "From: a@shop.com\r\n\r\nHi\r\n", to[1]), `550 "5.7.1`)
 		for _, nowhere := range []string{"nobody@demo.test", "postmaster@" + host} {
 			s.Mailboxes.Postmaster = nowhere

@@ -83,6 +83,9 @@ func folderFull(err error) bool {
 
 // commit files the first of the messages, and takes them away.
 func (f *filer) commit(b *batch, n int) error {
+	if err := f.open(context.WithoutCancel(f.ctx), f.Mailbox); err != nil {
+		return err
+	}
 	uploads, bytes := make([]folder.Upload, n), int64(0)
 	for i, it := range b.items[:n] {
 		uploads[i] = it.Upload

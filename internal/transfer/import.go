@@ -63,7 +63,8 @@ type Failure struct {
 // Import files what a stream holds, in the archive's order. The Result counts
 // also if there is an error: what was filed stays. Messages for a folder that holds as
 // many as it may have failed. A mailbox without room is a
-// fault.OverQuota, a folder name that can't be or an archive that can't be read
+// fault.OverQuota, one whose domain is suspended, before or meanwhile, a fault.Denied,
+// a folder name that can't be or an archive that can't be read
 // (any further) a fault.Invalid, too many transfers a fault.Limited; errors of
 // r are returned as they are.
 func (t *Transfers) Import(ctx context.Context, in In, r io.Reader) (Result, error) {
@@ -72,6 +73,9 @@ func (t *Transfers) Import(ctx context.Context, in In, r io.Reader) (Result, err
 		return Result{}, err
 	}
 	defer end()
+	if err := t.open(ctx, in.Mailbox); err != nil {
+		return Result{}, err
+	}
 	x := &importing{Transfers: t, In: in, ctx: ctx, pending: map[*target]*batch{}, buf: make([]byte, 32<<10)}
 	if err := x.plan(); err != nil {
 		return Result{}, err

@@ -10,6 +10,8 @@
 package transfer
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 // Transfers that run at once.
@@ -36,6 +39,15 @@ type Transfers struct {
 	mu    sync.Mutex
 	total int
 	of    map[db.ID]int // by account
+}
+
+// open returns a fault.Denied while the domain of a mailbox is suspended.
+func (t *Transfers) open(ctx context.Context, box db.ID) error {
+	err := t.Blobs.DB.One(ctx, mailbox.DomainOpen(box), new(db.ID))
+	if errors.Is(err, db.ErrNoRow) {
+		return fault.New(fault.Denied, "domain_suspended", "The domain of this mailbox is suspended. Ask the operator of the service.")
+	}
+	return err
 }
 
 // begin takes the place of a transfer; end gives it back. Too many at once are

@@ -363,3 +363,33 @@ func (p *pieces) Read(b []byte) (int, error) {
 	p.at += n
 	return n, nil
 }
+
+// Nothing is brought into a mailbox whose domain is suspended, nor goes on once it is.
+func TestImportIntoSuspendedDomain(t *testing.T) {
+	each(t, func(h *house) {
+		box := h.box()
+		r, w := io.Pipe()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := h.s.Transfers.Import(h.Context(), transfer.In{Account: h.account, Mailbox: box}, r)
+			_ = r.CloseWithError(errors.New("enough"))
+			ended <- err
+		}()
+		archive := letters(2000, 1000)
+		_, err := w.Write(archive[:len(archive)/2])
+		h.must(err)
+		_, err = h.s.Domains.Suspend(h.Context(), "demo.test", true)
+		h.must(err)
+		_, _ = w.Write(archive[len(archive)/2:]) // it may have ended
+		_ = w.Close()
+		if err := <-ended; !fault.Is(err, fault.Denied) {
+			h.Errorf("suspended meanwhile: %v", err)
+		}
+		if _, err := h.s.Transfers.Import(h.Context(), transfer.In{Account: h.account, Mailbox: box}, bytes.NewReader(archive)); !fault.Is(err, fault.Denied) {
+			h.Errorf("suspended before: %v", err)
+		}
+		_, err = h.s.Domains.Suspend(h.Context(), "demo.test", false)
+		h.must(err)
+		h.bring(box, archive, transfer.In{})
+	})
+}

@@ -3,6 +3,7 @@
 -- reads account: mailbox
 -- reads account: domain
 -- reads domain: mailbox
+-- reads domain: migration
 
 -- An operator has suspended the domain: its checks go on, and status keeps what they
 -- found, which is what counts again when the suspension ends.
