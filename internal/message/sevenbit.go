@@ -11,7 +11,7 @@ import (
 // SevenBitResult tells what became of a message that was to be 7-bit.
 type SevenBitResult struct {
 	Changed   bool // what was written is not what was read: scan it anew
-	NeedsUTF8 bool // a header holds bytes above 127: it can only go by SMTPUTF8 (RFC 6531)
+	NeedsUTF8 bool // a part's header holds bytes above 127: it can only go by SMTPUTF8 (RFC 6531). The message's own is MendHeader's
 	Needs8Bit bool // a signed or embedded part had to stay as it is: BODY=8BITMIME (RFC 6152)
 }
 
@@ -19,8 +19,9 @@ type SevenBitResult struct {
 // ends are CRLF, so that relays have no reason to change it and its signature
 // stays whole (RFC 6376 §5.3): leaf parts with bytes above 127, NUL or lines
 // over 998 octets are encoded anew in quoted-printable or base64. Headers keep
-// all fields but those that say the encoding. multipart/signed and message/…
-// stay untouched. Errors are those of r and w.
+// all fields but those that say the encoding; those of parts are made 7-bit, too, and
+// their lines folded. multipart/signed and message/… stay untouched. Errors are those
+// of r and w.
 //
 // A message whose index has none of EightBit, HasNUL, LongLines and
 // HeaderEightBit comes out as it went in, save that a multipart may lose the
@@ -83,7 +84,7 @@ func (s *sevenBit) plan() {
 		s.fixed[i] = s.fixed[i] || p.Type == "message" || p.Kind == Leaf && p.Type == "multipart" ||
 			p.Header.Len > int64(headerLimit(i)) || !identity(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
 		embedded := s.ix.inside(i, Embedded)
-		s.result.NeedsUTF8 = s.result.NeedsUTF8 || p.Traits&HeaderEightBit != 0 && !embedded
+		s.result.NeedsUTF8 = s.result.NeedsUTF8 || i > 0 && s.fixed[i] && p.Traits&HeaderEightBit != 0 && !embedded
 		stays := s.fixed[i] || p.Kind == Multipart && !s.mayDrop(p)
 		if stays && (p.Traits&s.unfit != 0 || embedded && p.Traits&HeaderEightBit != 0) {
 			s.result.Needs8Bit = s.result.Needs8Bit || p.Traits&EightBit != 0 || embedded
@@ -112,8 +113,13 @@ func (s *sevenBit) part(i int) int {
 	case p.Kind == Leaf:
 		if p.Traits&s.unfit != 0 {
 			s.leaf(p)
+		} else if s.mends(p) {
+			s.header(p, "", "")
 		}
 	case p.Kind == Multipart:
+		if s.mends(p) && (p.Encoding == "" || p.Encoding == "7bit" || s.above[i]) {
+			s.header(p, "", "")
+		}
 		if s.unfit&EightBit != 0 && p.Encoding != "" && p.Encoding != "7bit" && p.Subtype != "signed" && !s.above[i] {
 			s.header(p, "7bit", "")
 		}
@@ -184,8 +190,26 @@ func (s *sevenBit) leaf(p *Part) {
 	}
 }
 
-// header writes the part's header with another encoding. A part without a
-// Content-Type that is in the charset gets one that says so.
+// mends reports whether the header of a part may have to be mended.
+func (s *sevenBit) mends(p *Part) bool {
+	return p.Parent >= 0 && s.unfit&EightBit != 0 && (p.Traits&HeaderEightBit != 0 || p.Header.Len > maxLine)
+}
+
+// mended returns the header of a part as other hosts take it.
+func (s *sevenBit) mended(p *Part, h Header) Header {
+	if !s.mends(p) {
+		return h
+	}
+	m := fieldMender{charset: s.ix.TextCharset()}
+	for f := range h.Fields() {
+		m.add(f) // what can't be folded stays long
+	}
+	s.result.NeedsUTF8 = s.result.NeedsUTF8 || Header(m.dst).EightBit()
+	return m.dst
+}
+
+// header writes the part's header with another encoding; "" leaves that. A part without
+// a Content-Type that is in the charset gets one that says so.
 func (s *sevenBit) header(p *Part, encoding, charset string) {
 	s.copyTo(p.Header.Start)
 	s.skipTo(p.Body.Start)
@@ -193,7 +217,12 @@ func (s *sevenBit) header(p *Part, encoding, charset string) {
 	if s.err == nil {
 		_, s.err = io.ReadFull(io.NewSectionReader(s.r, p.Header.Start, p.Header.Len), raw)
 	}
-	h := Header(raw)
+	h := s.mended(p, raw)
+	if encoding == "" {
+		s.print(string(h) + "\r\n")
+		s.result.Changed = true
+		return
+	}
 	field := "Content-Transfer-Encoding: " + encoding + "\r\n"
 	written := false
 	hasType, hasVersion := false, p.Parent >= 0

@@ -120,7 +120,7 @@ func (o *Outbox) submit(ctx context.Context, who limit.Who, s Submission, body i
 	if w.sendAt.After(now) {
 		r.expires = r.expires.Add(w.sendAt.Sub(now))
 	}
-	once, err := o.once(ctx, r, &s, who.Key, w.key, raw, header)
+	once, err := o.once(ctx, r, &s, who.Key, w.key, raw, index.Parts[0].Body.Start, header)
 	if err != nil || once.id != 0 {
 		return once.id, err
 	}
@@ -178,6 +178,10 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 		raw.Discard(ctx)
 		return nil, nil, nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")
 	}
+	if header, err = message.MendHeader(header, index.TextCharset()); err != nil {
+		raw.Discard(ctx)
+		return nil, nil, nil, err
+	}
 	return raw, index, header, nil
 }
 
@@ -195,6 +199,9 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+	if h, err = message.MendHeader(h, index.TextCharset()); err != nil {
+		return nil, err
+	}
 	w := o.Blobs.Create(ctx)
 	defer w.Abort()
 	r.messageID = h.MessageID()
@@ -205,7 +212,7 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	if !later.IsZero() {
 		h, date = h.Without("Date"), later
 	}
-	head := s.Received.Append(nil)
+	head := message.Header(s.Received.Append(nil))
 	head = append(head, message.Missing(h, date, r.messageID)...)
 	head = append(head, r.adds...)
 	head = append(head, h.WithoutAny(func(f message.Field) bool {
@@ -222,7 +229,7 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	if err != nil {
 		return nil, err
 	}
-	r.blob, r.size, r.utf8, r.eightBit = final.ID, final.Size, seven.NeedsUTF8, seven.Needs8Bit
+	r.blob, r.size, r.utf8, r.eightBit = final.ID, final.Size, seven.NeedsUTF8 || head.EightBit(), seven.Needs8Bit
 	r.subject = clip(h.Decoded("Subject"), maxSubject)
 	if r.from == "" {
 		r.from = clip(strings.TrimSpace(h.Decoded("From")), maxSubject)

@@ -4,6 +4,7 @@ package outbound_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -172,4 +173,90 @@ func messages(t *testing.T, s *servertest.Server, id db.ID) []outbound.Message {
 		t.Fatal(err)
 	}
 	return found.Messages
+}
+
+var wantsUTF8 = db.SQL(`SELECT utf8, eight_bit FROM outbound_message WHERE id = $1`)
+
+// What mail programs send of headers that other hosts refuse is put right before it is
+// signed, so that it needs no SMTPUTF8; what was sent is what is shown.
+func TestSubmitMendsHeaders(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice, err := s.Mailboxes.ByID(t.Context(), s.Dev.Mailboxes[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := addr(t, "alice@demo.test")
+		submit := func(text string) (db.ID, error) {
+			return s.Outbox.Submit(t.Context(), alice, outbound.Submission{From: &from, Received: message.Received{By: "localhost", With: "ESMTPSA"},
+				To: []outbound.Rcpt{{Address: addr(t, "bob@demo.test")}}}, strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")))
+		}
+		whole := func(id db.ID) string {
+			t.Helper()
+			in, err := s.Outbox.Open(t.Context(), alice.Account, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close() //nolint:errcheck // only read
+			b, err := io.ReadAll(in.All())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		for what, c := range map[string]struct {
+			text string
+			utf8 bool
+			has  []string
+		}{
+			"Latin-1": {"From: \"J\xf6rg, A.\" <alice@demo.test>\nTo: M\xfcller <bob@demo.test>\nSubject: Gr\xfc\xdfe\n\nHi\n", false,
+				[]string{"From: =?utf-8?b?SsO2cmcsIEEu?= <alice@demo.test>\r\n", "Subject: =?utf-8?b?R3LDvMOfZQ==?=\r\n"}},
+			"by its text's charset": {"From: alice@demo.test\nSubject: \xf0\xd2\xc9\xd7\xc5\xd4\nMIME-Version: 1.0\nContent-Type: text/plain; charset=koi8-r\n\n\xf0\xd2\n", false,
+				[]string{"Subject: =?utf-8?b?0J/RgNC40LLQtdGC?=\r\n", "charset=koi8-r\r\n"}},
+			"an attachment's name": {"From: alice@demo.test\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nHi\n--b\nContent-Type: text/plain; name=\"Maß.txt\"\n\nx\n--b--\n", false,
+				[]string{"name=\"=?utf-8?b?TWHDny50eHQ=?=\"\r\n"}},
+			"a UTF-8 address":   {"From: alice@demo.test\nTo: Jörg <jörg@demo.test>\n\nHi\n", true, []string{"To: =?utf-8?b?SsO2cmc=?= <jörg@demo.test>\r\n"}},
+			"such a one in Bcc": {"From: alice@demo.test\nBcc: jörg@demo.test\n\nHi\n", false, nil},
+			"a long line":       {"From: alice@demo.test\nSubject: " + strings.Repeat("word ", 300) + "\n\nHi\n", false, nil},
+			"an empty date":     {"From: alice@demo.test\nDate:\nMessage-ID: x\n\nHi\n", false, []string{"Message-ID: <"}},
+		} {
+			id, err := submit(c.text)
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			m, err := s.Outbox.Get(t.Context(), alice.Account, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := whole(id)
+			for _, part := range append(c.has, "Message-ID: "+m.MessageID+"\r\n") {
+				if !strings.Contains(text, part) {
+					t.Errorf("%s: there is no %q in\n%s", what, part, text)
+				}
+			}
+			for line := range strings.SplitSeq(text, "\r\n") {
+				if len(line) > 998 {
+					t.Errorf("%s: a line of %d octets", what, len(line))
+				}
+			}
+			if head := message.Header(text); head.Count("Date") != 1 || head.Count("Message-ID") != 1 || strings.Contains(text, "Date:\r\n") {
+				t.Errorf("%s:\n%s", what, text)
+			}
+			var utf8, eightBit bool
+			if err := s.DB.One(t.Context(), wantsUTF8.With(id), &utf8, &eightBit); err != nil || utf8 != c.utf8 || eightBit {
+				t.Errorf("%s: SMTPUTF8 %v, 8BITMIME %v, %v", what, utf8, eightBit, err)
+			}
+		}
+		if m := messages(t, s, alice.Account); len(m) != 7 {
+			t.Errorf("%d messages", len(m))
+		}
+		for what, text := range map[string]string{
+			"two subjects": "From: alice@demo.test\nSubject: a\nSubject: b\n\nHi\n", "no empty line": "From: alice@demo.test\nHi there\n",
+			"two dates": "From: alice@demo.test\nDate: Thu, 26 Nov 2026 10:00:00 +0000\nDate: Thu, 26 Nov 2026 11:00:00 +0000\n\nHi\n",
+		} {
+			if _, err := submit(text); !fault.Is(err, fault.Invalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
 }

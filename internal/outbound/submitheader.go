@@ -149,7 +149,7 @@ func (o *Outbox) join(ctx context.Context, r *row, name string, h message.Header
 
 // sum is what an idempotency key stands for: the envelope and the message, but
 // for the fields that a program makes anew when it tries again.
-func (s *Submission) sum(r *blob.Reader, h message.Header, size int64) (sum [sha256.Size]byte, err error) {
+func (s *Submission) sum(r *blob.Reader, h message.Header, body, size int64) (sum [sha256.Size]byte, err error) {
 	hash := sha256.New()
 	from := ""
 	if s.From != nil {
@@ -160,8 +160,7 @@ func (s *Submission) sum(r *blob.Reader, h message.Header, size int64) (sum [sha
 		_, _ = io.WriteString(hash, to.Key()+"\x00")
 	}
 	_, _ = hash.Write(h.Without("Date", "Message-ID"))
-	start := min(int64(len(h)), size)
-	_, err = io.Copy(hash, io.NewSectionReader(r, start, size-start))
+	_, err = io.Copy(hash, io.NewSectionReader(r, body, size-body))
 	hash.Sum(sum[:0])
 	return sum, err
 }

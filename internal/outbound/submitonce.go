@@ -26,8 +26,8 @@ type once struct {
 }
 
 // once claims the idempotency key of a submission by an API key, and finds what was accepted under it. If
-// that is nothing the caller ends the claim.
-func (o *Outbox) once(ctx context.Context, r *row, s *Submission, by db.ID, key string, raw *blob.Blob, h message.Header) (c once, err error) {
+// that is nothing the caller ends the claim. The text of raw begins at body.
+func (o *Outbox) once(ctx context.Context, r *row, s *Submission, by db.ID, key string, raw *blob.Blob, body int64, h message.Header) (c once, err error) {
 	if key == "" {
 		return c, nil
 	}
@@ -36,7 +36,7 @@ func (o *Outbox) once(ctx context.Context, r *row, s *Submission, by db.ID, key 
 		return c, err
 	}
 	defer source.Close() //nolint:errcheck // only read
-	if c.sum, err = s.sum(source, h, raw.Size); err != nil {
+	if c.sum, err = s.sum(source, h, body, raw.Size); err != nil {
 		return c, err
 	}
 	if c.claim, err = o.Keys.Claim(r.account, idempotency.APIKey(by), smtpPath, key); err != nil {
