@@ -19,7 +19,7 @@ import (
 
 // Limits in octets (RFC 5321 §4.5.3.1, and RFC 3696 erratum 1690 for the total).
 const (
-	MaxLocal   = 64
+	MaxLocal   = 64  // of our own mailboxes; forwarders and mailing lists make longer ones
 	MaxDomain  = 253 // as written; 255 on the wire
 	MaxAddress = 254
 	MaxName    = 512 // display name
@@ -39,7 +39,9 @@ type Address struct {
 	Local, Domain string
 }
 
-// Parse reads local@domain. Address literals (user@[192.0.2.1]), source routes
+// Parse reads local@domain. It takes what others have, beyond the RFCs: dots anywhere in
+// the local part, which is quoted then, as carriers in Japan give them out, and
+// underscores in the domain. Address literals (user@[192.0.2.1]), source routes
 // and domains of a single label are refused; so are control characters, line
 // separators and bidirectional overrides, quoted or not. The code of its
 // errors is invalid_address.
@@ -62,7 +64,7 @@ func parse(s string) (Address, string) {
 	if rest != "" && rest[0] == '[' {
 		return Address{}, "An IP address in place of the domain is not accepted; give a domain name."
 	}
-	domain, why := normalise(rest, false)
+	domain, why := normalise(rest, mailDomain)
 	if why != "" {
 		return Address{}, why
 	}

@@ -37,6 +37,14 @@ func TestParse(t *testing.T) {
 			"a@" + label + "." + label + "." + label + "." + label + ".abcd",
 			"a@" + label + "." + label + "." + label + "." + label + ".abcd"},
 		{"a@ab--cd.test", "a@ab--cd.test", "a@ab--cd.test"},
+		// What others have beyond the RFCs.
+		{"A..b@demo.test", `"A..b"@demo.test`, `"a..b"@demo.test`},
+		{".a@demo.test", `".a"@demo.test`, `".a"@demo.test`},
+		{"a..@demo.test", `"a.."@demo.test`, `"a.."@demo.test`},
+		{"ä..b@demo.test", `"ä..b"@demo.test`, `"ä..b"@demo.test`},
+		{strings.Repeat("l", 200) + "@demo.test", strings.Repeat("l", 200) + "@demo.test", strings.Repeat("l", 200) + "@demo.test"},
+		{"news@Mail_Out.demo.test", "news@mail_out.demo.test", "news@mail_out.demo.test"},
+		{"news@_out.demo.test", "news@_out.demo.test", "news@_out.demo.test"},
 	}
 	for _, tt := range tests {
 		a, err := Parse(tt.in)
@@ -57,17 +65,17 @@ func TestParseRefuses(t *testing.T) {
 	label := strings.Repeat("d", 63)
 	for _, in := range []string{
 		"", "@", "a", "a@", "@demo.test", "a b@demo.test", "a@b@demo.test", "a@@demo.test",
-		".a@demo.test", "a.@demo.test", "a..b@demo.test", "a,b@demo.test", "a@demo..test",
+		".@demo.test", "...@demo.test", "a..b c@demo.test", "a,b@demo.test", "a@demo..test",
 		"<a@demo.test>", "a@demo.test>", " a@demo.test", "a@demo.test ", "a@demo.test\r\n",
 		"a\r\n@demo.test", "\"a\r\nb\"@demo.test", "\"a\x00b\"@demo.test", "\"a\\\r\"@demo.test",
 		`"a@demo.test`, `"a"b@demo.test`, `"a\`, `"a\"@demo.test`, `"`, `"a"`, `"a\é"@demo.test`,
-		"a@localhost", "a@demo_x.test", "a@-demo.test", "a@demo-.test", "a@demo.test..", "a@.",
+		"a@localhost", "a@demo_x", "a@-_.test", "a@-demo.test", "a@demo-.test", "a@demo.test..", "a@.",
 		"a@[192.0.2.1]", "a@[IPv6:2001:db8::1]", "a@192.0.2.1", "a@2001:db8::1", "a@0x7f.1", "a@127.1",
 		"@x.test,@y.test:a@demo.test",
 		"a\xff@demo.test", "a\u0085@demo.test", "\"a\u2028b\"@demo.test", "a\u202eb@demo.test", "a\u00a0b@demo.test",
 		"a@demo\u200b.test\xff", "a@xn--a.example", "a@xn--.example", "a@\u0301a.example",
-		strings.Repeat("l", 65) + "@demo.test",
-		`"` + strings.Repeat("l ", 32) + `"@demo.test`,
+		strings.Repeat("l", 245) + "@demo.test",
+		`"` + strings.Repeat("l ", 122) + `"@demo.test`,
 		"a@" + label + "d.test",
 		"a@" + strings.Repeat(label+".", 3) + label + "d",
 		"aaa@" + strings.Repeat(label[:62]+".", 4),

@@ -70,7 +70,7 @@ func displayed(word string, mailed bool) string {
 	if isASCII(word) {
 		return word
 	}
-	name, why := normalise(word, true)
+	name, why := normalise(word, hostName)
 	if _, listed := publicsuffix.PublicSuffix(name); !mailed && (why != "" || !strings.Contains(name, ".") || !listed) {
 		return word
 	}

@@ -36,21 +36,30 @@ const (
 // in which names are stored, compared and looked up. Unicode names are mapped
 // and checked by IDNA2008. Underscores, IP addresses and names of a single
 // label are refused. The code of its errors is invalid_domain.
-func Domain(name string) (string, error) { return checked(name, false) }
+func Domain(name string) (string, error) { return checked(name, ownDomain) }
+
+// MailDomain is Domain for the domains of other people's addresses and signatures,
+// which may have underscores.
+func MailDomain(name string) (string, error) { return checked(name, mailDomain) }
 
 // Hostname is Domain that also lets names of a single label pass, such as
 // localhost.
-func Hostname(name string) (string, error) { return checked(name, true) }
+func Hostname(name string) (string, error) { return checked(name, hostName) }
 
-func checked(name string, single bool) (string, error) {
-	s, why := normalise(name, single)
+// rules are what a name may be.
+type rules struct{ single, underscores bool }
+
+var ownDomain, mailDomain, hostName = rules{}, rules{underscores: true}, rules{single: true}
+
+func checked(name string, may rules) (string, error) {
+	s, why := normalise(name, may)
 	if why != "" {
 		return "", invalid("invalid_domain", why)
 	}
 	return s, nil
 }
 
-func normalise(name string, single bool) (string, string) {
+func normalise(name string, may rules) (string, string) {
 	if len(name) > maxInput {
 		return "", whyDomainLong
 	}
@@ -74,7 +83,7 @@ func normalise(name string, single bool) (string, string) {
 		}
 		name = s
 	}
-	return ldh(name, single)
+	return ldh(name, may)
 }
 
 func hasPunycode(s string) bool {
@@ -83,7 +92,7 @@ func hasPunycode(s string) bool {
 
 // ldh checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and
 // lowers the case.
-func ldh(name string, single bool) (string, string) {
+func ldh(name string, may rules) (string, string) {
 	name = strings.TrimSuffix(name, ".")
 	switch {
 	case name == "":
@@ -106,7 +115,7 @@ func ldh(name string, single bool) (string, string) {
 		}
 		switch c := name[i] | 0x20; {
 		case '0' <= name[i] && name[i] <= '9':
-		case 'a' <= c && c <= 'z', name[i] == '-':
+		case 'a' <= c && c <= 'z', name[i] == '-', name[i] == '_' && may.underscores:
 			digits = false
 		default:
 			return "", whyDomainLabel
@@ -117,7 +126,7 @@ func ldh(name string, single bool) (string, string) {
 	if digits {
 		return "", whyDomainIP
 	}
-	if labels == 1 && !single {
+	if labels == 1 && !may.single {
 		return "", whyDomainSingle
 	}
 	return strings.ToLower(name), ""

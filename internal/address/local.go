@@ -14,8 +14,7 @@ const reservedPrefix = "b-"
 const (
 	whyNoAt       = "An address has the form name@domain."
 	whyLocalEmpty = "The part before the @ is missing."
-	whyLocalLong  = "The part before the @ is longer than 64 octets."
-	whyLocalDots  = "The part before the @ must not begin or end with a dot or hold two dots in a row."
+	whyLocalDots  = "The part before the @ has nothing but dots."
 	whyLocalChars = "The part before the @ holds a character that is not allowed there."
 	whyQuotes     = "The quotation marks before the @ are not closed properly."
 )
@@ -33,12 +32,14 @@ func cutLocal(s string) (local, rest, why string) {
 	switch {
 	case local == "":
 		return "", "", whyLocalEmpty
-	case len(local) > MaxLocal:
-		return "", "", whyLocalLong
 	case isDotAtom(local):
 		return local, rest, ""
-	case local[0] == '.' || local[at-1] == '.' || strings.Contains(local, ".."):
+	}
+	switch atoms := strings.ReplaceAll(local, ".", ""); {
+	case atoms == "":
 		return "", "", whyLocalDots
+	case isDotAtom(atoms):
+		return quoted(local), rest, ""
 	}
 	return "", "", whyLocalChars
 }
@@ -56,11 +57,7 @@ func cutQuoted(s string) (local, rest, why string) {
 			if !isText(text.String()) {
 				return "", "", whyLocalChars
 			}
-			local = quote(text.String())
-			if len(local) > MaxLocal {
-				return "", "", whyLocalLong
-			}
-			return local, s[i+2:], ""
+			return quote(text.String()), s[i+2:], ""
 		case c == '\\':
 			i++
 			if i == len(s) || s[i] >= 0x7f {

@@ -204,7 +204,7 @@ func person(text string) (func(digest.Person) bool, error) {
 		return func(digest.Person) bool { return true }, nil
 	}
 	if !strings.Contains(text, "@") {
-		name, err := address.Domain(text)
+		name, err := address.MailDomain(text)
 		return func(p digest.Person) bool {
 			a, err := address.Parse(p.Email)
 			return err == nil && a.Domain == name

@@ -4,6 +4,7 @@ package inbound
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -151,8 +152,9 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	// Old programs write such bytes and ask for nothing: that goes on as it came,
 	// as most hosts take it.
 	utf8, eightBit := s.index.Needs()
+	sender, keep := i.sendsAs(s, o)
 	ready, err := i.Outbox.Forward(ctx, outbound.Forwarded{
-		Account: o.Account, Domain: o.Domain, By: o.Alias, Role: o.Role, Sender: i.sendsAs(s, o), To: o.Elsewhere,
+		Account: o.Account, Domain: o.Domain, By: o.Alias, Role: o.Role, Sender: sender, To: o.Elsewhere,
 		Blob: i.Blobs.Prepend(s.blob, top), Header: s.header, EightBit: eightBit, Private: s.private,
 		UTF8: utf8 && e.utf8 || message.Header(top).EightBit(), RequireTLS: e.tls, Asked: e.asked,
 	})
@@ -161,6 +163,7 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 	}
 	if err == nil {
 		e.out = append(e.out, ready)
+		e.also = append(e.also, keep...)
 		if !o.back && o.Domain != account.Operators {
 			e.guards = append(e.guards, domain.InUse(o.Domain))
 		}
@@ -169,28 +172,51 @@ func (e *errand) passOn(ctx context.Context, o onward) error {
 }
 
 // sendsAs is the MAIL FROM of a message that goes on: one that leads back to its
-// sender by way of us, since no other domain's SPF record lets us use its name.
+// sender by way of us, since no other domain's SPF record lets us use its name. Where
+// the sender's address has no place in that, keep makes a row that has it.
 // Who was not shown to have sent it is not told what becomes of it; the
 // postmaster is. It is the null sender for mail to a role address, whose reports would
 // tell strangers who owns an account, and for what the service wrote, whose return path
 // is nobody else's business.
-func (i *Inbound) sendsAs(s *spooled, o onward) string {
+func (i *Inbound) sendsAs(s *spooled, o onward) (path string, keep []db.Statement) {
 	if o.sender == "" || o.Role || s.private {
-		return ""
+		return "", nil
 	}
 	if o.own {
-		return o.sender
+		return o.sender, nil
 	}
 	at, err := address.Parse(o.as)
 	if err != nil {
-		return ""
+		return "", nil
 	}
-	if from, err := address.Parse(o.sender); err == nil && s.passed() {
-		if path, ok := i.Key.SRS(int64(o.Account), at.Domain, from.Local, from.Domain, i.Now()); ok {
-			return path + "@" + at.Domain
-		}
+	from, err := address.Parse(o.sender)
+	if err != nil || !s.passed() {
+		return postmaster + "@" + at.Domain, nil
 	}
-	return postmaster + "@" + at.Domain
+	local, ok := i.Key.SRS(int64(o.Account), at.Domain, from.Local, from.Domain, i.Now())
+	if !ok {
+		id := i.db.NewID()
+		local = i.Key.StoredPath(int64(o.Account), at.Domain, int64(id))
+		keep = []db.Statement{keepPath.With(id, o.Account, from.String(), db.Micros(i.Now()))}
+	}
+	return local + "@" + at.Domain, keep
+}
+
+var (
+	keepPath   = db.SQL(`INSERT INTO forward_path (id, account, sender, at) VALUES ($1, $2, $3, $4)`)
+	keptPath   = db.SQL(`SELECT sender FROM forward_path WHERE id = $1 AND account = $2`)
+	prunePaths = db.SQL(`DELETE FROM forward_path WHERE id IN (SELECT id FROM forward_path WHERE at < $1 ORDER BY at LIMIT $2)`)
+)
+
+// PathLife is how long it is kept who sent a forwarded message. A message may wait for
+// five days, and the report about it be held.
+const PathLife = secret.SRSLife + 30*24*time.Hour
+
+// PrunePaths forgets, in one commit, at most limit senders of messages that were
+// forwarded before a time, and returns how many; 0: there are no more.
+func (i *Inbound) PrunePaths(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	deleted, err := i.db.Exec(ctx, prunePaths.With(db.Micros(before), limit))
+	return int(deleted), err
 }
 
 // passed reports whether the host that brought a message may send for the domain of
@@ -213,7 +239,10 @@ func (i *Inbound) original(ctx context.Context, to address.Address) (mailbox.Rou
 		return mailbox.Route{}, err
 	}
 	for _, c := range claims {
-		from, err := i.firstSender(c.Account, to, i.Now())
+		from, err := i.firstSender(ctx, c.Account, to, i.Now())
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return mailbox.Route{}, err
+		}
 		if err == nil {
 			return mailbox.Route{Elsewhere: []address.Address{from}, Alias: c.Domain, Account: c.Account, Domain: c.Domain}, nil
 		}
@@ -234,8 +263,19 @@ func (i *Inbound) forwarders(ctx context.Context, name string) ([]domain.Hosted,
 }
 
 // firstSender is who sent a message that an account forwarded with a path of ours, as
-// that says, or said, at a time.
-func (i *Inbound) firstSender(account db.ID, path address.Address, at time.Time) (address.Address, error) {
+// that says, or said, at a time. It is fault.NotFound if it is none, or too old.
+func (i *Inbound) firstSender(ctx context.Context, account db.ID, path address.Address, at time.Time) (address.Address, error) {
+	if id, ok := i.Key.ParseStoredPath(int64(account), path.Domain, path.Local); ok {
+		var sender string
+		err := i.db.One(ctx, keptPath.With(id, account), &sender)
+		if errors.Is(err, db.ErrNoRow) {
+			err = noPath()
+		}
+		if err != nil {
+			return address.Address{}, err
+		}
+		return address.Parse(sender)
+	}
 	local, name, ok := i.Key.ParseSRS(int64(account), path.Domain, path.Local, at)
 	from, err := address.Parse(local + "@" + name)
 	if !ok || err != nil {
@@ -280,7 +320,7 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 	if err != nil {
 		return err
 	}
-	to, err := i.firstSender(m.Account, path, m.CreatedAt) // it may have been held for weeks
+	to, err := i.firstSender(ctx, m.Account, path, m.CreatedAt) // it may have been held for weeks
 	if err != nil {
 		return i.untold(ctx, m.ID, all, err)
 	}

@@ -79,7 +79,7 @@ func normal(all []string) (known []string) {
 		if at < 0 {
 			continue
 		}
-		domain, err := names.Domain(text[at+1:])
+		domain, err := names.MailDomain(text[at+1:])
 		if err != nil {
 			continue
 		}

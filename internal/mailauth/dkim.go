@@ -157,7 +157,7 @@ func (t *Trial) readDKIM() {
 func (s *signature) agent() (string, bool) {
 	i, ok := s.tags.get("i")
 	i = i[strings.LastIndexByte(i, '@')+1:]
-	if domain, err := address.Domain(i); err == nil {
+	if domain, err := address.MailDomain(i); err == nil {
 		i = domain
 	}
 	return i, ok

@@ -69,7 +69,7 @@ func (h *head) authors() authors {
 	from := message.ReadAuthors(values)
 	a := authors{doubt: from.Doubt, more: len(from.List) == message.MaxAuthors}
 	for _, one := range from.List {
-		domain, err := address.Domain(one.Domain)
+		domain, err := address.MailDomain(one.Domain)
 		switch {
 		case err != nil || slices.Contains(a.domains, domain):
 		case len(a.domains) == maxAuthors:

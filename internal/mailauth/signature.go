@@ -49,7 +49,7 @@ func readSignature(raw []byte) (s signature, bad string) {
 	s.algorithm = strings.ToLower(a)
 	d, _ := s.tags.get("d")
 	var err error
-	if s.domain, err = address.Domain(d); err != nil {
+	if s.domain, err = address.MailDomain(d); err != nil {
 		return s, "its domain is none"
 	}
 	s.selector, _ = s.tags.get("s")

@@ -92,7 +92,7 @@ func ReadAuthors(values [][]byte) Authors {
 	}
 	several, first := false, ""
 	for i, one := range list {
-		domain, err := address.Domain(one.Domain)
+		domain, err := address.MailDomain(one.Domain)
 		if err != nil {
 			return Authors{candidates(values), NoAuthor}
 		}

@@ -24,7 +24,7 @@ func TestAuthors(t *testing.T) {
 		}
 		clear++
 		for _, one := range a.List {
-			if !strings.EqualFold(strings.TrimSuffix(one.Domain, "."), "own.test") {
+			if name := strings.ToLower(strings.TrimSuffix(one.Domain, ".")); name != "own.test" && name != "own_.test" && name != "mail_out.own.test" {
 				t.Errorf("%q: from %s", from.Value, one)
 			}
 		}

@@ -61,8 +61,8 @@ func isAddress(text string, own Address) bool {
 // same compares two addresses as mail servers do; apostrophes around the first are
 // quotation marks.
 func same(seen, own Address) bool {
-	domain, err := address.Domain(seen.Domain)
-	its, _ := address.Domain(own.Domain)
+	domain, err := address.MailDomain(seen.Domain)
+	its, _ := address.MailDomain(own.Domain)
 	if err != nil || domain != its {
 		return false
 	}

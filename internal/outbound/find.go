@@ -110,7 +110,7 @@ func (w *wanted) addAddress(bad *fault.Fields, field, text, kind, domainKind str
 		return
 	}
 	if at := strings.LastIndexByte(text, '@'); at <= 0 {
-		if name, err := address.Domain(text[at+1:]); err == nil {
+		if name, err := address.MailDomain(text[at+1:]); err == nil {
 			w.terms = append(w.terms, domainKind+name)
 			return
 		}

@@ -59,14 +59,14 @@ type Filter struct {
 func (f *Filter) Check() error {
 	var bad fault.Fields
 	if f.Destination != "" {
-		name, err := address.Domain(f.Destination)
+		name, err := address.MailDomain(f.Destination)
 		if err != nil {
 			bad.Add("destination", "invalid_domain", "This is not a domain name.")
 		}
 		f.Destination = name
 	}
 	if f.Sender != "" {
-		if name, err := address.Domain(strings.TrimPrefix(f.Sender, "@")); err == nil {
+		if name, err := address.MailDomain(strings.TrimPrefix(f.Sender, "@")); err == nil {
 			f.Sender = name
 		} else if a, err := address.Parse(f.Sender); err == nil {
 			f.Sender = a.Key()

@@ -5,6 +5,7 @@ package secret
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +20,12 @@ const (
 	srsPrefix = "SRS0="
 	srsMAC    = 10 // letters
 	srsDays   = 32 * 32
-	srsLife   = 21 // days for which a report may come back
+	srsLife   = 21 // days for which a report may come back, see SRSLife
 	maxLocal  = 64 // octets (RFC 5321 §4.5.3.1.1)
 )
+
+// SRSLife is how long a report about a forwarded message may come back.
+const SRSLife = srsLife * 24 * time.Hour
 
 // srsDigits write a day with two letters.
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"
@@ -88,4 +92,37 @@ func (k *Key) signSRS(by, stamp, domain, local string) string {
 	}
 	mac.Write([]byte(strings.ToLower(text)))
 	return lower.EncodeToString(mac.Sum(nil))[:srsMAC]
+}
+
+// storedMark begins what follows the prefix in a path of StoredPath.
+const storedMark = "p="
+
+// StoredPath returns the local part of the return path, at an account's domain by, of a
+// forwarded message whose sender is kept as a row with this id: for senders that SRS has
+// no place for.
+func (k *Key) StoredPath(account int64, by string, id int64) string {
+	raw := binary.BigEndian.AppendUint64(nil, uint64(id))
+	return srsPrefix + storedMark + lower.EncodeToString(k.signStored(account, by, raw))
+}
+
+// ParseStoredPath returns the id of which StoredPath made a path for the same account
+// and domain; ok is false for anything else. Case is ignored.
+func (k *Key) ParseStoredPath(account int64, by, path string) (id int64, ok bool) {
+	text, ok := strings.CutPrefix(strings.ToLower(path), strings.ToLower(srsPrefix)+storedMark)
+	if !ok {
+		return 0, false
+	}
+	raw, err := lower.DecodeString(text)
+	if err != nil || len(raw) != 8+returnMAC || !hmac.Equal(raw, k.signStored(account, by, raw[:8])) {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint64(raw)), true
+}
+
+// signStored appends the cut MAC to the bytes of an id.
+func (k *Key) signStored(account int64, by string, id []byte) []byte {
+	mac := hmac.New(sha256.New, k.Sub("srs"))
+	mac.Write([]byte("stored " + strings.ToLower(forwarder(account, by)) + " "))
+	mac.Write(id)
+	return mac.Sum(id[:len(id):len(id)])[:len(id)+returnMAC]
 }

@@ -84,3 +84,35 @@ func srsKey(t testing.TB, digit string) *Key {
 	}
 	return k
 }
+
+func TestStoredPath(t *testing.T) {
+	k, other := srsKey(t, "1"), srsKey(t, "2")
+	path := k.StoredPath(7, "here.test", 1<<62)
+	if !IsSRS(path) || len(path) > 64 {
+		t.Fatal(path)
+	}
+	for _, p := range []string{path, strings.ToLower(path), strings.ToUpper(path)} {
+		if id, ok := k.ParseStoredPath(7, "HERE.test", p); !ok || id != 1<<62 {
+			t.Errorf("%s: %d, %v", p, id, ok)
+		}
+	}
+	for what, ok := range map[string]bool{
+		"another account": second(k.ParseStoredPath(8, "here.test", path)), "another domain": second(k.ParseStoredPath(7, "there.test", path)),
+		"another key": second(other.ParseStoredPath(7, "here.test", path)), "cut off": second(k.ParseStoredPath(7, "here.test", path[:len(path)-1])),
+		"nothing": second(k.ParseStoredPath(7, "here.test", "SRS0=p=")), "bad text": second(k.ParseStoredPath(7, "here.test", "SRS0=p=é"+path[9:])),
+	} {
+		if ok {
+			t.Errorf("%s is taken", what)
+		}
+	}
+	for i := len("SRS0=p="); i < len(path); i++ {
+		if forged := path[:i] + "q" + path[i+1:]; forged != path && second(k.ParseStoredPath(7, "here.test", forged)) {
+			t.Errorf("forged: %q", forged)
+		}
+	}
+	if _, _, ok := k.ParseSRS(7, "here.test", path, time.Now()); ok {
+		t.Error("it is taken for a path with an address")
+	}
+}
+
+func second(_ int64, ok bool) bool { return ok }

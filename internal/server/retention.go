@@ -57,6 +57,7 @@ func (s *Server) retention() *retention.Keeper {
 			{Name: "networks of log-ins", Keep: throttle.KnownFor, Prune: s.Logins.PruneNetworks},
 			{Name: "whom vacation replies answered", Keep: mailbox.AnswerLife, Prune: s.Mailboxes.PruneAnswers},
 			{Name: "notes of what was filed", Keep: inbound.FilingLife, Prune: s.Inbound.Prune},
+			{Name: "senders of forwarded messages", Keep: inbound.PathLife, Prune: s.Inbound.PrunePaths},
 		},
 	}
 }
