@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -114,12 +115,31 @@ func TestForwarding(t *testing.T) {
 		if sender, _ := arrives(2); sender != "postmaster@demo.test" {
 			t.Errorf("the return path is %s", sender)
 		}
+		// So it is for a sender whose address has no place in a return path.
 		long := strings.Repeat("l", 60) + "@elsewhere.example.net"
 		if said := arriving(t, s, long, "both@demo.test", forwarded, pass); said != "250 2.0.0" {
 			t.Error(said)
 		}
-		if sender, _ := arrives(3); sender != "postmaster@demo.test" {
-			t.Errorf("the return path is %s", sender)
+		opaque, _ := arrives(3)
+		if local, _, _ := strings.Cut(opaque, "@"); !strings.HasPrefix(opaque, "SRS0=p=") || !strings.HasSuffix(opaque, "@demo.test") || len(local) > 64 {
+			t.Errorf("the return path is %s", opaque)
+		}
+		for path, want := range map[string]string{opaque: "250 2.0.0", strings.Replace(opaque, "SRS0=p=", "SRS0=p=a", 1): "RCPT 550 5.1.1"} {
+			if said := arriving(t, s, "", path, report, nil); said != want {
+				t.Errorf("a report to %s: %s", path, said)
+			}
+		}
+		servertest.Eventually(t, func() string {
+			if senders, raw := outside(t, s, long); len(senders) != 1 || senders[0] != "" || !strings.HasSuffix(raw[0], report) {
+				return fmt.Sprintf("the sender was told %q %q", senders, raw)
+			}
+			return ""
+		})
+		if n, err := s.Inbound.PrunePaths(t.Context(), time.Now().Add(time.Minute), 10); n != 1 || err != nil {
+			t.Errorf("forgot %d senders, %v", n, err)
+		}
+		if said := arriving(t, s, "", opaque, report, nil); said != "RCPT 550 5.1.1" {
+			t.Errorf("a report when the sender is forgotten: %s", said)
 		}
 
 		// What is not wanted stays here, or outside.

@@ -171,7 +171,7 @@ func (i *Inbound) deliver(ctx context.Context, s *spooled, c *queue.Consignment,
 			return err
 		}
 	}
-	e.also = []db.Statement{filed.With(d.Message, d.N, db.Micros(i.Now()))}
+	e.also = append(e.also, filed.With(d.Message, d.N, db.Micros(i.Now())))
 	_, err = e.commit(ctx)
 	return err
 }

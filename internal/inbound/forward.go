@@ -321,6 +321,9 @@ func (i *Inbound) reportBack(ctx context.Context, m outbound.Submitted, all []qu
 		return err
 	}
 	to, err := i.firstSender(ctx, m.Account, path, m.CreatedAt) // it may have been held for weeks
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
 	if err != nil {
 		return i.untold(ctx, m.ID, all, err)
 	}

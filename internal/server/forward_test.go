@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailauth"
@@ -151,5 +152,41 @@ func TestForwardOverTheLimit(t *testing.T) {
 			arrived(t, s, 0, n)
 		}
 		wentOut(t, s, away, 2)
+	})
+}
+
+// Addresses that others have beyond the RFCs are taken: long local parts of forwarders
+// and lists, dots that carriers in Japan give out, hosts with underscores.
+func TestOddAddresses(t *testing.T) {
+	eachOutsider(t, func(t *testing.T, s *servertest.Server) {
+		c, ctx := clientOf(t, s), t.Context()
+		for n, target := range []string{"a..b@away.example.net", ".c.@away.example.net"} {
+			if _, err := c.CreateAlias(ctx, fmt.Sprintf("odd%d@demo.test", n), target); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := uint32(0)
+		for _, from := range []string{strings.Repeat("long.local.part", 10) + "x@good.com", "a..b@good.com", ".a@good.com"} {
+			if err := mx(t, s, from, question, "alice@demo.test"); err != nil {
+				t.Errorf("from %s: %v", from, err)
+				continue
+			}
+			n++
+			arrived(t, s, 0, n)
+		}
+		for n := range 2 {
+			if err := mx(t, s, "ann@good.com", question, fmt.Sprintf("odd%d@demo.test", n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wentOut(t, s, `"a..b"@away.example.net`, 1)
+		wentOut(t, s, `".c."@away.example.net`, 1)
+		if _, err := c.Send(ctx, &client.Send{FromEmail: "bob@demo.test", To: []string{"x..y@mail_in.example.net"}, Subject: "Hi", Text: "Hi"}); err != nil {
+			t.Fatal(err)
+		}
+		_, text := wentOut(t, s, `"x..y"@mail_in.example.net`, 1)
+		if !strings.Contains(text, "To: \"x..y\"@mail_in.example.net\r\n") {
+			t.Errorf("it went out as\n%s", text)
+		}
 	})
 }
