@@ -370,7 +370,7 @@ func (i *Inbound) bounceBack(ctx context.Context, m outbound.Submitted, all []qu
 	if !ok {
 		return i.untold(ctx, m.ID, all, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The return path is not one of ours."))
 	}
-	s, err := i.writeReport(ctx, &m, all)
+	s, err := i.writeReport(ctx, &m, all, false)
 	if err != nil {
 		return err
 	}
@@ -383,7 +383,7 @@ func (i *Inbound) bounceBack(ctx context.Context, m outbound.Submitted, all []qu
 
 // mailReport sends a report by way of the queue.
 func (i *Inbound) mailReport(ctx context.Context, m outbound.Submitted, all []queue.Notice, send func(*errand) error) error {
-	s, err := i.writeReport(ctx, &m, all)
+	s, err := i.writeReport(ctx, &m, all, true)
 	if err != nil {
 		return err
 	}

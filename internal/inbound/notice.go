@@ -123,7 +123,7 @@ func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) erro
 	if err != nil {
 		return err
 	}
-	s, err := i.writeReport(ctx, &m, all)
+	s, err := i.writeReport(ctx, &m, all, false)
 	if err != nil {
 		return err
 	}

@@ -20,18 +20,18 @@ import (
 const wholeUpTo = 32 << 10
 
 // writeReport spools the report about a message; without that, should it be
-// lost, damaged or not to be read.
-func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice) (*spooled, error) {
-	s, err := i.spoolReport(ctx, m, all)
+// lost, damaged or not to be read. out says that it goes to another host.
+func (i *Inbound) writeReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice, out bool) (*spooled, error) {
+	s, err := i.spoolReport(ctx, m, all, out)
 	if m.Blob != 0 && blob.Lost(err) {
 		i.Log.Error("a message is lost or damaged", "message", m.ID, "error", err)
 		m.Blob = 0
-		s, err = i.spoolReport(ctx, m, all)
+		s, err = i.spoolReport(ctx, m, all, out)
 	}
 	return s, err
 }
 
-func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice) (*spooled, error) {
+func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []queue.Notice, out bool) (*spooled, error) {
 	to, err := address.Parse(m.Sender)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []
 	id := i.db.NewID()
 	r := &message.Report{
 		Host: i.Host, To: message.Address{Local: to.LocalText(), Domain: to.Domain}, Date: i.Now(), MessageID: "<" + id.String() + "@" + i.Host + ">",
-		EnvID: m.EnvID, Arrival: m.CreatedAt, Recipients: reported(all),
+		EnvID: m.EnvID, Arrival: m.CreatedAt, Recipients: reported(all), SevenBit: out,
 		Original: message.Original{UTF8: m.UTF8, EightBit: m.EightBit},
 	}
 	if m.Blob != 0 {

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +35,10 @@ type Report struct {
 	// Recipients are told in their order; at least one.
 	Recipients []Reported
 	Original   Original
+	// SevenBit is set where other hosts pass the report on: not all of them take more.
+	// Of a message that is not 7-bit it has the header alone, in encoded words. Addresses
+	// of recipients that are not ASCII stay.
+	SevenBit bool
 	// Boundary returns a new boundary; nil makes random ones.
 	Boundary func() string
 }
@@ -66,6 +72,11 @@ const longest = 900
 // Write writes the report: words for people, fields for programs, and the
 // message or its header. Errors are those of w and of Original.Open.
 func (r *Report) Write(w io.Writer) error {
+	if r.SevenBit && (r.Original.UTF8 || r.Original.EightBit) {
+		plain := *r
+		plain.Original = Original{Header: r.Original.Header.sevenBit()}
+		r = &plain
+	}
 	c := composer{w: w, d: &Draft{}, boundary: r.Boundary}
 	if c.boundary == nil {
 		c.boundary = func() string { return "=_" + rand.Text() }
@@ -126,17 +137,12 @@ func Citable(id string) bool { return validMessageID(id) && isASCII(id) && len(i
 func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
 
 func (r *Report) subject() string {
-	word := "Delivered"
+	words := []string{"Delivered", "Relayed", "Delayed", "Undelivered"}
+	worst := 0
 	for i := range r.Recipients {
-		switch r.Recipients[i].Action {
-		case ActionFailed:
-			word = "Undelivered"
-		case ActionDelayed:
-			if word != "Undelivered" {
-				word = "Delayed"
-			}
-		}
+		worst = max(worst, slices.Index([]string{ActionDelivered, ActionRelayed, ActionDelayed, ActionFailed}, r.Recipients[i].Action))
 	}
+	word := words[worst]
 	if s := strings.TrimSpace(r.Original.Header.Decoded("Subject")); s != "" {
 		return word + ": " + s
 	}
@@ -196,7 +202,7 @@ func (r *Report) status(c *composer) {
 		field("Action", one.Action)
 		field("Status", one.status())
 		if one.remote() != "" {
-			field("Remote-MTA", "dns; "+one.remote())
+			field("Remote-MTA", "dns; "+mtaName(one.remote()))
 		}
 		field("Diagnostic-Code", one.diagnostic())
 		if one.Action != ActionDelayed {
@@ -257,6 +263,18 @@ func (r *Reported) remote() string {
 		return "" // "local" and the like are our own words
 	}
 	return inClause(oneLine(r.Remote))
+}
+
+// mtaName returns the name of a host, its address in brackets (RFC 5321 §4.1.3).
+func mtaName(host string) string {
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case err != nil:
+		return host
+	case addr.Is4():
+		return "[" + host + "]"
+	}
+	return "[IPv6:" + host + "]"
 }
 
 // expired is the status of what was tried until its time was over.

@@ -225,3 +225,36 @@ func FuzzReport(f *testing.F) {
 		}
 	})
 }
+
+// What goes to other hosts is 7-bit, whatever the message is.
+func TestReportSevenBit(t *testing.T) {
+	for what, o := range map[string]message.Original{
+		"8-bit body":   {Header: message.Header("Subject: x\r\n\r\n"), EightBit: true, Open: content("Subject: x\r\n\r\nGr\xc3\xbc\xc3\x9fe\r\n")},
+		"8-bit header": {Header: message.Header("Subject: Gr\xfc\xdfe\r\nTo: j\xc3\xb6rg@x.test\r\n\r\n"), UTF8: true, Open: content("Subject: x\r\n\r\n")},
+		"both":         {Header: message.Header("Subject: Grüße\r\nReceived: by ä\r\nX\xe4 y\r\n\r\n"), UTF8: true, EightBit: true},
+	} {
+		r := report(message.Reported{Recipient: "bob@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Remote: "192.0.2.1", Reply: "nö"})
+		r.Original, r.SevenBit = o, true
+		text := written(t, r)
+		for i := range len(text) {
+			if text[i] >= 0x80 {
+				t.Errorf("%s: it is 8-bit:\n%s", what, text)
+				break
+			}
+		}
+		if !strings.Contains(text, "Content-Type: text/rfc822-headers\r\nContent-Transfer-Encoding: 7bit\r\n") || strings.Contains(text, "8bit") || !strings.Contains(text, "Remote-MTA: dns; [192.0.2.1]\r\n") {
+			t.Errorf("%s:\n%s", what, text)
+		}
+		if what != "8-bit body" && !strings.Contains(text, "\r\nSubject: =?utf-8?b?R3LDvMOfZQ==?=\r\n") {
+			t.Errorf("%s has no subject:\n%s", what, text)
+		}
+	}
+	whole := report(message.Reported{Recipient: "bob@far.example", Action: message.ActionFailed})
+	whole.Original.Open, whole.SevenBit = content("Subject: x\r\n\r\nHi\r\n"), true
+	if text := written(t, whole); !strings.Contains(text, "message/rfc822\r\n") || !strings.Contains(text, "\r\n\r\nHi\r\n") {
+		t.Errorf("a 7-bit one goes back whole:\n%s", text)
+	}
+	if text := written(t, report(message.Reported{Recipient: "a@b.example", Action: message.ActionDelivered}, message.Reported{Recipient: "c@b.example", Action: message.ActionRelayed})); !strings.Contains(text, "Subject: =?utf-8?q?Relayed") && !strings.Contains(text, "Subject: =?utf-8?b?UmVsYXllZD") {
+		t.Errorf("the subject of what was relayed:\n%s", text)
+	}
+}

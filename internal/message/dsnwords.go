@@ -122,6 +122,7 @@ var reasons = map[string][2]string{
 	"4.6":  {"The message went round in circles between servers.", "Tell the recipient: the forwarding of this address is broken."},
 	"4.7":  {"It was tried until its time was over.", "Send it again, or reach the recipient in another way."},
 	"6.0":  {"The recipient's server refused the message for what is in it.", "Its words below may say why."},
+	"6.3":  {"The message has text that the recipient's server takes in another form only, which would break its signatures.", "Ask its author to send it to the recipient directly."},
 	"6.7":  {"The address needs a server that knows international addresses, and the recipient's does not.", "Ask the recipient for another address."},
 	"7.0":  {"The recipient's server refused the message by its rules.", "Its words below may say why."},
 	"7.1":  {"The recipient's server takes no such message from you.", "Ask the recipient, or those who run the server, to allow it."},

@@ -127,3 +127,15 @@ func (ix *Index) TextCharset() string {
 	}
 	return ""
 }
+
+// sevenBit returns the header in ASCII: its text in encoded words, and ? for what has
+// no place in them.
+func (h Header) sevenBit() Header {
+	m := fieldMender{}
+	at := 0
+	for f := range h.Fields() {
+		at += len(f.Raw)
+		m.add(f) // what can't be folded stays long
+	}
+	return Header(questionMarks(append(m.dst, h[at:]...)))
+}
