@@ -112,7 +112,7 @@ func TestClassify(t *testing.T) {
 	}{
 		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
 		{bounce.Answer{Stage: "final", Code: 550, Text: "No such user here"}, bounce.Refused, false},
-		{bounce.Answer{Code: 550, Text: "No such user here"}, bounce.Refused, false},
+		{bounce.Answer{Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
 		{bounce.Answer{Text: "No such user here"}, bounce.NoMailbox, true},
 		{bounce.Answer{Code: 550, Enhanced: "5.1.1", Text: "mailbox is full"}, bounce.MailboxFull, false},
 		{bounce.Answer{Code: 550, Enhanced: "5.2.1", Text: "no"}, bounce.MailboxDisabled, true},
