@@ -61,7 +61,7 @@ var phrases = []meaning{
 		"over disk quota", "disk quota", "disc quota", "storage quota", "mailbox quota", "quota violation", "user quota", "diskquota",
 		"mailbox exceeded the local limit", "maximum allowed storage", "over the allowed quota", "mailfolder is full", // Cyrus, Exchange, Dovecot
 		"not enough storage space", "does not have enough space", "insufficient disk space", "not enough disk space", "not sufficient disk space", "no space left",
-		"mailbox too big", "mail file size exceeds", "space has been used up", "too much mail data", // QQ, docomo
+		"mailbox too big", "exceeds allowed size", "mail file size exceeds", "space has been used up", "too much mail data", // QQ, docomo
 		"boite du destinataire pleine", "boite aux lettres pleine", "casella piena", "buzon lleno", "postfach ist voll", "postfach voll", // Orange, Telefónica, T-Online
 		"too many messages on the server", "maildir over quota", "exceeded the mailbox", "has exceeded their storage", "inbox is full", "inbox full", "out of storage space",
 		"resolver.rst.mbxfull", "ex_quota", "quotaexceeded", "mail box full", "mail-box full", "mailbox limit", "容量が一杯", "メールボックスがいっぱい",
@@ -101,7 +101,7 @@ var phrases = []meaning{
 	{subtype: ContentRejected, says: []string{
 		"spam", "junk", "unsolicited", "bulk mail", "bulk email", "bulk e-mail", "virus", "malware", "infected", "phishing", "trojan", // many
 		"content filter", "content reject", "content denied", "banned content", "unacceptable content", "prohibited", "executable", "attachment",
-		"message filtered", "mail appears to be", "likely unsolicited", "classified as", "message content", "mail content", "message refused", "message rejected",
+		"message filtered", "mail appears to be", "likely unsolicited", "classified as", "mail rejete", "message content", "mail content", "message refused", "message rejected",
 		"not rfc 5322 compliant", "rfc 5322", "rfc 2822", "rfc 822", "rfcmessagenoncompliant", "duplicate header", "multiple * header", "header error", "mime ", "mime-", "mime:",
 		"missing header", "invalid header", "bare lf", "improper use of 8-bit", "header are not accepted", "recurrent pattern", "blocked due to", "message bounced due to",
 		"suspected", "554 5.7.0 reject", "threat", "encrypted", "contains a url", "html content",
@@ -179,12 +179,12 @@ var phrases = []meaning{
 	{subtype: Expired, says: []string{
 		"retry timeout exceeded", "retry time not reached", "in the queue too long", "delivery expired", "message expired", "delivery time expired", "message timed out", "queue too long", "expired", // Exim, qmail, OpenSMTPD
 		"timed out", "timeout", "giving up on", "could not be delivered for", "have been failing for", "multiple retries", "did not respond", "not been collected", "allowed queue period", "undeliverable for", "too long in queue",
-		"been delayed", "will continue to be", "warning message",
+		"been delayed", "could not deliver for the last", "delivery failed * attempts", "will continue to be", "warning message",
 	}},
 	{subtype: Unreachable, says: []string{
 		"connection refused", "no route to host", "network is unreachable", "network unreachable", "host is unreachable", "could not connect", "connection failed", "unable to connect", "cannot connect", "can't connect",
 		"lookup failure", "lookup failed", "name server", "loop", "duplicated message-id", "too many hops", "hop count", "routing", "unable to route", "unrouteable mail domain", "starttls", " tls", "certificate", "dns", "connection was", "lost connection",
-		"could not be reached",
+		"could not be reached", "did not accept our requests to connect", "host not reachable",
 	}},
 	{subtype: SystemTrouble, says: []string{
 		"procmail", "maildrop", "command died", "command failed", "command output", "mailer error", "pipe to", "local configuration error", "server configuration", "system config", "internal error", "internal server error",
@@ -192,7 +192,7 @@ var phrases = []meaning{
 		"misconfigured", "system full", "mdb", "error while being processed", "temporar", "try again",
 	}},
 	{subtype: ProtocolTrouble, says: []string{
-		"syntax error", "command not implemented", "bad sequence", "unrecognized command", "not implemented", "protocol error", "command unrecognized", "parameters not",
+		"syntax error", "command not implemented", "bad sequence", "improper sequence", "protocol violation", "unrecognized command", "not implemented", "protocol error", "command unrecognized", "parameters not",
 	}},
 	{subtype: NoMailbox, weight: weak, says: []string{"address rejected", "recipient rejected"}},
 }
