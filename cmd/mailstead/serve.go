@@ -33,8 +33,7 @@ func (c *serveCommand) Run() error {
 // running is a server together with the signals that end it.
 type running struct {
 	*server.Server
-	stop   context.Context
-	cancel context.CancelFunc
+	stop context.Context
 }
 
 // errStopped says that a signal came before the service was ready. It has
@@ -57,7 +56,7 @@ func start(c *server.Config) (*running, error) {
 		return nil, err
 	}
 	go tidyMemory(stop, s)
-	return &running{Server: s, stop: stop, cancel: cancel}, nil
+	return &running{Server: s, stop: stop}, nil
 }
 
 // untilSignal is a context that SIGINT and SIGTERM end. A second one then ends the
@@ -68,14 +67,6 @@ func untilSignal() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// untilStopped waits for SIGTERM or SIGINT, then drains; a second signal ends
-// the process at once.
-func (r *running) untilStopped() error {
-	select {
-	case <-r.stop.Done():
-	case err := <-r.Failed():
-		r.cancel()
-		return err
-	}
-	return r.Shutdown()
-}
+// untilStopped waits for SIGTERM or SIGINT, or for a failure of the service, then
+// drains; a second signal ends the process at once.
+func (r *running) untilStopped() error { return r.Run(r.stop) }

@@ -92,5 +92,5 @@ func saysSuccess(text, subject string) bool {
 		}
 	}
 	return anyOf(subject, []string{"successfully delivered", "successful mail delivery", "notification (success)", "notification (relay)"}) ||
-		anyOf(text, []string{"was successfully delivered", "has been successfully delivered", "successfully relayed", "message has been delivered to the following", `"notificationtype":"delivery"`}) // the last: Amazon SES, by SNS
+		anyOf(text, []string{"was successfully delivered", "has been successfully delivered", "successfully relayed", "message has been delivered to the following"})
 }

@@ -101,6 +101,9 @@ func Parse(raw []byte) *Report {
 		p.complaint(r)
 		return r
 	}
+	if p.notified(r) {
+		return r
+	}
 	told := readStatus(p.status)
 	if len(told) == 0 {
 		for _, text := range p.texts {

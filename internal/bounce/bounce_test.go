@@ -112,7 +112,7 @@ func TestClassify(t *testing.T) {
 	}{
 		{bounce.Answer{Stage: "rcpt", Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
 		{bounce.Answer{Stage: "final", Code: 550, Text: "No such user here"}, bounce.Refused, false},
-		{bounce.Answer{Code: 550, Text: "No such user here"}, bounce.Refused, false},
+		{bounce.Answer{Code: 550, Text: "No such user here"}, bounce.NoMailbox, true},
 		{bounce.Answer{Text: "No such user here"}, bounce.NoMailbox, true},
 		{bounce.Answer{Code: 550, Enhanced: "5.1.1", Text: "mailbox is full"}, bounce.MailboxFull, false},
 		{bounce.Answer{Code: 550, Enhanced: "5.2.1", Text: "no"}, bounce.MailboxDisabled, true},
@@ -163,6 +163,8 @@ func TestHostile(t *testing.T) {
 		"a field without end":  append([]byte("Content-Type: message/delivery-status\r\n\r\nFinal-Recipient: rfc822; a@b.c\r\nAction: failed\r\nDiagnostic-Code: x\r\n"), many(" x\r\n", 200_000)...),
 		"10,000 statuses":      append([]byte("Content-Type: multipart/report; boundary=b\r\n\r\n"), many("--b\r\nContent-Type: message/delivery-status\r\n\r\nAction: failed\r\nStatus: 5.0.0\r\n", 10_000)...),
 		"many and vague":       append([]byte("From: mailer-daemon@x.test\r\n\r\n"), append(many("<a@b.c>: no\r\n<b@b.c>: no\r\n", 1000), many("nothing ", 100_000)...)...),
+		"many notified":        append(append([]byte("From: no-reply@sns.amazonaws.com\r\n\r\n{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":["), many("{\"emailAddress\":\"a@b.c\"},", 2000)...), "{}]}}"...),
+		"a transcript of many": append([]byte("From: mailer-daemon@x.test\r\n\r\n   ----- Transcript of session follows -----\r\n"), many("550 <a@b.c>... no\r\n550 <b@b.c>... no\r\n", 1000)...),
 		"nothing but newlines": many("\r\n", 500_000),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,6 +43,11 @@ func (p *parts) complaint(r *Report) {
 			r.Recipients = append(r.Recipients, Recipient{Address: a})
 		}
 	}
+	r.settleFeedback()
+}
+
+// settleFeedback makes a notice of what is no complaint.
+func (r *Report) settleFeedback() {
 	switch r.Feedback.Type {
 	case "not-spam", "auth-failure", "dmarc", "opt-in": // nobody complains of the mail (RFC 6430, RFC 6591)
 		r.Kind = Notice

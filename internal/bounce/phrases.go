@@ -15,6 +15,7 @@ type weight uint8
 const (
 	usual  weight = iota
 	always        // whatever the code and wherever it was said: nothing else is ever meant
+	slight        // not against a code that calls the address bad
 	weak          // only where no code says anything
 )
 
@@ -22,6 +23,19 @@ const (
 // goes before what is said of the recipient, since a refusal of either names
 // the recipient too. After each line stands who says so.
 var phrases = []meaning{
+	{subtype: SenderRejected, weight: always, says: []string{
+		// A sender call-out quotes what the sender's host says of the sender: words
+		// that below mean the recipient. Exim says "verification failed for", "called:"
+		// and the like of senders only.
+		"sender verif", "sender callback", "sender call-out", "sender callout", "sender address verif", "sender address callback", "verification failed for", "verification failed while checking", "callback setup failed",
+		"called: * sent: rcpt to:", "verify sender", "verify the sender", "verifying sender", "verifying the sender", "sender address rejected", "sender rejected", "sender unknown", "unknown sender",
+		"invalid sender", "bad sender", "sender denied", "sender blocked", "sender mailbox", "sender account", "sender user", "sender address", "sender's address", "sender could not", "sender cannot",
+		"sender does not exist", "sender doesn't exist", "sender not ", "envelope sender", "envelope-from", "envelope from address", "return path", "return-path", "reverse path", "reverse-path", "mail from address", "originator",
+		"outgoing mail from", "outgoing email from", "sending suspended", "sending is suspended", "sending disabled", "sending is disabled", // who relays for us
+		"absenderadresse", "absender existiert", "absender unbekannt", "unbekannter absender", "ungultiger absender", "absender nicht", "absender wurde", "de l'expediteur", "expediteur n'existe", "expediteur inconnu", "expediteur invalide", "expediteur refuse", "emetteur invalide", "emetteur inconnu",
+		"el remitente no", "del remitente", "remitente desconocido", "remitente inexistente", "remitente invalido", "o remetente nao", "do remetente", "remetente desconhecido", "remetente inexistente", "remetente invalido",
+		"il mittente non", "del mittente", "mittente sconosciuto", "mittente inesistente", "mittente non valido", "onbekende afzender", "afzender bestaat niet", "отправитель не", "адрес отправителя", "发件人不存在", "发件人地址", "寄件者不存在", "送信者が存在", "送信元アドレス",
+	}},
 	{subtype: NoMailbox, weight: always, says: []string{
 		"doesn't have a * account", "does not have a * account", // Yahoo, after DATA too
 		"account that you tried to reach does not exist", // Gmail
@@ -36,6 +50,8 @@ var phrases = []meaning{
 	{subtype: NoMail, weight: always, says: []string{
 		"host does not accept mail", // sendmail of a null MX (RFC 7505), with the code for the sender's
 	}},
+	{subtype: SystemTrouble, says: []string{"greylist", "graylist", "grey list", "grey-list"}},
+	{subtype: Refused, says: []string{"blocked by the recipient", "blocked by recipient"}},
 	{subtype: Unreachable, says: []string{"host not found, try again"}},                                                                           // Postfix: the name server did not answer
 	{subtype: SystemTrouble, weight: always, says: []string{"procmail:", "maildrop:", "command died with status", "unix mailer", "mailer error"}}, // Postfix, sendmail: a local program failed
 	{subtype: MailboxFull, says: []string{
@@ -45,7 +61,7 @@ var phrases = []meaning{
 		"over disk quota", "disk quota", "disc quota", "storage quota", "mailbox quota", "quota violation", "user quota", "diskquota",
 		"mailbox exceeded the local limit", "maximum allowed storage", "over the allowed quota", "mailfolder is full", // Cyrus, Exchange, Dovecot
 		"not enough storage space", "does not have enough space", "insufficient disk space", "not enough disk space", "not sufficient disk space", "no space left",
-		"mailbox too big", "mail file size exceeds", "space has been used up", "too much mail data", // QQ, docomo
+		"mailbox too big", "exceeds allowed size", "mail file size exceeds", "space has been used up", "too much mail data", // QQ, docomo
 		"boite du destinataire pleine", "boite aux lettres pleine", "casella piena", "buzon lleno", "postfach ist voll", "postfach voll", // Orange, Telefónica, T-Online
 		"too many messages on the server", "maildir over quota", "exceeded the mailbox", "has exceeded their storage", "inbox is full", "inbox full", "out of storage space",
 		"resolver.rst.mbxfull", "ex_quota", "quotaexceeded", "mail box full", "mail-box full", "mailbox limit", "容量が一杯", "メールボックスがいっぱい",
@@ -58,7 +74,8 @@ var phrases = []meaning{
 	{subtype: RateLimited, says: []string{
 		"too many connections", "too many concurrent", "connection rate limit", "rate limit", "rate-limit", "try again slower", "too many messages", // many
 		"at a rate that prevents", "too many recipients", "maximum connection limit", "per-domain connection limit", "max emails per hour", "daily message quota",
-		"maximum sending rate", "too many smtp sessions", "trop de connexions", "too many errors from your ip", "throttl", "too many mails", "unusual rate",
+		"maximum sending rate", "receiving limit", "receive limit", "receiving mail too", "receiving too many", "receiving messages too", "receiving email too", "too quickly", "too fast", "message threshold", "messages per", "mails per", "emails per",
+		"hourly limit", "daily limit", "per hour", "per day", "frequency limit", "sending limit", "volume limit", "exceeded the limit of messages", "excessive volume", "unexpected volume", "too many smtp sessions", "trop de connexions", "too many errors from your ip", "throttl", "too many mails", "unusual rate",
 	}},
 	{subtype: MailboxMoved, says: []string{
 		"has been replaced by", "user has moved", "has moved to", "address has changed", "new address is", "is no longer at this address", "mailbox has moved",
@@ -84,16 +101,21 @@ var phrases = []meaning{
 	{subtype: ContentRejected, says: []string{
 		"spam", "junk", "unsolicited", "bulk mail", "bulk email", "bulk e-mail", "virus", "malware", "infected", "phishing", "trojan", // many
 		"content filter", "content reject", "content denied", "banned content", "unacceptable content", "prohibited", "executable", "attachment",
-		"message filtered", "mail appears to be", "likely unsolicited", "classified as", "message content", "mail content", "message refused", "message rejected",
+		"message filtered", "mail appears to be", "likely unsolicited", "classified as", "mail rejete", "message content", "mail content", "message refused", "message rejected",
 		"not rfc 5322 compliant", "rfc 5322", "rfc 2822", "rfc 822", "rfcmessagenoncompliant", "duplicate header", "multiple * header", "header error", "mime ", "mime-", "mime:",
 		"missing header", "invalid header", "bare lf", "improper use of 8-bit", "header are not accepted", "recurrent pattern", "blocked due to", "message bounced due to",
 		"suspected", "554 5.7.0 reject", "threat", "encrypted", "contains a url", "html content",
 	}},
+	{subtype: Policy, says: []string{ // who may write to the recipient
+		"from outside", "outside of the organi", "outside the organi", "outside your organi", "outside our organi", "external sender", "external mail", "external email", "external e-mail", "internal sender", "internal use", "internal mail", "internal email",
+		"accept mail from", "accepts mail from", "accept email from", "accept e-mail from", "accept messages from", "accepting mail from", "accepting messages from", "accepting email from", "accepts messages from",
+		"authorized sender", "authorised sender", "allowed sender", "approved sender", "restricted to",
+	}},
 	{subtype: SenderRejected, says: []string{
-		"sender rejected", "sender denied", "sender address rejected", "invalid sender", "sender verify failed", "sender was rejected", "sender is not", "bad sender", // Postfix, Exim
-		"sender verification", "unroutable sender", "sender domain", "domain of sender", "domain of the sender", "of sender address", "from address", "mail from command", "mail from not", "mail from address", "mail from:<", "envelope sender",
+		"sender was rejected", "sender is not", // Postfix, Exim
+		"sender email", "sender e-mail", "sender's ", "sender domain", "sender host", "not allowed to send", "not permitted to send", "your account", "your domain", "your sending", "unroutable sender", "domain of sender", "domain of the sender", "from address", "mail from command", "mail from not", "mail from:<",
 		"empty envelope sender", "null sender", "batv", "bouncedeny", "backscatter", "bogus mail", "from: domain", "third-party dsn", "returned mail not accepted",
-		"email address is not verified", "not in the list of allowed senders", "senderfilter", "unknown sender", "not pre-approved", "list of senders", "emetteur invalide", "senders not allowed",
+		"email address is not verified", "not in the list of allowed senders", "senderfilter", "not pre-approved", "list of senders", "emetteur invalide", "senders not allowed",
 		"the sender", "your email address", "rule imposed mailbox access", "you are not allowed to post", "not subscribed", "members-only", "closed mailing list", "not a member",
 		"sending this from a different address", "fully qualified email address", "purported responsible address", "unsigned dsn",
 		"registered gateway user", "expired email address",
@@ -108,7 +130,7 @@ var phrases = []meaning{
 		"no route for current request", "smtp protocol returned a permanent error", "name server: .: host not found", "no smtp service",
 	}},
 	{subtype: MailboxDisabled, says: []string{
-		"account has been disabled", "account is disabled", "account disabled", "mailbox disabled", "mailbox is disabled", "mailbox is frozen", "account that you tried to reach is disabled", // Yahoo, Google
+		"account has been disabled", "account is disabled", "account disabled", "mailbox disabled", "mailbox is disabled", "temporarily disabled", "mailbox is frozen", "account that you tried to reach is disabled", // Yahoo, Google
 		"has been suspended", "is suspended", "currently suspended", "user suspended", "suspend", "deactivated", "account is locked", "temporary locked", "temporarily inactive", "user is terminated",
 		"inactive account", "account is inactive", "invalid/inactive user", "inactive user", "mailbox inactive", "archived recipient", "destinataire archive", "disabled or discontinued",
 		"extended inactivity", "account expired", "account has expired", "user or domain is disabled", "has been disabled", "address no longer accepts mail", "account is not active",
@@ -117,7 +139,7 @@ var phrases = []meaning{
 	{subtype: Refused, says: []string{
 		"550 : user unknown", "550: : user unknown", // KDDI (au), after the message: the recipient's filter
 		"refused due to recipient preferences", "not accepting any mail", "only accepting mail from specific", "user refuses to receive", "refuse to receive mail", "rejected due to user rules",
-		"blocked by the recipient", "account is protected by", "bounced address", "resolver.rst.notauthorized", "has restricted sms", "user reject", "not found recipient account",
+		"account is protected by", "bounced address", "resolver.rst.notauthorized", "has restricted sms", "user reject", "not found recipient account",
 	}},
 	{subtype: NoDomain, says: []string{
 		"host or domain name not found", "host not found", "unknown host", "host unknown", "no such domain", "domain does not exist", "domain must exist", "name or service not known", // Postfix, sendmail
@@ -140,7 +162,7 @@ var phrases = []meaning{
 		"recipient is not local", "destination addresses were unknown", "following recipients was undeliverable", "resolver.adr.recipnotfound", "resolver.adr.recipientnotfound", "resolver.adr.recipient", "recipientnotfound",
 		"address not present in directory", "can't accept user", "address invalid", "invalid final delivery userid", "542 * rejected", "please check if address is correct", "invalid user", "wrong or no longer valid", "missing home directory", "user not active", "bad recipient",
 		"not our customer", "user * does not exist", "cannot find * recipient", "this address no longer", "list not found", "addressee unknown", "unknown addressee",
-		"recipient verify failed", "recipient verification failed", "verification failed for", "no account at this", "account not available", "not have a user by", "no one here by that", "nobody here by that", // Exim and others
+		"recipient verify failed", "recipient verification failed", "callout verification failed", "no account at this", "account not available", "not have a user by", "no one here by that", "nobody here by that", // Exim and others
 		"does not have an account", "doesn't have an account", "mailbox is not found", "no valid mail box", "no longer exists", "user not local", "user is not local", "not local mailbox", "unknown mail box", // RFC 5321 §4.2.2 (551)
 		"unbekannter benutzer", "unbekannter nutzer", "usuario desconhecido", "caixa postal inexistente", "no encontrado", "nao encontrado", "non esiste", "sconosciuto", "n'existe pas", // German, Portuguese, Spanish, Italian, French
 		"nie istnieje", "nie ma takiego", "neexistuje", "finns inte", "findes ikke", "nem letezik", "bulunamad", "찾을 수 없", "존재하지 않", "無此使用者", "不存在", // Polish, Czech, Swedish, Danish, Hungarian, Turkish, Korean, Chinese
@@ -150,18 +172,19 @@ var phrases = []meaning{
 		"recipient's e-mail address was not found", "wasn't found at", "couldn't be found", "could not be found", "can't be found", "not exist",
 	}},
 	{subtype: Policy, says: []string{
-		"policy", "not authorized", "unauthorized", "not permitted", "administrative prohibition", "administratively", "access denied", "denied", "organizational settings", "mass mailer",
-		"not allowed", "prohibits", "forbidden", "captcha",
+		"policy", "policies", "not authorized", "not authorised", "unauthorized", "not permitted", "administrative prohibition", "administratively", "organizational settings", "organisational settings", "mass mailer",
+		"not allowed", "prohibits", "captcha",
 	}},
+	{subtype: Policy, weight: slight, says: []string{"access denied", "denied", "forbidden"}},
 	{subtype: Expired, says: []string{
 		"retry timeout exceeded", "retry time not reached", "in the queue too long", "delivery expired", "message expired", "delivery time expired", "message timed out", "queue too long", "expired", // Exim, qmail, OpenSMTPD
 		"timed out", "timeout", "giving up on", "could not be delivered for", "have been failing for", "multiple retries", "did not respond", "not been collected", "allowed queue period", "undeliverable for", "too long in queue",
-		"been delayed", "will continue to be", "warning message",
+		"been delayed", "could not deliver for the last", "delivery failed * attempts", "will continue to be", "warning message",
 	}},
 	{subtype: Unreachable, says: []string{
 		"connection refused", "no route to host", "network is unreachable", "network unreachable", "host is unreachable", "could not connect", "connection failed", "unable to connect", "cannot connect", "can't connect",
 		"lookup failure", "lookup failed", "name server", "loop", "duplicated message-id", "too many hops", "hop count", "routing", "unable to route", "unrouteable mail domain", "starttls", " tls", "certificate", "dns", "connection was", "lost connection",
-		"could not be reached",
+		"could not be reached", "did not accept our requests to connect", "host not reachable",
 	}},
 	{subtype: SystemTrouble, says: []string{
 		"procmail", "maildrop", "command died", "command failed", "command output", "mailer error", "pipe to", "local configuration error", "server configuration", "system config", "internal error", "internal server error",
@@ -169,7 +192,7 @@ var phrases = []meaning{
 		"misconfigured", "system full", "mdb", "error while being processed", "temporar", "try again",
 	}},
 	{subtype: ProtocolTrouble, says: []string{
-		"syntax error", "command not implemented", "bad sequence", "unrecognized command", "not implemented", "protocol error", "command unrecognized", "parameters not",
+		"syntax error", "command not implemented", "bad sequence", "improper sequence", "protocol violation", "unrecognized command", "not implemented", "protocol error", "command unrecognized", "parameters not",
 	}},
 	{subtype: NoMailbox, weight: weak, says: []string{"address rejected", "recipient rejected"}},
 }

@@ -114,24 +114,25 @@ func hard(subtype string) bool {
 
 // judge judges an answer whose text is normal.
 func (a *Answer) judge() Verdict {
-	subtype, sure := a.subtype()
+	said := a.found()
+	subtype, sure := a.subtype(said)
 	if (a.Stage == StageConnect || a.Stage == StageMail) && (hard(subtype) && subtype != NoMail || subtype == MailboxDisabled) {
 		subtype = SenderRejected // no recipient was named yet
 	}
 	v := Verdict{Subtype: subtype, Type: Transient, Category: ByInfrastructure, vague: !sure}
 	temporary := strings.HasPrefix(a.Enhanced, "4.") || a.Enhanced == "" && a.Code/100 == 4
 	switch {
-	case temporary && (subtype != NoMailbox || a.found().weight != always):
+	case temporary && (subtype != NoMailbox || said.weight != always):
 	case hard(subtype):
 		v.Type = Permanent
-	case subtype == General:
+	case subtype == General, subtype == Refused && said.subtype == NoMailbox:
 		v.Type = Undetermined
 	}
 	_, code, _ := strings.Cut(a.Enhanced, ".")
 	unsaid := general(a.Enhanced) || code == "5.0" // Outlook.com: of mailboxes that do not exist
 	if hard(subtype) && (suppressing[code] || unsaid && subtype != NoMail || a.notInDirectory()) || subtype == MailboxDisabled && (code == "2.1" || general(a.Enhanced)) {
 		v.Category = ByRecipient
-		v.Suppress = !temporary
+		v.Suppress = !temporary && a.Code/100 != 4 && (said.subtype == NoMailbox || !says(a.Text, "temporar"))
 	}
 	return v
 }
@@ -141,10 +142,9 @@ func (a *Answer) judge() Verdict {
 var suppressing = map[string]bool{"1.1": true, "1.2": true, "1.3": true, "1.6": true, "1.10": true, "2.1": true}
 
 // subtype says what is the matter, and whether that is more than a guess.
-func (a *Answer) subtype() (subtype string, sure bool) {
+func (a *Answer) subtype(said meaning) (subtype string, sure bool) {
 	_, code, _ := strings.Cut(a.Enhanced, ".")
 	meant := byCode[code]
-	said := a.found()
 	found := said.subtype
 	switch {
 	case found == "" || said.weight == weak && meant != "":
@@ -152,20 +152,18 @@ func (a *Answer) subtype() (subtype string, sure bool) {
 		return found, true
 	case a.notInDirectory():
 		return NoMailbox, true
-	case found == NoMailbox && !hard(meant) && a.Stage != "" && a.Stage != StageRcpt && a.Stage != "dsn" && a.Stage != "dns":
+	case found == NoMailbox && !hard(meant) && !slices.Contains([]string{"", StageConnect, StageMail, StageRcpt, "dsn", "dns"}, a.Stage):
 		// Who knows the recipient says so at RCPT. After the message this is
 		// what some hosts say of mail that they filter.
 		return Refused, true
-	case found == NoMailbox && a.Stage == "" && a.Enhanced == "" && a.Code != 0:
-		return Refused, true // a reply that a report quotes without a word of what it answered: as above
 	case found == NoMailbox && strings.HasPrefix(code, "7.") && a.Stage != StageRcpt:
 		return Refused, true
 	case meant == "" || vague(code):
 		return found, true
-	case hard(meant) && overrules(found):
+	case hard(meant) && said.weight != slight && a.overrules(found):
 		return found, true
-	case found == NoMailbox && meant == MailboxDisabled && a.Stage == StageRcpt:
-		return found, true // 5.2.1 is also what some say of mailboxes that never were
+	case code == "2.1":
+		return found, true // hosts say it of mailboxes that never were, of limits and of policies
 	case (found == NoDomain || found == NoMail || found == Expired) && meant == Unreachable:
 		return found, true
 	}
@@ -199,10 +197,12 @@ func vague(code string) bool { return code == "" || slices.Contains(vagueCodes, 
 
 // overrules reports whether words of this meaning are believed against a code
 // that says that the address is bad: hosts say 5.1.1 of all sorts of things.
-func overrules(found string) bool {
+func (a *Answer) overrules(found string) bool {
 	switch found {
 	case RelayDenied, Blocked, MailboxFull, MailboxMoved, SenderRejected, NoMail, MailboxDisabled, RateLimited, Refused:
 		return true
+	case Policy, ContentRejected, Authentication, MessageTooLarge:
+		return !slices.ContainsFunc(phrases, func(m meaning) bool { return m.subtype == NoMailbox && m.in(a.words()) })
 	}
 	return false
 }
@@ -214,13 +214,25 @@ var names = regexp.MustCompile(`[^\s<>()\[\]"',;:@]+@[^\s<>()\[\]"',;:@]+|[a-z0-
 
 // found is what the words mean; the zero meaning if nothing that is known.
 func (a *Answer) found() meaning {
-	text := names.ReplaceAllLiteralString(a.Text, "@")
-	for i := range phrases {
-		for _, phrase := range phrases[i].says {
-			if says(text, phrase) {
-				return phrases[i]
-			}
+	text := a.words()
+	for _, m := range phrases {
+		if m.in(text) {
+			return m
 		}
 	}
 	return meaning{}
+}
+
+// notWords are what IronPort puts before whatever a host said ("5.1.0 - Unknown
+// address error 550-'...'"), and sendmail behind it.
+var notWords = strings.NewReplacer("unknown address error", "", "relay=", "")
+
+// words are the text without names and the like.
+func (a *Answer) words() string {
+	return notWords.Replace(names.ReplaceAllLiteralString(a.Text, "@"))
+}
+
+// in reports whether a text says so.
+func (m meaning) in(text string) bool {
+	return slices.ContainsFunc(m.says, func(phrase string) bool { return says(text, phrase) })
 }

@@ -2,7 +2,11 @@
 
 package bounce
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // markers are the lines after which a report returns the original, as normal
 // text without dashes and the like around it.
@@ -29,7 +33,8 @@ func cutOriginal(text string) (human, returned string) {
 		}
 		line := text[at:end]
 		if at > 0 && (marks(line) && looksReturned(text[end:]) || beginsHeader(line, text[end:])) {
-			return text[:at], text[end-keepLine(line):]
+			kept := keepLine(line)
+			return text[:end-kept], text[end-kept:] // the line may give the reason
 		}
 		at = end
 	}
@@ -150,9 +155,14 @@ func (p *parts) told(words string) []Recipient {
 	if len(sections) == 0 {
 		sections = []section{{text: words}}
 	}
-	plain := normal(words)
+	common := words
+	if len(sections) > 1 { // what is said of one is not said of the others
+		at := strings.Index(words, sections[0].address)
+		common, _, _ = strings.Cut(words[:max(at, 0)], transcriptMark)
+	}
+	plain := normal(common)
 	for _, s := range sections {
-		all = append(all, s.recipient(words, plain))
+		all = append(all, s.recipient(common, plain))
 	}
 	if len(all) == 1 && len(named) == 1 {
 		all[0].Address = named[0]
@@ -206,23 +216,83 @@ func (s *section) recipient(words, plain string) Recipient {
 	return r
 }
 
-// divide cuts a text at the lines that begin with an address.
+func (s *section) add(line string) {
+	if len(s.text) < maxDiagnostic {
+		s.text += "\n" + line
+	}
+}
+
+// divide cuts a text at the lines that begin with an address, and sendmail's
+// transcript at those that tell of one.
 func divide(words string) []section {
+	listed, session, transcript := strings.Cut(words, transcriptMark)
+	all := divideList(listed)
+	for i := len(all) - 2; i >= 0; i-- { // one reason for several
+		if bare := strings.Trim(all[i].text, " \t\r\n<>*-|"); bare == all[i].address && !transcript {
+			all[i].add(all[i+1].text)
+		}
+	}
+	if transcript {
+		all = divideTranscript(all, session)
+	}
+	return all
+}
+
+func divideList(words string) []section {
 	var all []section
+	sender := false // "A message sent by", before the address in the next line
 	for line := range strings.SplitSeq(words, "\n") {
-		if a := leading(line); a != "" && len(all) < maxRecipients {
-			if n := len(all); n > 0 && all[n-1].address == a {
-				if len(all[n-1].text) < maxDiagnostic {
-					all[n-1].text += "\n" + line
-				}
-				continue
-			}
-			all = append(all, section{address: a, text: line})
+		if sender && strings.TrimSpace(line) != "" {
+			sender = false
 			continue
 		}
-		if n := len(all); n > 0 && len(all[n-1].text) < maxDiagnostic {
-			all[n-1].text += "\n" + line
+		sender = sender || strings.HasSuffix(strings.ToLower(strings.TrimRight(line, " :\r")), " sent by")
+		a, n := leading(line), len(all)
+		switch {
+		case a != "" && n < maxRecipients && (n == 0 || all[n-1].address != a):
+			all = append(all, section{address: a, text: line})
+		case n > 0:
+			all[n-1].add(line)
 		}
+	}
+	return all
+}
+
+// transcriptMark is the line before sendmail's transcript of a session, for all
+// recipients: the list before it may give no reasons, and is missing in old ones.
+const transcriptMark = "----- Transcript of session follows -----"
+
+// told5 is a line of the transcript that gives up a recipient.
+var told5 = regexp.MustCompile(`^\s*5\d\d[ -](?:5\.\d+\.\d+ )?<?([^\s<>()]+@[^\s<>()]+?)>?\.\.\. `)
+
+// divideTranscript gives each recipient what the transcript tells of it: the
+// line that gives it up, and the conversation before that.
+func divideTranscript(all []section, session string) []section {
+	known := len(all)
+	before := ""
+	for line := range strings.SplitSeq(session, "\n") {
+		if talks := strings.TrimLeft(line, " ."); len(talks) > 13 && strings.EqualFold(talks[:13], "while talking") {
+			before = "" // with another host
+		}
+		m := told5.FindStringSubmatch(line)
+		if m == nil {
+			if len(before) < maxDiagnostic {
+				before += line + "\n"
+			}
+			continue
+		}
+		i := slices.IndexFunc(all, func(s section) bool { return strings.EqualFold(s.address, m[1]) })
+		if i < 0 && known == 0 && len(all) < maxRecipients { // a list that is there is complete
+			i = len(all)
+			all = append(all, section{address: m[1]})
+		}
+		if i >= 0 {
+			all[i].add(before + line)
+		}
+		before = ""
+	}
+	if len(all) == 1 {
+		all[0].add(before)
 	}
 	return all
 }

@@ -74,6 +74,7 @@ type Dashboard struct {
 	Reference     []byte // the OpenAPI document, of which the reference is made
 	Log           *slog.Logger
 	Now           func() time.Time
+	OrderTime     time.Duration // how long one press of a button works on an order of the queue; 0: 5 s
 
 	tries     throttle.Conns // passwords and codes that are looked at
 	strangers throttle.Conns // requests in hand for pages that are anybody's

@@ -78,11 +78,17 @@ func (o Outgoing) converse(ctx context.Context, domain string) (smtpclient.Exten
 	var troubles []string
 	for _, h := range plan.Hosts {
 		for _, addr := range h.Addrs {
-			c, err := smtpclient.Dial(ctx, smtpclient.Options{
+			dial := smtpclient.Options{
 				Addr: addr, Host: h.Name, LocalName: o.Name, TLS: h.TLS, Verify: h.Verify, TLSConfig: h.TLSConfig,
 				Policy: h.Policy, Demand: h.Demand, Audit: h.Audit,
 				Timeouts: smtpclient.Timeouts{Connect: hopPatience, Greeting: hopPatience, Command: hopPatience, Handshake: hopPatience, Quit: time.Second},
-			})
+			}
+			c, err := smtpclient.Dial(ctx, dial)
+			var failed *smtpclient.DialError
+			if errors.As(err, &failed) && failed.Class == smtpclient.InClear { // as mail goes
+				dial.TLS = smtpclient.Never
+				c, err = smtpclient.Dial(ctx, dial)
+			}
 			if err != nil {
 				troubles = append(troubles, err.Error())
 				continue

@@ -76,6 +76,7 @@ func TestProbe(t *testing.T) {
 		expect(t, out.CheckProbe(domain), status, part)
 	}
 	probe(says(t, greets), "example.org", doctor.OK, "mx.example.org [127.0.0.1] greets, with no TLS")
+	probe(says(t, strings.Replace(greets, "AUTH PLAIN", "STARTTLS", 1)), "example.org", doctor.OK, "greets, with no TLS") // it hangs up instead
 	probe(nobody(t), "example.org", doctor.Error, "no host of example.org could be reached")
 	probe(25, "null.example", doctor.Error, "accepts no mail")
 }

@@ -78,12 +78,13 @@ func judgeSRV(r *Record, got []dns.SRV) verdict {
 }
 
 // policyTag returns a tag of the one TXT record that begins with the version
-// v=version, such as id of v=STSv1 (RFC 8461 §3.1, RFC 8460 §3).
+// v=version, such as id of v=STSv1 (RFC 8461 §3.1, RFC 8460 §3). Case counts, and
+// no blanks stand around "=": senders read it like that.
 func policyTag(txts []string, version, tag string) (value, problem string) {
 	var record string
 	for _, txt := range txts[:min(len(txts), maxPolicies)] {
 		v, rest, _ := strings.Cut(txt[:min(len(txt), maxValue)], ";")
-		if strings.TrimSpace(v) != "v="+version {
+		if strings.TrimRight(v, " \t") != "v="+version {
 			continue
 		}
 		if record != "" {
@@ -95,8 +96,8 @@ func policyTag(txts []string, version, tag string) (value, problem string) {
 		return "", fmt.Sprintf("There is a TXT record, but it does not begin with v=%s; in just these letters.", version)
 	}
 	for part := range strings.SplitSeq(record, ";") {
-		if name, value, ok := strings.Cut(part, "="); ok && strings.TrimSpace(name) == tag {
-			return strings.TrimSpace(value), ""
+		if name, value, ok := strings.Cut(strings.Trim(part, " \t"), "="); ok && name == tag {
+			return value, ""
 		}
 	}
 	return "", fmt.Sprintf("The record lacks %s=.", tag)
@@ -113,7 +114,8 @@ func checkMTASTS(txts []string) (bool, string) {
 
 func checkTLSRPT(txts []string) (bool, string) {
 	rua, problem := policyTag(txts, "TLSRPTv1", "rua")
-	if problem == "" && !strings.HasPrefix(rua, "mailto:") && !strings.HasPrefix(rua, "https:") {
+	scheme, _, _ := strings.Cut(strings.ToLower(rua), ":")
+	if problem == "" && scheme != "mailto" && scheme != "https" {
 		problem = "The record's rua= must be an address such as mailto:postmaster@ your domain."
 	}
 	return problem == "", problem

@@ -68,9 +68,14 @@ func TestWords(t *testing.T) {
 		{"their own id", domain.MTASTS, "_mta-sts.shop.test", []string{`TXT "v=STSv1;id=20260101"`}, true, ""},
 		{"bad id", domain.MTASTS, "_mta-sts.shop.test", []string{`TXT "v=STSv1; id=2026-01-01"`}, false, "id= must be"},
 		{"no id", domain.MTASTS, "_mta-sts.shop.test", []string{`TXT "v=STSv1"`}, false, "lacks id="},
+		{"blanks around =", domain.MTASTS, "_mta-sts.shop.test", []string{`TXT "v=STSv1; id = 1"`}, false, "lacks id="},
+		{"a capital tag", domain.MTASTS, "_mta-sts.shop.test", []string{`TXT "v=STSv1; ID=1"`}, false, "lacks id="},
+		{"a capital version", domain.MTASTS, "_mta-sts.shop.test", []string{`TXT "V=STSv1; id=1"`}, false, "in just these letters"},
 		{"two", domain.MTASTS, "_mta-sts.shop.test", []string{`TXT "v=STSv1; id=1"`, `TXT "v=STSv1; id=2"`}, false, "more than one"},
 		{"bad version", domain.TLSRPT, "_smtp._tls.shop.test", []string{`TXT "v=TLSRPT1; rua=mailto:a@old.test"`}, false, "v=TLSRPTv1"},
 		{"reports elsewhere", domain.TLSRPT, "_smtp._tls.shop.test", []string{`TXT "v=TLSRPTv1; rua=https://old.test/"`}, true, ""},
+		{"a scheme in capitals", domain.TLSRPT, "_smtp._tls.shop.test", []string{`TXT "v=TLSRPTv1; rua=MAILTO:a@old.test"`}, true, ""},
+		{"blanks around =", domain.TLSRPT, "_smtp._tls.shop.test", []string{`TXT "v=TLSRPTv1; rua =mailto:a@old.test"`}, false, "lacks rua="},
 		{"bad address", domain.TLSRPT, "_smtp._tls.shop.test", []string{`TXT "v=TLSRPTv1; rua=old@old.test"`}, false, "rua= must be"},
 	}
 	w.publish(dom)

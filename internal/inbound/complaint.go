@@ -4,6 +4,8 @@ package inbound
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -115,40 +117,59 @@ func (i *Inbound) shown(header string) (r report, ok bool) {
 // Junked takes it as complaints that somebody put messages into the folder for
 // junk of a mailbox here. Only mail of the API is complained of, and only its
 // delivery to that mailbox; once. What the service writes must go on to arrive: it
-// may be the link without which somebody never gets in again.
+// may be the link without which somebody never gets in again. Trouble with one
+// message does not lose the complaints about others.
 func (i *Inbound) Junked(ctx context.Context, mailbox db.ID, sent []db.ID) error {
+	var errs []error
 	for _, id := range sent {
-		about, err := i.Outbox.Describe(ctx, id)
-		if fault.Is(err, fault.NotFound) || err == nil && (!about.API || about.Private) {
+		if err := i.junked(ctx, mailbox, id); err != nil {
+			errs = append(errs, fmt.Errorf("message %d: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (i *Inbound) junked(ctx context.Context, mailbox, id db.ID) error {
+	about, err := i.Outbox.Describe(ctx, id)
+	if fault.Is(err, fault.NotFound) || err == nil && (!about.API || about.Private) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	all, err := i.Queue.Deliveries(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		if d.State != queue.Delivered {
 			continue
 		}
+		leads, err := i.leadsTo(ctx, d.Recipient, mailbox)
 		if err != nil {
 			return err
 		}
-		all, err := i.Queue.Deliveries(ctx, id)
+		if !leads {
+			continue
+		}
+		changed, err := i.Queue.Complained(ctx, id, d.N, queue.Report{Text: "abuse", Remote: i.Host})
 		if err != nil {
 			return err
 		}
-		for _, d := range all {
-			if d.State != queue.Delivered || !i.leadsTo(ctx, d.Recipient, mailbox) {
-				continue
-			}
-			changed, err := i.Queue.Complained(ctx, id, d.N, queue.Report{Text: "abuse", Remote: i.Host})
-			if err != nil {
-				return err
-			}
-			i.Log.Info("a complaint", "message", id, "n", d.N, "mailbox", mailbox, "changed", changed)
-		}
+		i.Log.Info("a complaint", "message", id, "n", d.N, "mailbox", mailbox, "changed", changed)
 	}
 	return nil
 }
 
 // leadsTo reports whether mail to an address goes to a mailbox.
-func (i *Inbound) leadsTo(ctx context.Context, to string, box db.ID) bool {
+func (i *Inbound) leadsTo(ctx context.Context, to string, box db.ID) (bool, error) {
 	a, err := address.Parse(to)
 	if err != nil {
-		return false
+		return false, nil //nolint:nilerr // such an address leads nowhere here
 	}
 	route, err := i.Mailboxes.Route(ctx, a)
-	return err == nil && slices.ContainsFunc(route.Mailboxes, func(r mailbox.Recipient) bool { return r.Mailbox == box })
+	if err != nil && fault.KindOf(err) != fault.Internal {
+		return false, nil // it leads to nobody
+	}
+	return slices.ContainsFunc(route.Mailboxes, func(r mailbox.Recipient) bool { return r.Mailbox == box }), err
 }

@@ -4,6 +4,7 @@ package inbound
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -81,7 +82,7 @@ func answers(h message.Header, sender address.Address) bool {
 		case name == "auto-submitted" && first != "no",
 			strings.HasPrefix(name, "list-"), name == "mailing-list", name == "x-mailing-list",
 			name == "precedence" && (first == "bulk" || first == "list" || first == "junk" || first == "auto_reply"),
-			name == "x-auto-response-suppress" && first != "none" && first != "",
+			name == "x-auto-response-suppress" && suppressesAnswers(value),
 			name == "x-autoreply", name == "x-autorespond", name == "x-failed-recipients", name == "feedback-id",
 			name == "content-type" && first == "multipart/report":
 			return false
@@ -93,6 +94,14 @@ func answers(h message.Header, sender address.Address) bool {
 		}
 	}
 	return true
+}
+
+// suppressesAnswers reports whether a value of X-Auto-Response-Suppress in lower
+// case forbids automatic replies (MS-OXCMAIL §2.2.3.2.14): its other words are
+// about reports of delivery and of reading.
+func suppressesAnswers(value string) bool {
+	words := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ';' || r == ' ' || r == '\t' })
+	return slices.ContainsFunc(words, func(word string) bool { return word == "all" || word == "oof" || word == "autoreply" })
 }
 
 // machine reports whether nobody reads what is sent to a local part: that of a

@@ -29,6 +29,19 @@ func TestMachine(t *testing.T) {
 	}
 }
 
+func TestSuppressedAnswers(t *testing.T) {
+	from := address.Address{Local: "ann", Domain: "good.com"}
+	for value, want := range map[string]bool{
+		"DR, RN, NRN": true, "DR": true, "rn,nrn": true, "None": true, "": true, "DR; RN": true, "X": true,
+		"All": false, "all": false, "OOF": false, "AutoReply": false, "DR, RN, NRN, OOF, AutoReply": false, "DR,OOF": false, "DR; autoreply": false,
+		"OOF (we mean it)": false, "\tRN,\r\n\tOOF": false,
+	} {
+		if got := answers(message.Header("From: ann@good.com\r\nX-Auto-Response-Suppress: "+value+"\r\n\r\n"), from); got != want {
+			t.Errorf("%q: answered: %v", value, got)
+		}
+	}
+}
+
 func TestAnswerSubject(t *testing.T) {
 	long := strings.Repeat("ü", 150)
 	for subject, want := range map[string]string{

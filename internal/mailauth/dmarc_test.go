@@ -37,6 +37,7 @@ func TestDMARC(t *testing.T) {
 		"pct.test": "v=DMARC1; p=reject; pct=20", "pct100.test": "v=DMARC1; p=reject; pct=100", "pct-t.test": "v=DMARC1; p=reject; pct=0; t=n", "pct-odd.test": "v=DMARC1; p=reject; pct=x",
 		"nop.test": "v=DMARC1; adkim=s", "nop-rua.test": "v=DMARC1; rua=mailto:a@b.test", "badp.test": "v=DMARC1; p=discard", "badsp.test": "v=DMARC1; p=reject; sp=maybe; rua=mailto:a@b.test",
 		"case.test": "v=DMARC1; P=Reject; ASPF=S", "junk.test": "v=DMARC1; p=reject; =; ;;x; y=; adkim", "late.test": "p=reject; v=DMARC1", "v2.test": "v=DMARC2; p=reject", "lower.test": "v=dmarc1; p=reject",
+		"upper.test": "V=DMARC1; P=Reject", "blanks.test": "V = DMARC1 ; p = quarantine", "tight.test": "v=DMARC1;p=REJECT;", "upper-lower.test": "V=dmarc1; p=reject",
 		"huge.test": "v=DMARC1; p=reject; x=" + strings.Repeat("y", 20_000),
 		// A public suffix with a policy, and organisations below it.
 		"bank": "v=DMARC1; psd=y; p=reject; np=quarantine", "one.bank": "v=DMARC1; p=quarantine; sp=none",
@@ -98,6 +99,10 @@ func TestDMARC(t *testing.T) {
 		{"late.test", "", "none none"},
 		{"v2.test", "", "none none"},
 		{"lower.test", "", "none none"},
+		{"upper.test", "", "fail reject"},
+		{"blanks.test", "", "fail quarantine"},
+		{"tight.test", "", "fail reject"},
+		{"upper-lower.test", "", "none none"},
 		{"huge.test", "", "none none"},
 		{"two.test", "", "none none"},
 		{"beside.test", "", "fail reject"},

@@ -35,20 +35,24 @@ func CheckDMARC(txts []string) (ok bool, problem string) {
 	}
 	list, problem := parseTags(records[0])
 	if problem == "" {
-		problem = checkDMARCTags(list)
+		problem = checkDMARCTags(list.folded())
 	}
 	return problem == "", problem
 }
 
 // isDMARC reports whether a receiver takes txt for a DMARC record: v=DMARC1
-// with nothing but blanks around it, up to a semicolon or the end.
+// with nothing but blanks around it, up to a semicolon or the end. Unlike in
+// DKIM the names of tags are in any case; the version is in just these letters.
 func isDMARC(txt string) bool {
 	first, _, _ := strings.Cut(txt, ";")
 	name, value, ok := strings.Cut(first, "=")
-	return ok && strings.TrimRight(name, " \t") == "v" && strings.Trim(value, " \t") == "DMARC1"
+	return ok && strings.EqualFold(strings.TrimRight(name, " \t"), "v") && strings.Trim(value, " \t") == "DMARC1"
 }
 
-func checkDMARCTags(list tags) string {
+func checkDMARCTags(list tags, problem string) string {
+	if problem != "" {
+		return problem
+	}
 	_, reports := list.get("rua")
 	if _, ok := list.get("p"); !ok && !reports {
 		return "The DMARC record has no policy. Add p=none, p=quarantine or p=reject."

@@ -19,6 +19,7 @@ func TestCheckKeyRecord(t *testing.T) {
 	pkcs1 := base64.StdEncoding.EncodeToString(x509.MarshalPKCS1PublicKey(rsaPub.(*rsa.PublicKey)))
 	for name, txts := range map[string][]string{
 		"as asked":          {rsaTXT},
+		"an unknown V":      {"V=DKIM2; p=" + p}, // tags' case counts in DKIM
 		"among others":      {"google-site-verification=x", rsaTXT},
 		"no version":        {"k=rsa; p=" + p},
 		"no algorithm":      {"v=DKIM1; p=" + p},
@@ -51,6 +52,7 @@ func TestCheckKeyRecord(t *testing.T) {
 		{"k=ed25519", []string{edTXT}},
 		{"revoked", []string{"v=DKIM1; p="}},
 		{"no p=", []string{"v=DKIM1; k=rsa"}},
+		{"no p=", []string{"v=DKIM1; k=rsa; P=" + p}},
 		{"sha256", []string{"v=DKIM1; h=sha1; p=" + p}},
 		{"does not allow mail", []string{"v=DKIM1; s=tlsrpt; p=" + p}},
 		{"t=y", []string{"v=DKIM1; t=y; p=" + p}},
@@ -110,7 +112,7 @@ func TestCheckSPF(t *testing.T) {
 
 func TestCheckDMARC(t *testing.T) {
 	for _, txt := range []string{
-		"v=DMARC1; p=none", "v=DMARC1;p=reject;", "v = DMARC1 ; p = Quarantine ; sp=none; np=reject; pct=50; adkim=s; aspf=r; fo=1:d; rf=afrf; ri=86400; unknown=x",
+		"V=DMARC1; P=none", "V = DMARC1 ; P = REJECT; RUA=MAILTO:a@x.test; ADKIM=S", "v=DMARC1; p=none", "v=DMARC1;p=reject;", "v = DMARC1 ; p = Quarantine ; sp=none; np=reject; pct=50; adkim=s; aspf=r; fo=1:d; rf=afrf; ri=86400; unknown=x",
 		"v=DMARC1; p=none; rua=mailto:a@x.test!10m, mailto:b@y.test; ruf=mailto:c@x.test; t=y; psd=u", "v=DMARC1; rua=mailto:a@x.test",
 	} {
 		if ok, problem := CheckDMARC([]string{"other", txt}); !ok || problem != "" {
@@ -132,6 +134,9 @@ func TestCheckDMARC(t *testing.T) {
 		{"adkim=relaxed", []string{"v=DMARC1; p=none; adkim=relaxed"}},
 		{"mailto:name@domain", []string{"v=DMARC1; p=none; rua=a@x.test"}},
 		{"p= twice", []string{"v=DMARC1; p=none; p=reject"}},
+		{"p= twice", []string{"v=DMARC1; p=none; P=reject"}},
+		{"must begin with exactly", []string{"V=dmarc1; p=none"}},
+		{"2 DMARC records", []string{"v=DMARC1; p=none", "V=DMARC1; p=none"}},
 		{"name=value", []string{"v=DMARC1; p none"}},
 	} {
 		if ok, problem := CheckDMARC(tt.txts); ok || !strings.Contains(problem, tt.want) {

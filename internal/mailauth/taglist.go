@@ -60,6 +60,20 @@ func parseTags(s string) (tags, string) {
 	return list, ""
 }
 
+// folded returns the tags with their names in lower case, for records in which case
+// says nothing; two that differ in case alone are one twice.
+func (t tags) folded() (tags, string) {
+	list := make(tags, 0, len(t))
+	for _, one := range t {
+		name := strings.ToLower(one.name)
+		if _, twice := list.get(name); twice {
+			return nil, fmt.Sprintf("The record has %s= twice.", shown(name))
+		}
+		list = append(list, tag{name, one.value})
+	}
+	return list, ""
+}
+
 // shown makes a piece of a published record fit for a sentence.
 func shown(s string) string {
 	s = strings.Map(func(r rune) rune {

@@ -62,7 +62,7 @@ func (q *Queue) look(ctx context.Context) error {
 		q.mu.Lock()
 		back := q.giveWay(now)
 		q.mu.Unlock()
-		q.release(back, now.Add(jitter(stillFor)), nil)
+		q.beside(func() { q.release(back, now.Add(jitter(stillFor)), nil) })
 	}
 	return err
 }

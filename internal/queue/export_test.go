@@ -81,3 +81,22 @@ func (q *Queue) Fills() int {
 	defer q.mu.Unlock()
 	return q.fills
 }
+
+// TakeSlots takes all slots for outcomes, as if so many hung, and returns what
+// frees them.
+func (q *Queue) TakeSlots() (free func()) {
+	for range cap(q.slots) {
+		q.slots <- struct{}{}
+	}
+	return func() {
+		for range cap(q.slots) {
+			<-q.slots
+		}
+	}
+}
+
+// GiveUp gives up outcomes, as at the end of a drain, and Background runs a write.
+func (q *Queue) GiveUp() { q.quit() }
+
+// Background runs a write.
+func (q *Queue) Background(f func()) { q.background(f) }

@@ -195,16 +195,12 @@ func (q *Queue) letGo(parked, back []*Delivery) {
 		return
 	}
 	holds := q.standing
-	q.work.Add(1)
-	go func() {
-		defer q.work.Done()
+	q.beside(func() {
 		for some := range slices.Chunk(parked, 100) {
 			q.background(func() { q.parkSome(some, holds) })
 		}
-		for some := range slices.Chunk(back, 100) {
-			q.background(func() { q.releaseSome(some, time.Time{}, nil) })
-		}
-	}()
+		q.release(back, time.Time{}, nil)
+	})
 }
 
 func (q *Queue) parkSome(ds []*Delivery, holds *standing) {

@@ -99,13 +99,29 @@ func (q *Queue) conclude(d *Delivery, v verdict) {
 	q.background(func() { q.record(d, v) })
 }
 
-// background runs a write, once there is a place for it.
+// background runs a write, once there is a slot for it. The main loop, and who
+// holds q.mu, must not wait for one: see beside. When outcomes are given up nobody
+// waits.
 func (q *Queue) background(f func()) {
 	q.work.Add(1)
-	q.slots <- struct{}{}
+	free := func() { <-q.slots }
+	select {
+	case q.slots <- struct{}{}:
+	case <-q.last.Done():
+		free = func() {}
+	}
 	go func() {
 		defer q.work.Done()
-		defer func() { <-q.slots }()
+		defer free()
+		f()
+	}()
+}
+
+// beside does what may wait for slots, and lets the caller go on.
+func (q *Queue) beside(f func()) {
+	q.work.Add(1)
+	go func() {
+		defer q.work.Done()
 		f()
 	}()
 }

@@ -307,6 +307,46 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// However many outcomes hang, the main loop goes on, to hear of the end.
+func TestLookWhileOutcomesHang(t *testing.T) {
+	c := &tarpits{}
+	eachHouse(t, c.courier(), func(t *testing.T, h *house) {
+		theirs, _ := c.standStill(h)
+		close(c.live)
+		free, looked := h.queue.TakeSlots(), make(chan bool)
+		go func() {
+			h.look()
+			close(looked)
+		}()
+		limit := time.NewTimer(time.Minute)
+		defer limit.Stop()
+		select {
+		case <-looked:
+		case <-limit.C:
+			t.Error("it waits for a slot")
+		}
+		h.wantReady(4 * 9) // two gave way
+		free()
+		h.awaitDelivered(1)
+		h.wantStates(theirs, "delivered")
+		close(c.slow)
+		h.run()
+		h.later(2 * time.Minute)
+		h.awaitDelivered(6 * 10)
+	}, func(o *queue.Options) { o.Places, o.Window = 80, 10 })
+}
+
+// When outcomes are given up nobody waits for a slot any more.
+func TestNoSlotAtTheEnd(t *testing.T) {
+	eachHouse(t, script(), func(t *testing.T, h *house) {
+		defer h.queue.TakeSlots()()
+		h.queue.GiveUp()
+		done := make(chan bool)
+		h.queue.Background(func() { close(done) })
+		<-done
+	})
+}
+
 // A courier that gives up when it is told to leaves its consignment deferred.
 func TestDrainGivesUp(t *testing.T) {
 	began := make(chan bool)

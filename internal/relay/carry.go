@@ -151,6 +151,7 @@ func (s *shift) work() {
 			s.needs.failed(dial, last)
 			if dial.Class == smtpclient.InClear && !w.clear {
 				w.clear = true
+				s.c.hosts.startTLSFailed(w.terms())
 				continue
 			}
 			s.at++
@@ -275,8 +276,9 @@ func (s *shift) send(w *way, v *visit) error {
 		Demand: w.host.Demand, Audit: w.host.Audit, Timeouts: s.c.o.Timeouts, Now: s.c.o.Now,
 	}
 	o.MaxOpen = v.connections()
+	s.choose(w)
 	if w.clear {
-		o.TLS = smtpclient.Never
+		o.TLS, o.Clear = smtpclient.Never, "in clear, as STARTTLS failed with this host a short time ago"
 	}
 	under := make(map[*smtpclient.Message]*job, 2)
 	return s.c.o.Pool.Each(s.ctx, o, func() *smtpclient.Message {
@@ -355,6 +357,9 @@ func (s *shift) report(j *job, r *smtpclient.Result) {
 		j.trail.WriteString(r.Transcript)
 		j.last = outcome(r.Outcomes[0], r, s.via)
 		s.needs.refused(j.last, elsewhere)
+		if s.ways[s.at].insists(r) {
+			s.c.hosts.tryTLS(s.ways[s.at].terms())
+		}
 		s.pending, s.leave = append(s.pending, j), true
 		return
 	}

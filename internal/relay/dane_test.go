@@ -65,6 +65,8 @@ func daneCases(ca *certtest.Authority, chain *tls.Config) []daneCase {
 			stage: "final", tls: "TLS 1.3"},
 		{name: "not-usable-without-tls", host: none, tlsa: []string{"1 1 1 " + bad}, want: "deferred 4.7.4", stage: "starttls",
 			reply: "DANE, with no TLSA record that can be used: TLS is required"},
+		{name: "hangs-up", host: "127.0.0.4", tlsa: []string{"3 1 1 " + sum(key)}, want: "deferred 4.7.4", stage: "starttls"},
+		{name: "none-and-hangs-up", host: "127.0.0.4", want: full, stage: "final"},
 		{name: "none", host: one, want: full, stage: "final", tls: "TLS 1.3"},
 		{name: "none-without-tls", host: none, want: full, stage: "final"},
 		{name: "bogus", host: one, tlsa: []string{"3 1 1 " + sum(key)}, spoiled: "tlsa", want: "deferred 4.7.5", stage: "policy", silent: true,
@@ -101,7 +103,7 @@ func daneCases(ca *certtest.Authority, chain *tls.Config) []daneCase {
 // DANE as a real validating resolver and real TLS have it: every case is a
 // destination in a signed zone.
 func TestDANE(t *testing.T) {
-	l := bind(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
+	l := bind(t, "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
 	ca := certtest.New(t, "an authority of nobody's choice")
 	names := []string{"next-hop.signed.test"}
 	for _, n := range []string{"ta", "ta-key", "ta-whole", "ta-key-whole", "ta-not-sent", "ta-of-the-leaf"} {
@@ -115,6 +117,7 @@ func TestDANE(t *testing.T) {
 	for i, c := range []*tls.Config{chain, bare, nil} {
 		port = start(t, l[i], &sink{tls: c}).addr.Port()
 	}
+	start(t, l[3], &sink{tls: chain, answer: refuse("STARTTLS", drop)})
 
 	cases := daneCases(ca, chain)
 	var records []string

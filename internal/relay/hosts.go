@@ -20,6 +20,9 @@ const (
 	// dead host then don't each wait for it. It is shorter than the queue's
 	// first pause of a destination, so that each later try is a real one.
 	shun = 30 * time.Second
+	// plain is how long mail goes in clear to a host whose STARTTLS failed,
+	// before the next try: each may take a minute and more.
+	plain = 10 * time.Minute
 	// maxKnown bounds the memory of failures, and that of paces.
 	maxKnown = 10_000
 	// maxWaiters is how many runs wait at one address as runs, unless Options
@@ -45,6 +48,7 @@ type hosts struct {
 
 	mu     sync.Mutex
 	failed map[terms]failure
+	noTLS  map[terms]time.Time // when STARTTLS failed where nobody demands it
 	live   map[netip.AddrPort]*live
 	paces  map[netip.AddrPort]*pace
 	forgot time.Time // when paces were last looked through for old ones
@@ -91,7 +95,7 @@ func (s *slowed) Error() string { return s.why }
 func newHosts(now func() time.Time, most int, top float64, waiters int) *hosts {
 	return &hosts{
 		now: now, most: most, top: top, waiters: waiters,
-		failed: map[terms]failure{}, live: map[netip.AddrPort]*live{}, paces: map[netip.AddrPort]*pace{},
+		failed: map[terms]failure{}, noTLS: map[terms]time.Time{}, live: map[netip.AddrPort]*live{}, paces: map[netip.AddrPort]*pace{},
 	}
 }
 

@@ -26,6 +26,10 @@ const (
 	// slowest is the lowest rate, in messages per second, that a host's
 	// complaints bring it down to.
 	slowest = 0.1
+	// recent is the time over which the rate of what a host takes is measured, up
+	// to twice of it. A longer pause begins a new measurement: the slowest rate is
+	// one message in that time.
+	recent = 10 * time.Second
 	// recovery is how many successes in a row it takes, about, from half of
 	// the rate at which a host complained to four times that rate, from where
 	// on there is no limit but the operator's.
@@ -44,12 +48,12 @@ type pace struct {
 	was   float64 // the rate at which the host complained
 	next  time.Time
 
-	cool    time.Time // nothing is sent until then
-	cooled  int       // rests in a row
-	halved  time.Time // the last complaint
-	since   time.Time // when sent began to be counted
-	sent    int
-	because string // the last complaint's text, without addresses of a message
+	cool        time.Time // nothing is sent until then
+	cooled      int       // rests in a row
+	halved      time.Time // the last complaint
+	now, before tally     // what the host took in the last two times of recent
+	last        time.Time
+	because     string // the last complaint's text, without addresses of a message
 
 	few    int       // recipients of one message after which the host hung up
 	hungUp time.Time // the last time
@@ -64,12 +68,41 @@ func newPace(most int, top float64) *pace {
 // connections is how many there may be now.
 func (p *pace) connections() int { return int(p.limit) }
 
+// tally counts messages from a time on.
+type tally struct {
+	since time.Time
+	n     int
+}
+
+// count notes a message that was taken, for the rate.
+func (p *pace) count(now time.Time) {
+	switch {
+	case now.Sub(p.last) > recent:
+		p.now, p.before = tally{since: now}, tally{}
+	case now.Sub(p.now.since) >= recent:
+		p.now, p.before = tally{since: now}, p.now
+	}
+	p.now.n++
+	p.last = now
+}
+
+// taken is the rate, in messages per second, at which the host took mail
+// recently; false if that was too little to tell.
+func (p *pace) taken(now time.Time) (rate float64, ok bool) {
+	since, n := p.now.since, p.now.n+p.before.n
+	if p.before.n > 0 {
+		since = p.before.since
+	}
+	took := now.Sub(since)
+	if n < 2 || took < oneEvent || now.Sub(p.last) > recent {
+		return 0, false
+	}
+	return float64(n) / took.Seconds(), true
+}
+
 // success notes a message that was taken.
 func (p *pace) success(now time.Time) {
-	if p.sent == 0 {
-		p.since = now
-	}
-	p.sent++
+	p.count(now)
 	if now.Before(p.cool) { // a straggler's
 		return
 	}
@@ -93,14 +126,17 @@ func (p *pace) complaint(now time.Time, all bool, text string) {
 	}
 	p.halved = now
 	p.limit = max(1, p.limit/2)
-	if took := now.Sub(p.since); p.sent > 1 && took >= oneEvent {
-		p.was = float64(p.sent) / took.Seconds()
+	if was, ok := p.taken(now); ok {
 		if p.rate > 0 {
-			p.was = min(p.was, p.rate)
+			was = min(was, p.rate)
 		}
-		p.rate = max(slowest, p.was/2)
+		p.was = max(was, 2*slowest) // so that the way back is as long for the slowest
+		p.rate = p.was / 2
+		if p.top > 0 {
+			p.rate = min(p.rate, p.top)
+		}
 	}
-	p.sent = 0
+	p.now, p.before = tally{}, tally{}
 	if all {
 		p.cool = now.Add(min(coolFirst<<min(p.cooled, 10), coolMost))
 		p.cooled++

@@ -119,6 +119,52 @@ func TestPaceOfMessages(t *testing.T) {
 	}
 }
 
+// The rate at which a host complains is that of the last seconds: pauses, and what
+// went before, don't count.
+func TestPaceOfTheRecentPast(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		hours     time.Duration // idle, after one message
+		slow      int           // then so many, one in a second
+		messages  int           // then so many at 100 a second
+		late      time.Duration // before the complaint
+		rate      float64
+		successes int // until there is no limit
+	}{
+		{"one in the morning", 10, 0, 1000, 0, 50, recovery},
+		{"one a second ago", 0, 0, 1000, 0, 50, recovery},
+		{"a slow hour before", 0, 3600, 3000, 0, 50, recovery},
+		{"all of it slow", 0, 3600, 0, 0, 0.5, recovery},
+		{"too little to tell", 10, 0, 1, 0, 0, 0},
+		{"a complaint out of nothing", 10, 0, 1000, time.Minute, 0, 0},
+	} {
+		now := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+		p := newPace(100, 0)
+		p.success(now)
+		now = now.Add(c.hours * time.Hour)
+		for range c.slow {
+			now = now.Add(time.Second)
+			p.success(now)
+		}
+		for range c.messages {
+			now = now.Add(10 * time.Millisecond)
+			p.success(now)
+		}
+		now = now.Add(c.late)
+		p.complaint(now, false, "too fast")
+		if p.rate < c.rate*0.9 || p.rate > c.rate*1.1 {
+			t.Errorf("%s: %v messages a second, not %v", c.name, p.rate, c.rate)
+		}
+		n := 0
+		for ; p.rate > 0; n++ {
+			p.success(now)
+		}
+		if n < c.successes || n > c.successes+2 {
+			t.Errorf("%s: no limit after %d successes, not %d", c.name, n, c.successes)
+		}
+	}
+}
+
 func TestComplaints(t *testing.T) {
 	for _, c := range []struct {
 		code           int

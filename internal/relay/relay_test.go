@@ -92,8 +92,6 @@ func TestRefusals(t *testing.T) {
 		{"greeting", drop, "deferred 4.4.2", "greeting", 1},
 		{"EHLO", "421 4.3.2 not now", "deferred 4.3.2", "ehlo", 1},
 		{"EHLO", drop, "deferred 4.4.2", "ehlo", 1},
-		{"STARTTLS", "454 4.7.0 not now", "deferred 4.7.0", "starttls", 1},
-		{"STARTTLS", "550 5.7.0 never", "deferred 5.7.0", "starttls", 1},
 		{"MAIL", "451 4.7.1 greylisted", "deferred 4.7.1", "mail", 1},
 		{"MAIL", "550 5.7.1 you are not liked", "bounced 5.7.1", "mail", 1},
 		{"MAIL", "421 4.7.0 too fast", "deferred 4.7.0", "mail", 1},
@@ -136,13 +134,15 @@ func TestRefusals(t *testing.T) {
 func TestNextHost(t *testing.T) {
 	broken := &tls.Config{} // no certificate: the handshake fails
 	cases := map[string]*sink{
-		"dead":              nil,
-		"refuses":           {answer: refuse("greeting", "554 no")},
-		"busy":              {answer: refuse("greeting", "421 no")},
-		"hangs up":          {answer: refuse("EHLO", drop)},
-		"broken at MAIL":    {answer: refuse("MAIL", drop)},
-		"broken at DATA":    {answer: refuse("DATA", drop)},
-		"STARTTLS refused":  {tls: broken, answer: refuse("STARTTLS", "454 4.7.0 no")},
+		"dead":           nil,
+		"refuses":        {answer: refuse("greeting", "554 no")},
+		"busy":           {answer: refuse("greeting", "421 no")},
+		"hangs up":       {answer: refuse("EHLO", drop)},
+		"broken at MAIL": {answer: refuse("MAIL", drop)},
+		"broken at DATA": {answer: refuse("DATA", drop)},
+		"STARTTLS refused": {tls: broken, answer: func(_ int, line string) string {
+			return refuse("STARTTLS", "454 4.7.0 no")(0, line) + refuse("MAIL", drop)(0, line)
+		}},
 		"broken in clear":   {tls: broken, answer: refuse("MAIL", drop)},
 		"refused in clear":  {tls: broken, answer: func(n int, line string) string { return map[bool]string{n > 1: "554 no"}[line == "greeting" && n > 1] }},
 		"TLS demanded":      {tls: broken, answer: refuse("MAIL", mustTLS)},

@@ -36,7 +36,7 @@ type stsCase struct {
 // hosts that are there: with a good certificate for every name of the test,
 // with one for nobody, without TLS.
 const (
-	goodHost, badHost, clearHost = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+	goodHost, badHost, clearHost, refusingHost = "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"
 )
 
 func stsCases(key string) []stsCase {
@@ -49,6 +49,10 @@ func stsCases(key string) []stsCase {
 			reply: "MTA-STS policy of bad-cert.test: TLS handshake: tls: failed to verify certificate"},
 		{name: "no-tls", policy: "enforce mx.no-tls.test", hosts: []string{"mx " + clearHost}, want: "deferred 4.7.4", stage: "starttls",
 			reply: "MTA-STS policy of no-tls.test: TLS is required, and the host does not offer STARTTLS"},
+		{name: "no-start", policy: "enforce mx.no-start.test", hosts: []string{"mx " + refusingHost}, want: "deferred 4.7.0", stage: "starttls",
+			reply: "TLS not available"},
+		{name: "trial-start", policy: "testing mx.trial-start.test", hosts: []string{"mx " + refusingHost}, want: full, stage: "final",
+			story: "454 4.7.0 TLS not available"},
 		{name: "unnamed", policy: "enforce other.unnamed.test", hosts: []string{"mx " + goodHost}, want: "deferred 4.7.0", stage: "policy",
 			reply: "MTA-STS policy of unnamed.test: it does not name the host mx.unnamed.test", story: "does not name the host mx.unnamed.test"},
 		{name: "second", policy: "enforce *.second.test", hosts: []string{"a " + badHost, "b " + goodHost}, want: full, stage: "final",
@@ -110,11 +114,12 @@ func TestMTASTS(t *testing.T) {
 	good := ca.Server(names...)
 	cases := stsCases(fmt.Sprintf("%x", sha256.Sum256(good.Certificates[0].Leaf.RawSubjectPublicKeyInfo)))
 	policyPort := servePolicies(t, good.Clone(), cases)
-	l := bind(t, goodHost, badHost, clearHost)
+	l := bind(t, goodHost, badHost, clearHost, refusingHost)
 	var port uint16
 	for i, c := range []*tls.Config{good, certificate(t, "nobody.test"), nil} {
 		port = start(t, l[i], &sink{tls: c}).addr.Port()
 	}
+	start(t, l[3], &sink{tls: good, answer: refuse("STARTTLS", "454 4.7.0 TLS not available")})
 	h := newHouse(t, port, nil)
 	for _, c := range cases {
 		domain := c.name + ".test"
@@ -145,7 +150,7 @@ func TestMTASTS(t *testing.T) {
 				strings.Contains(a.TLS, "verified") != strings.Contains(c.tls, "verified") {
 				t.Errorf("got %s at %s, TLS %q, reply %q\n%s", got, a.Stage, a.TLS, a.Reply, a.Transcript)
 			}
-			if a.Outcome == queue.Deferred && (a.Code != 0) != (c.stage == "policy") {
+			if a.Outcome == queue.Deferred && (a.Code != 0) != (c.stage == "policy" || c.name == "no-start") {
 				t.Errorf("code %d", a.Code)
 			}
 		})

@@ -67,7 +67,7 @@ func TestParsePolicyID(t *testing.T) {
 		}
 	}
 	for _, records := range [][]string{
-		{}, {"v=STSv1"}, {"v=STSv1; id=a b"}, {"v=STSv1; id="}, {"v=STSv1; id=" + strings.Repeat("a", 33)}, {"v=stsv1; id=a"},
+		{}, {"v=STSv1"}, {"v=STSv1; id=a b"}, {"v=STSv1; id = a"}, {"v=STSv1; ID=a"}, {"V=STSv1; id=a"}, {"v=STSv1; id="}, {"v=STSv1; id=" + strings.Repeat("a", 33)}, {"v=stsv1; id=a"},
 		{"v=STSv1; id=a", "v=STSv1; id=a"}, {"id=a; v=STSv1"}, {"v=STSv10; id=a"}, {"v=STSv1; id=\x00"},
 	} {
 		if got := parsePolicyID(records); got != "" {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/emersion/go-imap/v2"
 
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -60,3 +62,39 @@ func TestJunkComplains(t *testing.T) {
 		}
 	})
 }
+
+// Trouble of the database is no answer: what it kept from being complained of is told,
+// and can be complained of again.
+func TestJunkInTrouble(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		a := s.API("POST", "/outbound/send", map[string]any{
+			"from_email": "alice@demo.test", "to": []string{"bob@demo.test"}, "subject": "Offer", "text": "Buy",
+		})
+		var m sent
+		a.Into(t, &m)
+		delivered(t, s, m.ID)
+		id, err := db.ParseID(m.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bob := s.Dev.Mailboxes[1].ID
+		dbtest.Exec(t, s.DB, hideMailboxes.With())
+		s.Mailboxes.ForgetAll()
+		err = s.Inbound.Junked(t.Context(), bob, []db.ID{id})
+		dbtest.Exec(t, s.DB, showMailboxes.With())
+		if err == nil {
+			t.Error("nothing is told of it")
+		}
+		if err := s.Inbound.Junked(t.Context(), bob, []db.ID{id}); err != nil {
+			t.Error(err)
+		}
+		if s.API("GET", "/outbound/messages/"+m.ID, nil).Into(t, &m); m.Recipients[0].Status != "complained" {
+			t.Errorf("it is %s", m.Recipients[0].Status)
+		}
+	})
+}
+
+var (
+	hideMailboxes = db.SQL(`ALTER TABLE mailbox RENAME TO mailbox_hidden`)
+	showMailboxes = db.SQL(`ALTER TABLE mailbox_hidden RENAME TO mailbox`)
+)

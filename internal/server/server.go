@@ -206,9 +206,6 @@ func (s *Server) serve(ctx context.Context) error {
 // Version is what the service says of itself; set by main.
 var Version = "development"
 
-// Failed tells of an error that the service can't go on with.
-func (s *Server) Failed() <-chan error { return s.failed }
-
 func (s *Server) fail(err error) {
 	select {
 	case s.failed <- err:

@@ -8,6 +8,18 @@ import (
 	"sync"
 )
 
+// Run waits until ctx ends, or until the service can't go on, then shuts it down.
+// It returns what the service could not go on with.
+func (s *Server) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return s.Shutdown()
+	case err := <-s.failed:
+		s.Log.Error("the service cannot go on and shuts down", "err", err)
+		return errors.Join(err, s.Shutdown())
+	}
+}
+
 // Shutdown drains and ends the service: no new connections, sessions and
 // attempts in hand finish within Config.Drain, then the background work, then
 // the node's tenure, then the database. What sessions still hand in waits in

@@ -302,6 +302,7 @@ func TestVacationIsSilent(t *testing.T) {
 		const box = "alice@demo.test"
 		try("plain", "", box, "", pass, 1)
 		try("Auto-Submitted: no", "", box, "Auto-Submitted: No (a person)\r\n", pass, 1)
+		try("no reports of reading", "", box, "X-Auto-Response-Suppress: DR, RN, NRN\r\n", pass, 1)
 		try("DMARC without SPF", "", box, "", map[string]string{"dkim": "pass", "dmarc": "pass"}, 0)
 		try("an alias", "", "help@demo.test", "", pass, 1)
 		try("a plus-address", "plus@away.example.net", "alice+shop@demo.test", "", pass, 1)

@@ -117,6 +117,9 @@ func (c *Conn) open() error {
 			return c.afterTLS(err)
 		}
 	}
+	if c.opts.Clear != "" && c.ext.StartTLS {
+		c.log.note("%s", c.opts.Clear)
+	}
 	if c.opts.Auth != nil {
 		return c.login()
 	}
@@ -146,20 +149,30 @@ func (c *Conn) hello() error {
 func (c *Conn) startTLS() error {
 	r, err := c.command("STARTTLS", "STARTTLS")
 	if err != nil || !r.positive() {
-		return c.refused(StageStartTLS, r, err)
+		return c.withoutTLS(c.refused(StageStartTLS, r, err))
 	}
 	if c.w.br.Buffered() > 0 {
-		return c.refuse(NextHost, StageStartTLS, errInjected)
+		return c.withoutTLS(c.refuse(NextHost, StageStartTLS, errInjected))
 	}
-	return c.handshake()
+	return c.withoutTLS(c.handshake())
+}
+
+// withoutTLS asks for another connection, in clear, if err says that STARTTLS
+// failed where nobody demands it (RFC 7435 section 3).
+func (c *Conn) withoutTLS(err error) error {
+	var failed *DialError
+	if errors.As(err, &failed) && c.opts.TLS == Opportunistic && c.w.ctx.Err() == nil {
+		failed.Class = InClear
+	}
+	return err
 }
 
 // afterTLS makes a failed handshake of a connection that breaks right after one:
 // what the host thinks of our last words of TLS 1.3 shows at the first read.
 func (c *Conn) afterTLS(err error) error {
 	var broken *DialError
-	if errors.As(err, &broken) && broken.cause != nil && !errors.Is(broken.cause, errSlow) && c.opts.TLS == Opportunistic && c.w.ctx.Err() == nil {
-		broken.Class = InClear
+	if errors.As(err, &broken) && broken.cause != nil && !errors.Is(broken.cause, errSlow) {
+		return c.withoutTLS(err)
 	}
 	return err
 }
@@ -194,11 +207,7 @@ func (c *Conn) handshake() error {
 		if cause := context.Cause(c.w.ctx); cause != nil {
 			return c.refuse(NextHost, StageHandshake, cause)
 		}
-		class := NextHost
-		if c.opts.TLS == Opportunistic {
-			class = InClear
-		}
-		return c.refuse(class, StageHandshake, fmt.Errorf("TLS handshake: %w", err))
+		return c.refuse(NextHost, StageHandshake, fmt.Errorf("TLS handshake: %w", err))
 	}
 	c.w.secure(t)
 	st := t.ConnectionState()

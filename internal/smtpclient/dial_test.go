@@ -90,7 +90,7 @@ func TestFailedHandshake(t *testing.T) {
 	})
 	o := options(addr)
 	o.Timeouts.Handshake = 20 * time.Second
-	if de := dialError(t, o); de.Stage == StageHandshake && de.Class != InClear {
+	if de := dialError(t, o); de.Class != InClear {
 		t.Errorf("opportunistic: %+v", de.Outcome)
 	}
 	o.TLS = Required
@@ -109,6 +109,39 @@ func TestFailedHandshake(t *testing.T) {
 	}
 }
 
+// Whatever becomes of STARTTLS, it is only a reason for another connection where
+// nobody demands TLS, and where the caller still waits.
+func TestFailedSTARTTLS(t *testing.T) {
+	for name, after := range map[string]func(h *host){
+		"454":           func(h *host) { h.say("454 4.7.0 TLS not available") },
+		"502":           func(h *host) { h.say("502 5.5.1 what?") },
+		"421":           func(h *host) { h.say("421 4.3.0 closing") },
+		"hangs up":      func(*host) {},
+		"no SMTP reply": func(h *host) { h.say("sure") },
+		"says nothing":  func(h *host) { h.wait() },
+		"more than 220": func(h *host) { h.say("220 go", "250 AUTH PLAIN"); h.wait() },
+		"no TLS":        func(h *host) { h.say("220 go"); h.hear(""); h.say("what?") },
+		"stalls in TLS": func(h *host) { h.say("220 go"); h.wait() },
+	} {
+		o := options(script(t, func(h *host) { h.greet("STARTTLS"); h.hear("STARTTLS"); after(h) }))
+		o.Timeouts.Command, o.Timeouts.Handshake = time.Second, time.Second
+		if de := dialError(t, o); de.Class != InClear || de.Stage != StageStartTLS && de.Stage != StageHandshake {
+			t.Errorf("%s, opportunistic: %+v", name, de.Outcome)
+		}
+		o.TLS = Required
+		if de := dialError(t, o); de.Class != NextHost {
+			t.Errorf("%s, required: %+v", name, de.Outcome)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	addr := script(t, func(h *host) { h.greet("STARTTLS"); h.hear("STARTTLS"); cancel(); h.wait() })
+	_, err := Dial(ctx, options(addr))
+	var de *DialError
+	if !errors.As(err, &de) || de.Class != NextHost || !errors.Is(de, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
 func TestInjectionBehindStartTLS(t *testing.T) {
 	addr := script(t, func(h *host) {
 		h.greet("STARTTLS")
@@ -116,7 +149,7 @@ func TestInjectionBehindStartTLS(t *testing.T) {
 		h.say("220 go", "250-mx.test", "250 AUTH PLAIN")
 		h.wait()
 	})
-	if de := dialError(t, options(addr)); !errors.Is(de, errInjected) || de.Class != NextHost || de.Stage != StageStartTLS {
+	if de := dialError(t, options(addr)); !errors.Is(de, errInjected) || de.Class != InClear || de.Stage != StageStartTLS {
 		t.Errorf("%+v", de)
 	}
 }
@@ -141,7 +174,6 @@ func TestRefusedBeforeMail(t *testing.T) {
 			h.hear("HELO")
 			h.say("550 no")
 		}, StageHello, "550 no"},
-		{"STARTTLS 454", func(h *host) { h.greet("STARTTLS"); h.hear("STARTTLS"); h.say("454 4.7.0 no") }, StageStartTLS, "454 4.7.0 no"},
 	} {
 		de := dialError(t, options(script(t, tt.fn)))
 		if de.Stage != tt.stage || de.Class != NextHost || tt.reply != "" && (de.Reply.String() != tt.reply || de.Local) {

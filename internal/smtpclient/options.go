@@ -79,6 +79,9 @@ type Options struct {
 	// the roots of TLSConfig, and what comes of that, or the lack of TLS, goes
 	// into the transcript; Policy must tell it apart.
 	Demand, Audit string
+	// Clear says in the transcript why STARTTLS is not used where it is offered,
+	// with Never.
+	Clear string
 
 	Auth     *Auth
 	Timeouts Timeouts

@@ -38,7 +38,7 @@ const (
 	Delivered              // 2xx to the final dot
 	Permanent              // 5xx to MAIL, RCPT, DATA or the final dot; do not try again
 	NextHost               // this host has no conversation for us: try the next MX, then later
-	InClear                // TLS failed where it was only opportunistic: dial again with Never (RFC 7435)
+	InClear                // STARTTLS failed where it was only opportunistic: dial again with Never (RFC 7435)
 	Resend                 // too many recipients for one transaction: send to this one again at once
 )
 
