@@ -27,7 +27,7 @@ func (h *house) mailboxes() {
 		h.Errorf("changed to %+v, %v", m, err)
 	}
 	_, err = h.c.UpdateMailbox(ctx, m.ID, client.MailboxChange{QuotaMB: new(0), Status: new("asleep")})
-	refused(h, "wrong changes", err, 422, "validation_failed", "quota_mb out_of_range", "status unknown_status")
+	refused(h, "wrong changes", err, 422, "validation_failed", "quota_mb out_of_range", "status unknown_value")
 	if got, err := h.c.SetMailboxPassword(ctx, m.ID, ""); err != nil || len(got) < 8 {
 		h.Errorf("generated %q, %v", got, err)
 	}

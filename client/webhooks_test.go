@@ -111,7 +111,7 @@ func (h *house) deliveries(hook, bounce string, got <-chan request) {
 		h.Errorf("failed: %+v, %v", page, err)
 	}
 	_, err := h.c.ListWebhookDeliveries(ctx, hook, client.WebhookDeliveryFilter{Status: "lost"}, client.Paging{After: "x"})
-	refused(h, "a bad filter", err, 422, "validation_failed", "after invalid_cursor", "status unknown_status")
+	refused(h, "a bad filter", err, 422, "validation_failed", "status unknown_value", "after invalid_cursor")
 
 	d, err := h.c.TestWebhook(ctx, hook, "complaint")
 	h.want("a test", err)
