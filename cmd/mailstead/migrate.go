@@ -154,6 +154,9 @@ func follow(ctx context.Context, api *client.Client, id string) error {
 		}
 		fmt.Printf("not copied: %s: %s\n", what, f.Reason)
 	}
+	for _, n := range d.Notes {
+		fmt.Printf("note: %s, message %d and %d more: %s\n", n.Folder, n.UID, n.Messages-1, n.Note)
+	}
 	p := last.Progress
 	fmt.Printf("%s: %d copied (%s), %d were there already, %d could not be copied\n", last.Status, p.Copied, size(p.BytesCopied), p.Skipped, p.Failed)
 	if last.Status != "completed" {
