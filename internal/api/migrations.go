@@ -159,6 +159,11 @@ type createMigrationRequest struct {
 
 type createMigrationInput struct{ Body createMigrationRequest }
 
+func (in *createMigrationInput) judge() error {
+	source := in.Body.Source.source()
+	return source.Check().Err()
+}
+
 func (a *API) createMigration(ctx context.Context, p account.Principal, in *createMigrationInput) (Migration, error) {
 	source := in.Body.Source.source()
 	var bad fault.Fields
