@@ -42,6 +42,7 @@ type line struct {
 	asked  bool   // an answer is waited for
 	first  []byte // what is read before the connection
 	cause  error  // why it broke
+	failed error  // why nothing comes behind first
 
 	// Responses are read one by one, but for the texts of messages: see screen.
 	hiding bool            // see rewrite
@@ -259,9 +260,12 @@ func (l *line) read(p []byte) (n int, more bool, err error) {
 		l.mu.Unlock()
 		return n, false, nil
 	}
-	if l.budget <= 0 {
+	if l.failed == nil && l.budget <= 0 {
+		l.failed = errTooMuch
+	}
+	if err := l.failed; err != nil {
 		l.mu.Unlock()
-		return 0, false, l.broken(errTooMuch)
+		return 0, false, l.broken(err)
 	}
 	if int64(len(p)) > l.budget {
 		p = p[:l.budget]
@@ -274,14 +278,8 @@ func (l *line) read(p []byte) (n int, more bool, err error) {
 	l.mu.Lock()
 	l.budget -= int64(n)
 	if n > 0 {
-		err := l.screen(p[:n])
-		if err != nil {
-			l.budget = 0 // the client library may read once more
-		}
+		l.failed = l.screen(p[:n])
 		l.mu.Unlock()
-		if err != nil {
-			return 0, false, l.broken(err)
-		}
 		return 0, true, nil
 	}
 	l.mu.Unlock()
