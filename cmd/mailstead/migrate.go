@@ -94,7 +94,7 @@ func (c *migrateCommand) password(ctx context.Context) (string, error) {
 	if given := os.Getenv("MAILSTEAD_SOURCE_PASSWORD"); given != "" {
 		return given, nil
 	}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+	if !isTerminal(os.Stdin) {
 		return "", errors.New("the source's password is missing: give --source-password-file, or $MAILSTEAD_SOURCE_PASSWORD")
 	}
 	fmt.Fprintf(os.Stderr, "Password of %s at %s: ", c.SourceUser, c.SourceHost)
@@ -130,7 +130,7 @@ func secretFrom(ctx context.Context, terminal int) (string, error) {
 // running.
 func follow(ctx context.Context, api *client.Client, id string) error {
 	var last client.Migration
-	show := newDisplay(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+	show := newDisplay(os.Stdout, isTerminal(os.Stdout))
 	for m, err := range api.FollowMigration(ctx, id) {
 		if ctx.Err() != nil {
 			fmt.Printf("\nThe migration goes on without this command. See it at GET /api/v1/migrations/%[1]s, cancel it with POST /api/v1/migrations/%[1]s/cancel.\n", id)
