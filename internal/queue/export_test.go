@@ -81,3 +81,6 @@ func (q *Queue) Fills() int {
 	defer q.mu.Unlock()
 	return q.fills
 }
+
+// Ended is how many ended tenures the memory knows. It is for who calls Look.
+func (q *Queue) Ended() int { return len(q.ended) }
