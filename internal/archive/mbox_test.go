@@ -199,6 +199,7 @@ func TestLabels(t *testing.T) {
 		"البريد الوارد,غير مقروءة":                                       {"INBOX", 0},
 		"דואר נכנס,לא נקראו":                                             {"INBOX", 0},
 		"กล่องจดหมาย,ยังไม่ได้อ่าน":                                      {"INBOX", 0},
+		"پیش\u200cنویس\u200cها,خوانده نشده":                              {"Drafts", Draft},
 		"Спам,Непрочитані":                                               {"Spam", 0},
 		"Rechnungen/2024,Wichtig,Geöffnet":                               {"Rechnungen/2024", Seen},
 	} {

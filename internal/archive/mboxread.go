@@ -184,7 +184,7 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 			b.start, b.out = w.off, b.buf
 			return titled && noted
 		case !folded && stray(line) && !b.m.begins(0, false):
-			name, drop = "", true // of an archive that this message went through
+			drop = true // it is of an archive that this message went through
 		case len(line) == 0 || line[len(line)-1] != '\n' || !folded && (name == "" || b.m.begins(0, false)):
 			b.start, b.out = w.off, b.buf
 			return titled && noted
