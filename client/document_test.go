@@ -226,6 +226,7 @@ var types = map[string]reflect.Type{
 	"Migration":                  reflect.TypeFor[client.Migration](),
 	"MigrationDetail":            reflect.TypeFor[client.MigrationDetail](),
 	"MigrationFailure":           reflect.TypeFor[client.MigrationFailure](),
+	"MigrationNote":              reflect.TypeFor[client.MigrationNote](),
 	"MigrationFolder":            reflect.TypeFor[client.MigrationFolder](),
 	"MigrationList":              reflect.TypeFor[client.Page[client.Migration]](),
 	"MigrationProgress":          reflect.TypeFor[client.MigrationProgress](),

@@ -72,5 +72,5 @@ func (h *house) stats() {
 		h.Errorf("the figures are %+v", got)
 	}
 	_, err = h.c.GetStats(h.Context(), client.StatsQuery{By: "year"})
-	refused(h, "a bad period", err, 422, "validation_failed", "by unknown_period")
+	refused(h, "a bad period", err, 422, "validation_failed", "by unknown_value")
 }

@@ -24,8 +24,10 @@ func (h *house) limits() {
 	if k.Limits == nil || *k.Limits.SendsPerDay != 7 || k.Limits.SendsPerHour != nil {
 		h.Errorf("the key is %+v", k)
 	}
-	_, err = h.c.CreateAPIKey(h.Context(), client.NewAPIKey{Name: "unlimited", Limits: &client.KeyLimits{SendsPerDay: new(int64(1 << 40)), Burst: new(int64(0))}})
+	_, err = h.c.CreateAPIKey(h.Context(), client.NewAPIKey{Name: "unlimited", Limits: &client.KeyLimits{SendsPerDay: new(int64(1 << 40))}})
 	refused(h, "limits above the account's", err, 422, "validation_failed", "limits.sends_per_day over_account")
+	_, err = h.c.CreateAPIKey(h.Context(), client.NewAPIKey{Name: "none", Limits: &client.KeyLimits{Burst: new(int64(0))}})
+	refused(h, "no burst", err, 422, "validation_failed", "limits.burst out_of_range")
 	c, err := client.New(h.s.Dev.BaseURL, k.Key)
 	h.want("a client", err)
 	if l, err = c.GetLimits(h.Context()); err != nil || l.APIKey == nil || l.APIKey.ID != k.ID || *l.APIKey.SendsPerDay.Limit != 7 || l.APIKey.SendsPerDay.Used != 0 || l.APIKey.Requests != nil {

@@ -59,6 +59,7 @@ type MigrationDetail struct {
 	Migration
 	Folders  []MigrationFolder  `json:"folders"`
 	Failures []MigrationFailure `json:"failures"` // the first 100
+	Notes    []MigrationNote    `json:"notes"`    // the first 100
 }
 
 // MigrationFolder is how far a folder of the source is.
@@ -79,6 +80,14 @@ type MigrationFailure struct {
 	Folder string `json:"folder"` // there
 	UID    uint32 `json:"uid"`    // there; 0 for the folder as a whole
 	Reason string `json:"reason"`
+}
+
+// MigrationNote tells how messages were copied otherwise than they were there.
+type MigrationNote struct {
+	Folder   string `json:"folder"`   // there
+	UID      uint32 `json:"uid"`      // of the first of them, there
+	Messages int64  `json:"messages"` // how many they are
+	Note     string `json:"note"`
 }
 
 // NewMigration is a mailbox to be copied.
@@ -136,7 +145,7 @@ func (c *Client) Migrations(ctx context.Context) iter.Seq2[Migration, error] {
 	return walk(func(p Paging) (*Page[Migration], error) { return c.ListMigrations(ctx, p) })
 }
 
-// GetMigration shows a migration with its folders and failures.
+// GetMigration shows a migration with its folders, failures and notes.
 func (c *Client) GetMigration(ctx context.Context, id string) (*MigrationDetail, error) {
 	return do[MigrationDetail](ctx, c, call{method: http.MethodGet, path: "/migrations/{id}", id: id})
 }

@@ -73,7 +73,7 @@ func rules() map[string]rule {
 			m.Attachments = files(6)
 			m.Attachments[0].Filename, m.Attachments[1].Filename = "", "a\r\nb"
 			m.Attachments[2].Disposition, m.Attachments[3].ContentType, m.Attachments[4].ContentID = "hidden", "image", "a b"
-		}, []string{"attachments[0].filename required", "attachments[1].filename filename", "attachments[2].disposition invalid_disposition",
+		}, []string{"attachments[0].filename required", "attachments[1].filename filename", "attachments[2].disposition unknown_value",
 			"attachments[3].content_type media_type", "attachments[4].content_id content_id"}, false, false},
 		"headers of others": {func(m *client.Send) {
 			m.Headers = map[string]string{"Subject": "x", "X-": "x", "X-A B": "x", "X-Mailstead-Id": "x", "X-One": "x", "x-one": "x", "X-Line": "a\r\nBcc: eve@x.test", "X-Nul": "\x00"}

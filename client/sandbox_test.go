@@ -127,7 +127,7 @@ func TestSimulateRefusals(t *testing.T) {
 			{"headers", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Headers: map[string]string{"X-A": "b\r\nX-C: d", "From": "x", "a b": "c"}},
 				[]string{"headers name", "headers.X-A control_character", "headers name"}},
 			{"verdicts", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Verdicts: &client.Verdicts{SPF: "yes", Spam: "pass"}},
-				[]string{"verdicts.spf unknown_verdict", "verdicts.spam unknown_verdict"}},
+				[]string{"verdicts.spf unknown_value", "verdicts.spam unknown_value"}},
 		} {
 			_, err := h.c.SimulateInbound(ctx, &c.s)
 			refused(t, c.what, err, 422, "validation_failed", c.faults...)

@@ -17,7 +17,7 @@ func (h *house) suppressions() {
 		h.Errorf("added %+v", e)
 	}
 	_, err = h.c.AddSuppression(ctx, "x", "because")
-	refused(h, "no address", err, 422, "validation_failed", "reason unknown_reason", "address invalid_address")
+	refused(h, "no address", err, 422, "validation_failed", "reason unknown_value", "address invalid_address")
 	many, err := h.c.AddSuppressions(ctx, []string{"gone@example.org", "left@example.org"}, client.Unsubscribed)
 	if err != nil || len(many) != 2 || many[1].Reason != client.Unsubscribed {
 		h.Errorf("added %+v, %v", many, err)
@@ -35,7 +35,7 @@ func (h *house) suppressions() {
 		h.Errorf("imported once more: %+v, %v", in, err)
 	}
 	_, err = h.c.ImportSuppressions(ctx, file, "because")
-	refused(h, "an unknown reason", err, 422, "validation_failed", "reason unknown_reason")
+	refused(h, "an unknown reason", err, 422, "validation_failed", "reason unknown_value")
 	var out strings.Builder
 	h.want("exporting", h.c.ExportSuppressions(ctx, &out))
 	if !strings.Contains(out.String(), "imported@example.org") || !strings.Contains(out.String(), "left@example.org") {

@@ -37,7 +37,7 @@ func (h *house) transfers() {
 		h.Errorf("it does not tell how far it came: %+v", p)
 	}
 	_, err = h.c.ImportMailbox(ctx, h.boxes[1], strings.NewReader(one), client.MailImport{Folder: "a//b", Quoting: "none"})
-	refused(h, "an unknown quoting", err, 422, "validation_failed", "quoting unknown_quoting")
+	refused(h, "an unknown quoting", err, 422, "validation_failed", "quoting unknown_value")
 	_, err = h.c.ImportMailbox(ctx, h.boxes[1], strings.NewReader(one), client.MailImport{Folder: "a//b"})
 	refused(h, "a bad name", err, 422, "validation_failed", "folder bad_folder_name")
 

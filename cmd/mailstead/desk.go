@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 
+	"golang.org/x/term"
+
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/server"
 )
@@ -110,8 +112,6 @@ func optional[T comparable](v T) *T {
 	return &v
 }
 
-// isTerminal reports whether a person sits at a file.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
+// isTerminal reports whether a person sits at a file. There are other devices, such as
+// /dev/null, that are none.
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 )
 
 // meter shows how many bytes went by: a bar on a terminal, and lines elsewhere.
@@ -30,7 +29,7 @@ type meter struct {
 
 func newMeter(to *os.File, name, did string) *meter {
 	m := &meter{to: to, name: printable(name, 60), did: did, begun: time.Now(), said: time.Now()}
-	if term.IsTerminal(int(to.Fd())) {
+	if isTerminal(to) {
 		m.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(to), progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth(),
 			progressbar.OptionThrottle(100*time.Millisecond))
 	}

@@ -94,7 +94,7 @@ func (c *migrateCommand) password(ctx context.Context) (string, error) {
 	if given := os.Getenv("MAILSTEAD_SOURCE_PASSWORD"); given != "" {
 		return given, nil
 	}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+	if !isTerminal(os.Stdin) {
 		return "", errors.New("the source's password is missing: give --source-password-file, or $MAILSTEAD_SOURCE_PASSWORD")
 	}
 	fmt.Fprintf(os.Stderr, "Password of %s at %s: ", c.SourceUser, c.SourceHost)
@@ -130,7 +130,7 @@ func secretFrom(ctx context.Context, terminal int) (string, error) {
 // running.
 func follow(ctx context.Context, api *client.Client, id string) error {
 	var last client.Migration
-	show := newDisplay(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+	show := newDisplay(os.Stdout, isTerminal(os.Stdout))
 	for m, err := range api.FollowMigration(ctx, id) {
 		if ctx.Err() != nil {
 			fmt.Printf("\nThe migration goes on without this command. See it at GET /api/v1/migrations/%[1]s, cancel it with POST /api/v1/migrations/%[1]s/cancel.\n", id)
@@ -153,6 +153,9 @@ func follow(ctx context.Context, api *client.Client, id string) error {
 			what = fmt.Sprintf("%s, message %d", f.Folder, f.UID)
 		}
 		fmt.Printf("not copied: %s: %s\n", what, f.Reason)
+	}
+	for _, n := range d.Notes {
+		fmt.Printf("note: %s, message %d and %d more: %s\n", n.Folder, n.UID, n.Messages-1, n.Note)
 	}
 	p := last.Progress
 	fmt.Printf("%s: %d copied (%s), %d were there already, %d could not be copied\n", last.Status, p.Copied, size(p.BytesCopied), p.Skipped, p.Failed)

@@ -103,7 +103,9 @@ func (a *API) Handler() http.Handler {
 	})
 	r.mux.HandleFunc(elsewhere, r.elsewhere)
 	a.mux = r.mux
-	return a.identified(a.recovered(a.plainPath(r.mux)))
+	return a.identified(a.recovered(a.plainPath(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.mux.ServeHTTP(w, anyCase(req))
+	}))))
 }
 
 // Document is the OpenAPI document that Handler has made.
@@ -115,7 +117,7 @@ func (a *API) Takes(r *http.Request) bool {
 	if r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") {
 		return true
 	}
-	return len(allowed(a.mux, r)) > 0
+	return len(allowed(a.mux, anyCase(r))) > 0
 }
 
 type requestKey struct{}

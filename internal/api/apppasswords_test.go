@@ -67,8 +67,8 @@ func loginIMAP(t *testing.T, s *servertest.Server, user, password string) (*imap
 func TestAppPasswords(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		box := "/mailboxes/" + s.Dev.Mailboxes[0].ID.String()
-		refused(t, "no name", s.API("POST", box+"/app-passwords", object{"name": " ", "protocols": []string{"pop"}}), 422, "validation_failed",
-			"name invalid_name", "protocols unknown_protocol")
+		refused(t, "no name", s.API("POST", box+"/app-passwords", object{"name": " ", "protocols": []string{"imap"}}), 422, "validation_failed", "name invalid_name")
+		refused(t, "no protocol", s.API("POST", box+"/app-passwords", object{"name": "x", "protocols": []string{"imap", "pop"}}), 422, "validation_failed", "protocols[1] unknown_value")
 		made := func(protocols ...string) (id, password string) {
 			t.Helper()
 			a := s.API("POST", box+"/app-passwords", object{"name": strings.Join(protocols, " and "), "protocols": protocols})

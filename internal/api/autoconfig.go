@@ -4,6 +4,7 @@ package api
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -32,9 +33,7 @@ func (a *API) autoconfigRoutes(r *router) {
 	for _, path := range thunderbirdPaths {
 		r.mux.HandleFunc("GET "+path, c.handle(c.thunderbird))
 	}
-	for _, path := range []string{"/autodiscover/autodiscover.xml", "/Autodiscover/Autodiscover.xml", "/AutoDiscover/AutoDiscover.xml"} {
-		r.mux.HandleFunc("POST "+path, c.handle(c.outlook))
-	}
+	r.mux.HandleFunc("POST /autodiscover/autodiscover.xml", c.handle(c.outlook))
 	for _, path := range []string{"/autodiscover/autodiscover.json", "/autodiscover/autodiscover.json/v1.0/{address}"} {
 		r.mux.HandleFunc("GET "+path, c.handle(c.outlookJSON))
 	}
@@ -66,7 +65,11 @@ func (c *autoconfig) hosted(r *http.Request, text string) (a address.Address, ok
 // thunderbird takes the domain from the address, or from the name under which
 // it is asked.
 func (c *autoconfig) thunderbird(w http.ResponseWriter, r *http.Request) error {
-	text := r.URL.Query().Get("emailaddress")
+	given := addressIn(r, "emailaddress")
+	if given == clientsetup.AnyAddress { // the client has put in no address
+		given = ""
+	}
+	text := given
 	if text == "" {
 		host, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
 		text = "anybody@" + strings.TrimPrefix(host, "autoconfig.")
@@ -79,7 +82,7 @@ func (c *autoconfig) thunderbird(w http.ResponseWriter, r *http.Request) error {
 		return errNotHosted
 	}
 	username := ""
-	if r.URL.Query().Has("emailaddress") {
+	if given != "" {
 		username = who.String()
 	}
 	doc, err := c.api.Setup.Autoconfig(who.Domain, username)
@@ -88,6 +91,41 @@ func (c *autoconfig) thunderbird(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeText(w, http.StatusOK, "application/xml; charset=utf-8", doc)
 	return nil
+}
+
+// addressIn returns the address in a query. A plus sign is one, although it means a
+// blank in queries: clients put addresses in as their users type them.
+func addressIn(r *http.Request, name string) string {
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		key, value, _ := strings.Cut(part, "=")
+		if !strings.EqualFold(key, name) {
+			continue
+		}
+		if text, err := url.PathUnescape(value); err == nil {
+			return strings.TrimSpace(text)
+		}
+	}
+	return ""
+}
+
+// anyCase writes the path of Autodiscover in lower case, but for an address in it:
+// Windows knows no difference, and so clients make none.
+func anyCase(r *http.Request) *http.Request {
+	const all, json = "/autodiscover/", "/autodiscover/autodiscover.json/v1.0/"
+	if len(r.URL.Path) < len(all) || !strings.EqualFold(r.URL.Path[:len(all)], all) {
+		return r
+	}
+	lower := func(path string) string {
+		if n := len(json); len(path) > n && strings.EqualFold(path[:n], json) {
+			return json + path[n:]
+		}
+		return strings.ToLower(path)
+	}
+	to := r.WithContext(r.Context())
+	at := *r.URL
+	at.Path, at.RawPath = lower(at.Path), lower(at.RawPath)
+	to.URL = &at
+	return to
 }
 
 // outlook always answers 200: what is wrong stands in the document.
@@ -127,7 +165,7 @@ type notOffered struct {
 func (c *autoconfig) outlookJSON(w http.ResponseWriter, r *http.Request) error {
 	text := r.PathValue("address")
 	if text == "" {
-		text = r.URL.Query().Get("Email")
+		text = addressIn(r, "Email")
 	}
 	_, ok, err := c.hosted(r, text)
 	if err != nil {

@@ -124,6 +124,9 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 			all = append(all, strings.FieldsFunc(text, func(c rune) bool { return c == ',' })...)
 		}
 		v.Set(reflect.ValueOf(all))
+		for i := range all {
+			b.obey(name, f, v.Index(i))
+		}
 		return
 	}
 	if len(given) > 1 {
@@ -140,6 +143,7 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(text)
+		b.obey(name, f, v)
 	case reflect.Bool:
 		if text != "true" && text != "false" {
 			b.bad.Add(name, "wrong_type", "Give true or false.")
@@ -147,15 +151,20 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 		v.SetBool(text == "true")
 	case reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 64)
-		least, _ := strconv.ParseInt(f.Tag.Get("minimum"), 10, 64)
-		most, _ := strconv.ParseInt(f.Tag.Get("maximum"), 10, 64)
+		v.SetInt(n)
 		switch {
 		case errors.Is(err, strconv.ErrSyntax):
 			b.bad.Add(name, "wrong_type", "Give a whole number.")
-		case err != nil || n < least || n > most:
-			b.bad.Add(name, "out_of_range", "Give %d to %d.", least, most)
+		default: // one that is too large is the largest
+			b.obey(name, f, v)
 		}
-		v.SetInt(n)
+	}
+}
+
+// obey tells the rule that a parameter breaks.
+func (b *binder) obey(name string, f reflect.StructField, v reflect.Value) {
+	if code, words := rules(f.Tag).broken(v); code != "" {
+		b.bad.Add(name, code, "%s", words)
 	}
 }
 

@@ -56,7 +56,7 @@ func wellFormed(text []byte, values int) error {
 }
 
 // decode reads a JSON object into a struct, strictly: members that the struct
-// lacks, and those that are not of its types, are told all at once. A member
+// lacks, and those that are not of its types or break its rules, are told all at once. A member
 // is required unless it is tagged omitempty; null is the same as leaving it
 // out.
 func decode(text []byte, into reflect.Value) error {
@@ -70,7 +70,7 @@ func decodeWithin(text []byte, into reflect.Value, values, faults int) error {
 		return err
 	}
 	r := &reader{in: jsontext.NewDecoder(bytes.NewBuffer(text)), faults: faults}
-	r.value(into, "")
+	r.value(into, "", "")
 	return r.bad.Err()
 }
 
@@ -106,20 +106,23 @@ func (r *reader) wrong(at, what string) {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-func (r *reader) value(v reflect.Value, at string) {
+// value reads a value of a field that has rules.
+func (r *reader) value(v reflect.Value, at string, s rules) {
 	switch kind := r.in.PeekKind(); {
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		r.value(v.Elem(), at)
+		r.value(v.Elem(), at, s)
 	case v.Type() == objectType:
 		if kind != '{' {
 			r.wrong(at, "an object")
 			return
 		}
 		raw, _ := r.in.ReadValue()
+		r.numbers(raw, at)
 		v.SetBytes(bytes.Clone(raw))
 	case v.Type() == anythingType:
 		raw, _ := r.in.ReadValue()
+		r.numbers(raw, at)
 		v.SetBytes(bytes.Clone(raw))
 	case v.Type() == timeType:
 		r.time(v, at)
@@ -129,6 +132,7 @@ func (r *reader) value(v reflect.Value, at string) {
 			return
 		}
 		v.SetString(r.token().String())
+		r.obey(v, at, s)
 	case v.Kind() == reflect.Bool:
 		if kind != 't' && kind != 'f' {
 			r.wrong(at, "true or false")
@@ -137,11 +141,13 @@ func (r *reader) value(v reflect.Value, at string) {
 		v.SetBool(kind == 't')
 		r.skip()
 	case v.Kind() == reflect.Int:
-		r.number(v, at)
+		r.number(v, at, s)
+	case v.Kind() == reflect.Float64:
+		r.float(v, at, s)
 	case v.Kind() == reflect.Slice:
-		r.array(v, at)
+		r.array(v, at, s)
 	case v.Kind() == reflect.Map:
-		r.table(v, at)
+		r.table(v, at, s)
 	default:
 		r.object(v, at)
 	}
@@ -162,7 +168,29 @@ func (r *reader) time(v reflect.Value, at string) {
 	v.Set(reflect.ValueOf(t))
 }
 
-func (r *reader) number(v reflect.Value, at string) {
+// obey tells the rule that a value breaks.
+func (r *reader) obey(v reflect.Value, at string, s rules) {
+	if code, words := s.broken(v); code != "" {
+		r.fault(at, code, "%s", words)
+	}
+}
+
+func (r *reader) float(v reflect.Value, at string, s rules) {
+	if r.in.PeekKind() != '0' {
+		r.wrong(at, "a number")
+		return
+	}
+	raw, _ := r.in.ReadValue()
+	n, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil { // the text is a number
+		r.fault(at, "out_of_range", "This number is too large.")
+		return
+	}
+	v.SetFloat(n)
+	r.obey(v, at, s)
+}
+
+func (r *reader) number(v reflect.Value, at string, s rules) {
 	if r.in.PeekKind() != '0' {
 		r.wrong(at, "a whole number")
 		return
@@ -174,11 +202,13 @@ func (r *reader) number(v reflect.Value, at string) {
 		r.fault(at, "out_of_range", "This number is too large.")
 	case err != nil:
 		r.fault(at, "wrong_type", "This must be a whole number.")
+	default:
+		v.SetInt(n)
+		r.obey(v, at, s)
 	}
-	v.SetInt(n)
 }
 
-func (r *reader) array(v reflect.Value, at string) {
+func (r *reader) array(v reflect.Value, at string, s rules) {
 	if r.in.PeekKind() != '[' {
 		r.wrong(at, "a list")
 		return
@@ -187,14 +217,14 @@ func (r *reader) array(v reflect.Value, at string) {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	for i := 0; r.in.PeekKind() != ']'; i++ {
 		element := reflect.New(v.Type().Elem()).Elem()
-		r.value(element, fmt.Sprintf("%s[%d]", at, i))
+		r.value(element, fmt.Sprintf("%s[%d]", at, i), s)
 		v.Set(reflect.Append(v, element))
 	}
 	r.token()
 }
 
 // table reads an object whose names are free.
-func (r *reader) table(v reflect.Value, at string) {
+func (r *reader) table(v reflect.Value, at string, s rules) {
 	if r.in.PeekKind() != '{' {
 		r.wrong(at, "an object")
 		return
@@ -204,7 +234,7 @@ func (r *reader) table(v reflect.Value, at string) {
 	for r.in.PeekKind() != '}' {
 		name := r.token().String()
 		element := reflect.New(v.Type().Elem()).Elem()
-		r.value(element, at+"."+clip(name))
+		r.value(element, at+"."+clip(name), s)
 		v.SetMapIndex(reflect.ValueOf(name), element)
 	}
 	r.token()
@@ -223,7 +253,7 @@ func (r *reader) object(v reflect.Value, at string) {
 	given := map[string]bool{}
 	for r.in.PeekKind() != '}' {
 		name := r.token().String()
-		f, ok := member(v, name)
+		f, s, ok := member(v, name)
 		switch {
 		case !ok:
 			r.skip()
@@ -232,7 +262,7 @@ func (r *reader) object(v reflect.Value, at string) {
 			r.skip()
 		default:
 			given[name] = true
-			r.value(f, prefix+name)
+			r.value(f, prefix+name, s)
 		}
 	}
 	r.token()
@@ -258,20 +288,20 @@ func required(t reflect.Type) (names []string) {
 	return names
 }
 
-// member finds the field of a struct by its name in JSON, as it is spelt. The
-// members of an embedded struct are its own.
-func member(v reflect.Value, name string) (reflect.Value, bool) {
+// member finds the field of a struct by its name in JSON, as it is spelt, and its
+// rules. The members of an embedded struct are its own.
+func member(v reflect.Value, name string) (reflect.Value, rules, bool) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.Anonymous {
-			if found, ok := member(v.Field(i), name); ok {
-				return found, true
+			if found, s, ok := member(v.Field(i), name); ok {
+				return found, s, true
 			}
 			continue
 		}
 		if is, _, _ := strings.Cut(f.Tag.Get("json"), ","); is == name && name != "" {
-			return v.Field(i), true
+			return v.Field(i), rules(f.Tag), true
 		}
 	}
-	return reflect.Value{}, false
+	return reflect.Value{}, "", false
 }

@@ -50,7 +50,7 @@ func TestDKIM(t *testing.T) {
 			t.Errorf("made %s", a.Body)
 		}
 		refused(t, "again", s.API("POST", path+"/dkim/rotate", object{}), 409, "key_pending")
-		refused(t, "an unknown algorithm", s.API("POST", path+"/dkim/rotate", object{"algorithm": "dsa"}), 422, "validation_failed", "algorithm unknown_algorithm")
+		refused(t, "an unknown algorithm", s.API("POST", path+"/dkim/rotate", object{"algorithm": "dsa"}), 422, "validation_failed", "algorithm unknown_value")
 		status(t, "the DNS", s.API("POST", path+"/verify-dns", nil), 200)
 		want("ed25519 active, rsa active, ed25519 retiring, rsa retiring")
 

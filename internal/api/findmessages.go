@@ -33,9 +33,6 @@ func (in *listMessagesInput) filter(bad *fault.Fields) outbound.Filter {
 		Recipient: in.Recipient, From: in.From, Subject: in.Subject, Status: queue.State(in.Status), Metadata: in.Metadata,
 		MetadataKeys: in.MetadataKey, Thread: in.ThreadID,
 	}
-	if s := f.Status; s != "" && !s.Valid() {
-		bad.Add("status", "unknown_status", "A message is scheduled, queued, sending, deferred, delivered, bounced, complained, suppressed, failed or cancelled.")
-	}
 	f.Since, f.Until = instant(bad, "created_after", in.CreatedAfter), instant(bad, "created_before", in.CreatedBefore)
 	return f
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/mailstead/mailstead/internal/migration"
 )
 
-// shownFailures is how many failures the answer about one migration has.
+// shownFailures is how many failures the answer about one migration has, and how many
+// notes.
 const shownFailures = 100
 
 func (a *API) migrationRoutes(r *router) {
@@ -97,11 +98,20 @@ type MigrationFailure struct {
 	Reason string  `json:"reason" doc:"Why, in words." example:"The message is larger than 50 MB."`
 }
 
+// MigrationNote tells how messages were copied otherwise than they were there.
+type MigrationNote struct {
+	Folder   string `json:"folder" doc:"The folder at the source." example:"INBOX"`
+	UID      uint32 `json:"uid" doc:"The UID of the first of these messages at the source." example:"4711"`
+	Messages int64  `json:"messages" doc:"How many messages of the folder it is said of." example:"12"`
+	Note     string `json:"note" doc:"What is different here, in words." example:"The keyword [Work] is left out: it has characters that no keyword can have, or is too long."`
+}
+
 // MigrationDetail is a migration with all that is known of it.
 type MigrationDetail struct {
 	Migration
 	Folders  []MigrationFolder  `json:"folders" nullable:"false" doc:"The source's folders, once they are known."`
 	Failures []MigrationFailure `json:"failures" nullable:"false" doc:"What could not be copied: the first 100."`
+	Notes    []MigrationNote    `json:"notes" nullable:"false" doc:"What was copied otherwise than it was at the source, such as a message without a keyword that can't be kept: the first 100."`
 }
 
 func showMigration(g migration.Migration) Migration {
@@ -148,6 +158,11 @@ type createMigrationRequest struct {
 }
 
 type createMigrationInput struct{ Body createMigrationRequest }
+
+func (in *createMigrationInput) judge() error {
+	source := in.Body.Source.source()
+	return source.Check().Err()
+}
 
 func (a *API) createMigration(ctx context.Context, p account.Principal, in *createMigrationInput) (Migration, error) {
 	source := in.Body.Source.source()
@@ -249,7 +264,11 @@ func (a *API) getMigration(ctx context.Context, p account.Principal, in *one) (M
 	if err != nil {
 		return MigrationDetail{}, err
 	}
-	out := MigrationDetail{Migration: showMigration(g), Folders: []MigrationFolder{}, Failures: []MigrationFailure{}}
+	notes, err := a.Migrations.Notes(ctx, g.ID, shownFailures)
+	if err != nil {
+		return MigrationDetail{}, err
+	}
+	out := MigrationDetail{Migration: showMigration(g), Folders: []MigrationFolder{}, Failures: []MigrationFailure{}, Notes: []MigrationNote{}}
 	for _, f := range folders {
 		out.Folders = append(out.Folders, MigrationFolder{f.Name, f.Target, f.State, optional(f.Trouble), f.Messages, f.Done, f.Copied, f.Skipped, f.Failed})
 	}
@@ -259,6 +278,9 @@ func (a *API) getMigration(ctx context.Context, p account.Principal, in *one) (M
 			shown.UID = &f.UID
 		}
 		out.Failures = append(out.Failures, shown)
+	}
+	for _, n := range notes {
+		out.Notes = append(out.Notes, MigrationNote{n.Folder, n.UID, n.Messages, n.Text})
 	}
 	return out, nil
 }

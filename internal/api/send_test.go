@@ -45,7 +45,7 @@ func TestSendRules(t *testing.T) {
 			"11 attachments":        {object{"attachments": files(11, "aGk=")}, []string{"attachments too_many_attachments"}},
 			"1,000 attachments":     {object{"attachments": files(1000, "aGk=")}, []string{"attachments too_many_attachments"}},
 			"no name":               {object{"attachments": []object{{"content": "aGk="}}}, []string{"attachments[0].filename required"}},
-			"a strange disposition": {object{"attachments": []object{{"filename": "x", "content": "aGk=", "disposition": "hidden"}}}, []string{"attachments[0].disposition invalid_disposition"}},
+			"a strange disposition": {object{"attachments": []object{{"filename": "x", "content": "aGk=", "disposition": "hidden"}}}, []string{"attachments[0].disposition unknown_value"}},
 			"a header of ours":      {object{"headers": object{"Subject": "x", "X-Mailstead-Id": "y"}}, []string{"headers.Subject header_not_allowed", "headers.X-Mailstead-Id header_reserved"}},
 			"a folded header":       {object{"headers": object{"X-A": "a\r\nBcc: eve@x.test"}}, []string{"headers.X-A control_character"}},
 			"a folded subject":      {object{"subject": "a\r\nBcc: eve@x.test"}, []string{"subject control_character"}},

@@ -65,12 +65,8 @@ const maxPeriods = 750
 func (in *statsInput) read(now time.Time, bad *fault.Fields) stat.Query {
 	q := stat.Query{By: stat.Day, To: now}
 	usual := 30
-	switch in.By {
-	case "", "day":
-	case "hour":
+	if in.By == "hour" {
 		q.By, usual = stat.Hour, 24
-	default:
-		bad.Add("by", "unknown_period", "A period is a day or an hour.")
 	}
 	given := func(name, text string, into *time.Time) bool {
 		if text == "" {

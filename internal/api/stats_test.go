@@ -67,8 +67,9 @@ func TestStats(t *testing.T) {
 			t.Errorf("%d days: %v", len(days), days)
 		}
 
-		refused(t, "all that is wrong", s.API("GET", "/stats?by=week&from=today&to=2026-01-01&domain_id=x", nil), 422, "validation_failed",
-			"by unknown_period", "to invalid_time", "from invalid_time", "domain_id not_found")
+		refused(t, "an unknown period", s.API("GET", "/stats?by=week", nil), 422, "validation_failed", "by unknown_value")
+		refused(t, "all that is wrong", s.API("GET", "/stats?from=today&to=2026-01-01&domain_id=x", nil), 422, "validation_failed",
+			"to invalid_time", "from invalid_time", "domain_id not_found")
 		refused(t, "nothing between", s.API("GET", "/stats?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", nil), 422, "validation_failed", "from invalid_range")
 		refused(t, "too many", s.API("GET", "/stats?from=0001-01-01T00:00:00Z&to=9998-12-31T00:00:00Z", nil), 422, "validation_failed", "from too_many_periods")
 		for _, beyond := range []string{"to=9999-12-31T23:59:59Z", "to=0000-01-01T00:00:00Z", "to=9998-12-31T23:59:59-12:00"} {

@@ -51,15 +51,15 @@ func TestSuppressions(t *testing.T) {
 		}{
 			"nothing":        {"", object{}, []string{"address required"}},
 			"empty":          {"", object{"address": ""}, []string{"address invalid_address"}},
-			"no address":     {"", object{"address": "s3cret", "reason": "x"}, []string{"reason unknown_reason", "address invalid_address"}},
+			"no address":     {"", object{"address": "s3cret", "reason": "x"}, []string{"reason unknown_value", "address invalid_address"}},
 			"simulator":      {"", object{"address": "bounced+x@simulator.test"}, []string{"address simulator_address"}},
 			"a named one":    {"", object{"address": "Bob <bob@example.org>"}, []string{"address invalid_address"}},
 			"none of many":   {"/batch", object{"addresses": []string{}}, []string{"addresses wrong_number"}},
 			"too many":       {"/batch", object{"addresses": slices.Repeat([]string{"a@example.org"}, 1001)}, []string{"addresses wrong_number"}},
 			"some of many":   {"/batch", object{"addresses": []string{"new@example.org", "x", "delivered@simulator.test"}}, []string{"addresses[1] invalid_address", "addresses[2] simulator_address"}},
 			"unknown fields": {"", object{"address": "a@example.org", "email": "s3cret"}, []string{"email unknown_field"}},
-			"all":            {"", object{"address": "s3cret", "reason": "x", "email": "s3cret"}, []string{"email unknown_field", "reason unknown_reason", "address invalid_address"}},
-			"all of many":    {"/batch", object{"addresses": []any{5, "x"}, "reason": "x", "y": 1}, []string{"addresses[0] wrong_type", "y unknown_field", "reason unknown_reason", "addresses[1] invalid_address"}},
+			"all":            {"", object{"address": "s3cret", "reason": "x", "email": "s3cret"}, []string{"email unknown_field", "reason unknown_value", "address invalid_address"}},
+			"all of many":    {"/batch", object{"addresses": []any{5, "x"}, "reason": "x", "y": 1}, []string{"addresses[0] wrong_type", "reason unknown_value", "y unknown_field", "addresses[1] invalid_address"}},
 		} {
 			a := s.API("POST", "/suppressions"+c.path, c.body)
 			refused(t, what, a, 422, "validation_failed", c.faults...)
@@ -78,14 +78,14 @@ func TestSuppressions(t *testing.T) {
 			}
 		}
 		refused(t, "a query", s.API("GET", "/suppressions?limit=0&reason=x&address=y&after=z&word=", nil), 422, "validation_failed",
-			"limit out_of_range", "word unknown_parameter", "after invalid_cursor", "reason unknown_reason", "address invalid_address")
+			"limit out_of_range", "reason unknown_value", "word unknown_parameter", "after invalid_cursor", "address invalid_address")
 		var forth []string
 		walk(t, s, "/suppressions", "after", "", func(page []string) { forth = append(forth, page...) })
 		if len(forth) != 3 || forth[2] != gone["id"] {
 			t.Errorf("page by page: %v", forth)
 		}
 		refused(t, "bad filters", s.API("GET", "/suppressions?reason=x&address=y&after=z", nil), 422, "validation_failed",
-			"after invalid_cursor", "reason unknown_reason", "address invalid_address")
+			"reason unknown_value", "after invalid_cursor", "address invalid_address")
 
 		for _, path := range []string{gone["id"].(string), "gone@example.org", "GONE%40example.org"} {
 			if a := s.API("GET", "/suppressions/"+path, nil); a.Status != 200 || into(t, a)["id"] != gone["id"] {
@@ -145,7 +145,7 @@ func TestSuppressionFiles(t *testing.T) {
 		status(t, "importing", load("?reason=unsubscribe", "text/csv", "c@example.org\n"), 200)
 		refused(t, "JSON", load("", "application/json", "{}"), 415, "unsupported_media_type")
 		refused(t, "UTF-16", load("", "text/csv; charset=utf-16", "x"), 415, "unsupported_media_type")
-		refused(t, "a bad reason", load("?reason=x", "text/csv", "d@example.org"), 422, "validation_failed", "reason unknown_reason")
+		refused(t, "a bad reason", load("?reason=x", "text/csv", "d@example.org"), 422, "validation_failed", "reason unknown_value")
 		refused(t, "a bad parameter", load("?x=y", "text/csv", "d@example.org"), 422, "validation_failed", "x unknown_parameter")
 		refused(t, "an endless row", load("", "text/csv", "d@example.org\n\""+strings.Repeat("x", 1<<20)), 422, "row_too_long")
 		refused(t, "a large file", load("", "text/csv", strings.Repeat("x,\n", 6<<20)), 413, "too_many_rows")

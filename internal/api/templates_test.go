@@ -117,8 +117,8 @@ func TestTemplates(t *testing.T) {
 
 		refused(t, "all wrong", s.API("POST", "/templates", object{
 			"name": " ", "alias": "-", "subject": "{{", "html": "{{#if}}", "text": strings.Repeat("x", 600<<10), "variables": []object{{"key": "a b", "type": "date"}},
-		}), 422, "validation_failed", "name invalid_name", "alias invalid_alias", "subject invalid_template", "html invalid_template", "text too_long",
-			"variables[0].key invalid_key", "variables[0].type unknown_type")
+		}), 422, "validation_failed", "variables[0].type unknown_value", "name invalid_name", "alias invalid_alias", "subject invalid_template", "html invalid_template", "text too_long",
+			"variables[0].key invalid_key")
 		refused(t, "nothing", s.API("POST", "/templates", object{}), 422, "validation_failed", "name required", "subject required", "html text_or_html_required")
 		refused(t, "shape and values", s.API("POST", "/templates", object{
 			"name": 5, "alias": "-", "subject": "{{", "text": "{{#if}}", "inline_css": "yes", "variables": []object{{"key": "a b", "type": 5}, {}}, "tags": "x",

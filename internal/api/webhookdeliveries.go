@@ -4,8 +4,6 @@ package api
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -149,9 +147,6 @@ func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in
 	at, err := in.db()
 	if err := merge(&bad, err); err != nil {
 		return list[WebhookDelivery]{}, err
-	}
-	if in.Status != "" && !slices.Contains(webhook.States[:], in.Status) {
-		bad.Add("status", "unknown_status", "A delivery is %s.", strings.Join(webhook.States[:], ", "))
 	}
 	if err := bad.Err(); err != nil {
 		return list[WebhookDelivery]{}, err

@@ -166,7 +166,7 @@ func TestWebhookRules(t *testing.T) {
 		}
 	}
 	refused(t, "a change", s.API("PATCH", path, object{"name": "x", "url": "ftp://x", "events": []string{}, "status": "gone"}), 422, "validation_failed",
-		"name unknown_field", "url invalid_url", "events required", "status invalid_status")
+		"name unknown_field", "status unknown_value", "url invalid_url", "events required")
 	refused(t, "a rotation", s.API("POST", path+"/rotate-secret", object{"overlap_hours": 25}), 422, "validation_failed", "overlap_hours out_of_range")
 	refused(t, "a rotation", s.API("POST", path+"/rotate-secret", object{"overlap_hours": -1}), 422, "validation_failed", "overlap_hours out_of_range")
 	refused(t, "a replay", s.API("POST", path+"/replay", nil), 422, "validation_failed", "since required")

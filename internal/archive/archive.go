@@ -40,8 +40,17 @@ type Message struct {
 	FileDate time.Time // when its file was changed; zero if that is not known
 	Flags    Flags
 	Keywords []string // not checked
+	Unnamed  *Unnamed // keywords that the archive may name only later; nil for none
 	Gone     bool     // marked as expunged by the program that wrote the archive
 	Body     io.Reader
+}
+
+// Unnamed are keywords of a message whose names stand in a file of its Maildir that has
+// not come yet.
+type Unnamed struct {
+	Maildir string
+	Letters uint32 // a bit for each, from a to z
+	Key     string // of the message, in a file of further keywords; "" for none
 }
 
 // Folder is a folder of an archive.
@@ -71,6 +80,9 @@ type Sink struct {
 	// Folder takes a folder that the archive tells of, also if it is empty.
 	// It may be called for the same one more than once.
 	Folder func(f Folder) error
+	// Named takes a file that names keywords of messages of a Maildir that came before
+	// it: words returns those of one. nil if they don't matter.
+	Named func(maildir string, words func(u *Unnamed) []string) error
 	// Failed takes what could not be read, and why.
 	Failed func(place, why string) error
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -48,10 +49,11 @@ type maildirs struct {
 	notes   map[string]folderNote // by Maildir
 	bytes   int                   // read of the files that tell of keywords
 	names   int                   // bytes of names in notes
+	early   map[string]bool       // Maildirs of which messages came before what names their keywords
 }
 
 func newMaildirs() *maildirs {
-	return &maildirs{letters: map[string][]string{}, more: map[string]*further{}, notes: map[string]folderNote{}}
+	return &maildirs{letters: map[string][]string{}, more: map[string]*further{}, notes: map[string]folderNote{}, early: map[string]bool{}}
 }
 
 // side reads a file that tells of a Maildir, in dir. known is false if it is
@@ -71,13 +73,55 @@ func (d *maildirs) side(dir, base string, r io.Reader, to Sink) (known bool, err
 	if d.bytes += len(text); d.bytes > maxSides || len(d.letters)+len(d.more) > maxTables {
 		return true, broken("The files of the archive that tell of keywords are too large.")
 	}
+	letters, more := []string(nil), (*further)(nil)
 	if base == keywordsFile {
-		d.letters[dir] = readLetters(text)
+		letters = readLetters(text)
+		d.letters[dir] = letters
 	} else {
-		d.more[dir] = readMore(text)
+		more = readMore(text)
+		d.more[dir] = more
 	}
-	return true, nil
+	if !d.early[dir] || to.Named == nil {
+		return true, nil
+	}
+	return true, to.Named(dir, func(u *Unnamed) (words []string) {
+		for i, word := range letters {
+			if u.Letters&(1<<i) != 0 && word != "" {
+				words = append(words, word)
+			}
+		}
+		return append(words, more.words(u.Key)...)
+	})
 }
+
+// unnamed returns the keywords of a message that are not named yet; nil for none.
+func (d *maildirs) unnamed(dir, info, key string) *Unnamed {
+	u := &Unnamed{Maildir: dir}
+	if d.letters[dir] == nil {
+		for _, c := range info {
+			if c >= 'a' && c <= 'z' {
+				u.Letters |= 1 << (c - 'a')
+			}
+		}
+	}
+	if d.more[dir] == nil && moreKey.MatchString(key) {
+		u.Key = key
+	}
+	if u.Letters == 0 && u.Key == "" {
+		return nil
+	}
+	if !d.early[dir] {
+		if d.names += len(dir); d.names > maxNames || len(d.early) == maxTables {
+			d.names -= len(dir)
+			return nil
+		}
+		d.early[dir] = true
+	}
+	return u
+}
+
+// moreKey is what a message is called in moreFile.
+var moreKey = regexp.MustCompile(`^U[0-9]{1,10}V[0-9]{1,10}$`)
 
 // folders reads foldersFile, one folder after the other: all at once would take many
 // times the memory of the file.
@@ -234,11 +278,14 @@ func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *
 	}
 	name, sizes, _ := strings.Cut(name, ",")
 	parts := strings.Split(name, ".")
+	key := ""
 	if len(parts) > 1 {
 		if at := strings.IndexByte(parts[1], 'U'); at >= 0 {
-			m.Keywords = append(m.Keywords, d.more[dir].words(parts[1][at:])...)
+			key = parts[1][at:]
+			m.Keywords = append(m.Keywords, d.more[dir].words(key)...)
 		}
 	}
+	m.Unnamed = d.unnamed(dir, info, key)
 	if !sane(m.Date) {
 		m.Date = time.Time{}
 		if n, err := strconv.ParseInt(parts[0], 10, 64); err == nil && sane(time.Unix(n, 0)) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,11 @@ func TestMboxVariants(t *testing.T) {
 		{"a letter about notes of a program", from1 + "Subject: Re: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\n\nWhat is that?\n\n", "", []string{"Subject: Re: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\n\nWhat is that?\n"}},
 		{"fields of programs", from1 + "Status: RO\nA: 1\nX-Keywords: a\n  b\nX-UID: 3\nB: 2\n folded\nContent-Length: 4\n\none\nStatus: kept\n\n", "", []string{"A: 1\nB: 2\n folded\n\none\nStatus: kept\n"}},
 		{"a long line", from1 + "A: 1\n\n" + strings.Repeat("x", 200_000) + "\ny\n\n" + from2 + "A: 2\n\n" + strings.Repeat("y", fragment) + "\n\n", "", []string{"A: 1\n\n" + strings.Repeat("x", 200_000) + "\ny\n", "A: 2\n\n" + strings.Repeat("y", fragment) + "\n"}},
+		{"a paragraph that quotes", from1 + "A: 1\n\nShe wrote\n" + from2 + "in a letter: no header.\n\nYours\n\n" + from2 + "A: 2\n\ntwo\n\n", "", []string{"A: 1\n\nShe wrote\n" + from2 + "in a letter: no header.\n\nYours\n", "A: 2\n\ntwo\n"}},
+		{"a paragraph at the end", from1 + "A: 1\n\nShe wrote\n" + from2, "", []string{"A: 1\n\nShe wrote\n" + from2}},
+		{"a line of another archive in the header", from1 + "A: 1\n>From the other\nB: 2\nFrom it again\n folded\n>>From - x\nC: 3\n\n>From y\n\n", "", []string{"A: 1\nB: 2\nC: 3\n\nFrom y\n"}},
+		{"a line of another archive first", from1 + ">" + from2 + "A: 1\n\none\n\n", "", []string{"A: 1\n\none\n"}},
+		{"byte order marks", "\xef\xbb\xbf\n" + from1 + "\xef\xbb\xbfA: 1\n\n\xef\xbb\xbfone\n\n" + from2 + "A: 2\n\ntwo\n\n", "", []string{"A: 1\n\n\xef\xbb\xbfone\n", "A: 2\n\ntwo\n"}},
 		{"ours, changed by another program", "From MAILSTEAD Sat Nov 21 17:00:00 2026\nSubject: x\nStatus: RO\n\none\n\n", "", []string{"Subject: x\n\none\n"}},
 	} {
 		g := gather(t, c.mbox, Options{Kind: Mbox, Quoting: c.quoting})
@@ -154,6 +160,53 @@ func TestStatus(t *testing.T) {
 		}
 		if !strings.HasSuffix(m.text, "Subject: x\r\n\r\nStatus: RO\r\n") {
 			t.Errorf("%q: %q", c.head, m.text)
+		}
+	}
+}
+
+// Gmail exports labels in the language of the account.
+func TestLabels(t *testing.T) {
+	for labels, want := range map[string]struct {
+		folder string
+		flags  Flags
+	}{
+		"Posteingang,Wichtig,Ungelesen":                                  {"INBOX", 0},
+		"Gesendet,Geöffnet":                                              {"Sent", Seen},
+		"Entwürfe,Ungelesen,Markiert":                                    {"Drafts", Flagged | Draft},
+		`Archiviert,"Kategorie: ""Soziale Netzwerke""",Köln`:             {"Köln", Seen},
+		`Kategorie: "Neuigkeiten",Archiviert`:                            {"Archive", Seen},
+		"Kategorie A,Archiviert":                                         {"Kategorie A", Seen},
+		"Boîte de réception,Non lus,Catégorie\u00a0: E-mails personnels": {"INBOX", 0},
+		"Messages archivés,Ouvert,\"Culture, associations\"":             {"Culture, associations", Seen},
+		"Messages envoyés":                                               {"Sent", Seen},
+		"MESSAGES ENVOYE\u0301S":                                         {"Sent", Seen}, // decomposed
+		"Corbeille,Boîte de réception,Suivis":                            {"Trash", Seen | Flagged},
+		"Recibidos,No leídos,Destacados":                                 {"INBOX", Flagged},
+		"Papelera,Abierto":                                               {"Trash", Seen},
+		"Posta in arrivo,Non letti":                                      {"INBOX", 0},
+		"Caixa de entrada,Não lidas,Importante":                          {"INBOX", 0},
+		"Verzonden,Geopend":                                              {"Sent", Seen},
+		"Odebrane,Nieprzeczytane,Ważne":                                  {"INBOX", 0},
+		"Archivováno,Nepřečtené,Kategorie: Sítě":                         {"Archive", 0},
+		"Входящие,Непрочитанные,Важное":                                  {"INBOX", 0},
+		"Корзина":                                                        {"Trash", Seen},
+		"Gelen Kutusu,Okunmamış":                                         {"INBOX", 0},
+		"受信トレイ,重要,未読":                                                    {"INBOX", 0},
+		"送信済みメール,開封済み":                                                   {"Sent", Seen},
+		"받은편지함,읽지않음":                                                     {"INBOX", 0},
+		"收件箱,未读":                                                         {"INBOX", 0},
+		"寄件備份,已開啟":                                                       {"Sent", Seen},
+		"البريد الوارد,غير مقروءة":                                       {"INBOX", 0},
+		"דואר נכנס,לא נקראו":                                             {"INBOX", 0},
+		"กล่องจดหมาย,ยังไม่ได้อ่าน":                                      {"INBOX", 0},
+		"پیش\u200cنویس\u200cها,خوانده نشده":                              {"Drafts", Draft},
+		"Спам,Непрочитані":                                               {"Spam", 0},
+		"Rechnungen/2024,Wichtig,Geöffnet":                               {"Rechnungen/2024", Seen},
+	} {
+		head := "X-Gmail-Labels: " + mime.BEncoding.Encode("utf-8", labels) + "\n"
+		m := gather(t, from1+head+"Subject: x\n\nx\n\n", Options{}).messages[0]
+		if m.Folder != want.folder || m.Flags != want.flags {
+			t.Errorf("%s: %q %v", labels, m.Folder, m.Flags)
 		}
 	}
 }

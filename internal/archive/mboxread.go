@@ -43,12 +43,16 @@ type mbox struct {
 	folder  string // what its messages are in, unless they tell
 	quoting Quoting
 	n       int
+	labels  func() known
 	odd     bool   // what begins messages has no date
 	buf     []byte // of the last message, for the next
 }
 
 // read gives every message to the sink.
 func (m *mbox) read() error {
+	if bytes.HasPrefix(m.w.line(0), []byte(byteOrderMark)) {
+		m.w.take(len(byteOrderMark))
+	}
 	for blank(m.w.line(0)) {
 		m.w.take(len(m.w.line(0)))
 	}
@@ -115,10 +119,13 @@ func (m *mbox) begins(from int, afterBlank bool) bool {
 	if !bytes.HasPrefix(line, []byte("From ")) {
 		return false
 	}
-	if _, _, ok := fromLine(line); ok {
+	if _, _, ok := fromLine(line); ok && afterBlank {
 		return true
+	} else if !ok && !(m.odd && afterBlank) {
+		return false
 	}
-	return m.odd && afterBlank && fieldName(m.w.line(from+len(line))) != ""
+	// Without an empty line before it, it may as well be a line of a paragraph.
+	return fieldName(m.w.line(from+len(line))) != ""
 }
 
 // fieldName is the name of the header field that a line begins, in lower case;
@@ -159,6 +166,10 @@ type mboxBody struct {
 func (b *mboxBody) head(msg *Message) (internal bool) {
 	w := b.m.w
 	begun, told, drop, titled, noted := false, false, false, false, false
+	if line := w.line(0); fieldName(bytes.TrimPrefix(line, []byte(byteOrderMark))) != "" && fieldName(line) == "" {
+		w.take(len(byteOrderMark))
+		b.start = w.off
+	}
 	for w.off-b.start < maxHead { // what is dropped counts, too: keywords are kept
 		line := w.line(0)
 		name := fieldName(line)
@@ -172,6 +183,8 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 			w.take(len(line))
 			b.start, b.out = w.off, b.buf
 			return titled && noted
+		case !folded && stray(line) && !b.m.begins(0, false):
+			drop = true // it is of an archive that this message went through
 		case len(line) == 0 || line[len(line)-1] != '\n' || !folded && (name == "" || b.m.begins(0, false)):
 			b.start, b.out = w.off, b.buf
 			return titled && noted
@@ -197,6 +210,12 @@ func (b *mboxBody) head(msg *Message) (internal bool) {
 	return titled && noted
 }
 
+// stray reports whether a line begins a message in an archive, quoted or not. In a
+// header it is what another archive has left there.
+func stray(line []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(line, ">"), []byte("From ")) && len(line) <= maxFromLine && line[len(line)-1] == '\n'
+}
+
 // note takes what a field tells. A long one of labels goes on in further lines.
 func (b *mboxBody) note(msg *Message, name string, value []byte) {
 	switch name {
@@ -214,7 +233,7 @@ func (b *mboxBody) note(msg *Message, name string, value []byte) {
 			from += len(more)
 			text = strings.TrimRight(text, "\r\n") + string(more)
 		}
-		msg.mark(name, text)
+		msg.labels(strings.TrimSpace(text), b.m.labels())
 	default:
 		msg.mark(name, string(value))
 	}

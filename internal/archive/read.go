@@ -11,6 +11,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/mailstead/mailstead/internal/fault"
 )
@@ -54,7 +55,7 @@ type Options struct {
 // before it; errors of r and of the sink are returned as they are.
 func Read(r io.Reader, o Options, to Sink) error {
 	src := &source{Reader: r}
-	x := &reading{o: o, to: to, src: src, dirs: newMaildirs()}
+	x := &reading{o: o, to: to, src: src, dirs: newMaildirs(), labels: sync.OnceValue(newKnown)}
 	err := x.stream(src, o.Kind, true)
 	if err != nil && src.err != nil {
 		return src.err
@@ -68,6 +69,8 @@ type reading struct {
 	to   Sink
 	src  *source
 	dirs *maildirs
+
+	labels func() known
 }
 
 // stream reads the stream as a whole, or what was packed in it.
@@ -82,7 +85,7 @@ func (x *reading) stream(r io.Reader, kind Kind, packed bool) error {
 	}
 	switch {
 	case kind == Mbox:
-		return (&mbox{w: &window{src: in}, to: x.to, quoting: x.o.Quoting}).read()
+		return (&mbox{w: &window{src: in}, to: x.to, quoting: x.o.Quoting, labels: x.labels}).read()
 	case kind == Tar:
 		return x.tar(in)
 	case kind == Gzip && packed:
@@ -92,6 +95,7 @@ func (x *reading) stream(r io.Reader, kind Kind, packed bool) error {
 		}
 		return x.stream(&unpacking{r: z, src: x.src}, Detect, false)
 	case kind == EML && len(begin) > 0:
+		unmark(in)
 		return x.to.Message(&Message{Place: "message 1", Body: withCRLF(in)})
 	case len(begin) == 0: // an mbox without messages looks like that
 		return nil
@@ -103,6 +107,7 @@ func (x *reading) stream(r io.Reader, kind Kind, packed bool) error {
 
 // detect finds out what a stream is by how it begins.
 func detect(begin []byte) Kind {
+	begin = bytes.TrimPrefix(begin, []byte(byteOrderMark))
 	switch {
 	case bytes.HasPrefix(begin, []byte("\x1f\x8b")):
 		return Gzip
@@ -115,6 +120,21 @@ func detect(begin []byte) Kind {
 	}
 	return Detect
 }
+
+// byteOrderMark is what some programs of Windows put before UTF-8. It belongs to the
+// file, and not to the message in it.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// unmark takes a byte order mark before a message.
+func unmark(in *bufio.Reader) {
+	begin, _ := in.Peek(len(byteOrderMark) + maxFieldName)
+	if rest, ok := bytes.CutPrefix(begin, []byte(byteOrderMark)); ok && fieldName(rest) != "" {
+		_, _ = in.Discard(len(byteOrderMark)) // they are there
+	}
+}
+
+// maxFieldName is how long the name of a header field may be to be recognised, in bytes.
+const maxFieldName = 200
 
 // isTar reports whether a stream begins with the header of a file in a tar, by
 // its checksum; tars before POSIX have no other mark.
@@ -137,7 +157,7 @@ func isTar(begin []byte) bool {
 
 // isMail reports whether a file begins with the header of a message.
 func isMail(begin []byte) bool {
-	line, _, _ := bytes.Cut(bytes.TrimPrefix(begin, []byte("\xef\xbb\xbf")), []byte("\n"))
+	line, _, _ := bytes.Cut(begin, []byte("\n"))
 	return fieldName(line) != "" && !bytes.Contains(begin, []byte{0})
 }
 
@@ -265,7 +285,9 @@ func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
 		m.Keywords = append(m.Keywords, strings.Fields(h.PAXRecords[keywordsRecord])...)
 		m.Place = place(name)
 		if m.Body = r; !verbatim {
-			m.Body = withCRLF(r)
+			in := bufio.NewReader(r)
+			unmark(in)
+			m.Body = withCRLF(in)
 		}
 		return x.to.Message(m)
 	}
@@ -288,8 +310,9 @@ func (x *reading) file(name string, h *tar.Header, r io.Reader) error {
 		if err := x.to.Folder(Folder{Name: folder, Subscribed: true}); err != nil {
 			return err
 		}
-		return (&mbox{w: &window{src: in}, to: x.to, name: place(name), folder: folder, quoting: x.o.Quoting}).read()
+		return (&mbox{w: &window{src: in}, to: x.to, name: place(name), folder: folder, quoting: x.o.Quoting, labels: x.labels}).read()
 	case kind == EML:
+		unmark(in)
 		return x.to.Message(&Message{Place: place(name), Folder: dir, FileDate: h.ModTime, Body: withCRLF(in)})
 	}
 	return x.to.Failed(place(name), "It is no mail.")

@@ -3,8 +3,6 @@
 package archive
 
 import (
-	"encoding/csv"
-	"mime"
 	"strconv"
 	"strings"
 )
@@ -60,56 +58,5 @@ func (m *Message) mark(name, value string) {
 			m.Keywords = append(m.Keywords, "$Forwarded")
 		}
 		m.Gone = bits&0x8 != 0
-	case "x-gmail-labels":
-		m.labels(value)
-	}
-}
-
-// labels takes the labels that Google's export writes, which are folders, flags
-// and states at once.
-func (m *Message) labels(value string) {
-	decoded, err := new(mime.WordDecoder).DecodeHeader(value)
-	if err != nil {
-		decoded = value
-	}
-	r := csv.NewReader(strings.NewReader(decoded))
-	r.LazyQuotes = true
-	labels, err := r.Read()
-	if err != nil {
-		return
-	}
-	m.Flags |= Seen
-	system, own, archived := "", "", false
-	for _, label := range labels {
-		switch name := strings.TrimSpace(label); strings.ToLower(name) {
-		case "unread":
-			m.Flags &^= Seen
-		case "starred":
-			m.Flags |= Flagged
-		case "inbox", "sent", "drafts", "spam", "trash":
-			if name := strings.ToLower(name); system == "" || name == "trash" || name == "spam" {
-				system = strings.ToUpper(name[:1]) + name[1:]
-			}
-			if strings.EqualFold(name, "drafts") {
-				m.Flags |= Draft
-			}
-		case "archived":
-			archived = true
-		case "opened", "important", "", "chat", "snoozed", "scheduled":
-		default:
-			if !strings.HasPrefix(strings.ToLower(name), "category ") && own == "" {
-				own = name
-			}
-		}
-	}
-	switch {
-	case system == "Inbox":
-		m.Folder = "INBOX"
-	case system != "":
-		m.Folder = system
-	case own != "":
-		m.Folder = own
-	case archived:
-		m.Folder = "Archive"
 	}
 }

@@ -254,8 +254,13 @@ func TestPackAndUnpack(t *testing.T) {
 // A message alone, as programs save it.
 func TestEML(t *testing.T) {
 	for text, want := range map[string]string{
-		"Subject: x\n\nx\r\ny\rz": "Subject: x\r\n\r\nx\r\ny\rz",
-		"Subject: x":              "Subject: x",
+		"Subject: x\n\nx\r\ny\rz":                                              "Subject: x\r\n\r\nx\r\ny\rz",
+		"Subject: x":                                                           "Subject: x",
+		"\xef\xbb\xbfSubject: x\n\n\xef\xbb\xbfx\n":                            "Subject: x\r\n\r\n\xef\xbb\xbfx\r\n",
+		"\xef\xbb\xbf" + from1 + "Subject: x\n\nx\n":                           "Subject: x\r\n\r\nx\r\n",
+		tarOf(t, entry{"a.eml", "\xef\xbb\xbfSubject: x\n\nx\n", 0}):           "Subject: x\r\n\r\nx\r\n",
+		tarOf(t, entry{"cur/1.x:2,S", "\xef\xbb\xbfSubject: x\n\nx\n", 0}):     "Subject: x\r\n\r\nx\r\n",
+		tarOf(t, entry{"cur/1.x,S=11,W=11:2,S", "\xef\xbb\xbfA: b\n\nx\n", 0}): "\xef\xbb\xbfA: b\n\nx\n", // as it is
 	} {
 		if g := gather(t, text, Options{}); !slices.Equal(g.texts(), []string{want}) {
 			t.Errorf("%q: %q", text, g.texts())

@@ -4,8 +4,8 @@ package clientsetup
 
 import "encoding/xml"
 
-// anyAddress is what a client replaces by the address of its user.
-const anyAddress = "%EMAILADDRESS%"
+// AnyAddress is what a client replaces by the address of its user.
+const AnyAddress = "%EMAILADDRESS%"
 
 type clientConfig struct {
 	XMLName  xml.Name `xml:"clientConfig"`
@@ -34,7 +34,7 @@ type mailServer struct {
 // client puts in that of its user.
 func (s *Service) Autoconfig(domain, address string) ([]byte, error) {
 	if address == "" {
-		address = anyAddress
+		address = AnyAddress
 	}
 	settings := s.For(address, "")
 	servers := func(kind string, all []Endpoint) (list []mailServer) {

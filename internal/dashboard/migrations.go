@@ -33,6 +33,7 @@ type shownMigration struct {
 	Percent  int // of the messages; -1 while it is not known how many there are
 	Folders  []migration.Folder
 	Failures []migration.Failure
+	Notes    []migration.Note
 	Left     string
 	Pace     string
 }
@@ -124,6 +125,9 @@ func (d *Dashboard) migration(v *visit) (page, error) {
 		return page{}, err
 	}
 	if s.Failures, err = d.Migrations.Failures(v.ctx, g.ID, migration.MaxFailures); err != nil {
+		return page{}, err
+	}
+	if s.Notes, err = d.Migrations.Notes(v.ctx, g.ID, migration.MaxFailures); err != nil {
 		return page{}, err
 	}
 	for i := range s.Folders {

@@ -13,8 +13,8 @@ import (
 var renameFolder = db.SQL(`UPDATE folder SET name = $2 WHERE id = $1`)
 
 // Rename renames a folder and all below it, and makes the folders above the
-// new name that do not exist. UIDs and UIDVALIDITY stay; so do subscriptions,
-// which are the client's (RFC 3501 §6.3.9). Renaming INBOX moves its messages
+// new name that do not exist. UIDs and UIDVALIDITY stay; subscriptions move along, since
+// clients show the folders that they have subscribed. Renaming INBOX moves its messages
 // to a new folder of that name and leaves INBOX, empty, and what is below it
 // (§6.3.5). Errors are those of Create, and fault.NotFound.
 func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) error {
@@ -55,6 +55,9 @@ func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) erro
 				return err
 			}
 			t.tx.AfterCommit(func() { t.store.wakeFolder(f.ID) })
+		}
+		if err := t.resubscribe(ctx, from, to); err != nil {
+			return err
 		}
 		return t.createAbove(ctx, to)
 	})

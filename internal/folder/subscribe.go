@@ -4,6 +4,7 @@ package folder
 
 import (
 	"context"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -56,4 +57,37 @@ func (s *Store) Subscriptions(ctx context.Context, mailbox db.ID) ([]string, err
 		err = r.Scan(&name)
 		return name, err
 	})
+}
+
+// resubscribe moves the subscriptions of a folder and of those below it to its new
+// name, also of names that don't exist. Those that would be no names stay.
+func (t *tree) resubscribe(ctx context.Context, from, to string) error {
+	if err := t.tx.Lock(ctx, "subscriptions", t.mailbox); err != nil {
+		return err
+	}
+	names, err := db.All(ctx, t.tx, listSubscriptions.With(t.mailbox), func(r db.Row) (name string, err error) {
+		err = r.Scan(&name)
+		return name, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		rest, below := strings.CutPrefix(name, from+string(Separator))
+		moved := to
+		if below {
+			moved += string(Separator) + rest
+		} else if name != from {
+			continue
+		}
+		if moved, err = cleanName(moved); err != nil {
+			continue
+		}
+		for _, statement := range []db.Statement{deleteSubscription.With(t.mailbox, name), insertSubscription.With(t.mailbox, moved)} {
+			if _, err := t.tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

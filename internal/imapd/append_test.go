@@ -54,7 +54,8 @@ func TestAppendRefused(t *testing.T) {
 		c.no("APPEND Nowhere "+lit, "TRYCREATE]")
 		c.no("APPEND Nowhere {100000}", "TRYCREATE]") // not asked for
 		c.no("APPEND INBOX {52428801}", "TOOBIG]")
-		c.bad("APPEND INBOX (\\Frob) " + lit)
+		c.no("APPEND INBOX (\\Frob) "+lit, "CANNOT]")
+		c.no("APPEND INBOX ([Work]) "+lit, "CANNOT]")
 		c.bad("APPEND INBOX " + lit + " more")
 		c.ok("STATUS INBOX (MESSAGES)")
 		c.got("* STATUS INBOX (MESSAGES 0)")

@@ -42,7 +42,7 @@ func TestMultiAppend(t *testing.T) {
 			{" {0+}\r\n", "NO "}, // gives it up
 			{" {0}", "NO "},
 			{" {52428801}", "NO [TOOBIG]"},
-			{` (\Frob) ` + upload(two), "BAD "},
+			{` (\Frob) ` + upload(two), "NO [CANNOT]"},
 			{" " + upload(two) + " ", "BAD "},
 			{" UTF8 (~" + upload(two) + ")", "BAD "},
 			{" ~" + upload("X: \x00\r\n\r\n"), "NO [UNKNOWN-CTE]"},

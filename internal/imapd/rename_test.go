@@ -16,6 +16,22 @@ func TestRename(t *testing.T) {
 		c.no("RENAME Play Sent", "ALREADYEXISTS]")
 		c.no("RENAME Nowhere There", "NONEXISTENT]")
 
+		// Subscriptions move along, also of names below that don't exist.
+		for _, name := range []string{"Play", "Play/Plans", "Play/Nowhere", "Player"} {
+			c.ok("SUBSCRIBE " + name)
+		}
+		c.ok("RENAME Play Games/Play")
+		c.ok(`LIST (SUBSCRIBED) "" ("Games*" "Play*")`)
+		c.got(`* LIST (\HasChildren \Subscribed) "/" Games/Play`, `* LIST (\NonExistent \HasNoChildren \Subscribed) "/" Games/Play/Nowhere`,
+			`* LIST (\HasNoChildren \Subscribed) "/" Games/Play/Plans`, `* LIST (\NonExistent \HasNoChildren \Subscribed) "/" Player`)
+		c.ok(`LSUB "" "Games/%"`)
+		c.got(`* LSUB () "/" Games/Play`)
+		c.ok("RENAME Games/Play/Plans Plans")
+		c.ok("DELETE Plans") // its name stays subscribed (RFC 3501 §6.3.9)
+		c.ok(`LIST (SUBSCRIBED) "" "Plans"`)
+		c.got(`* LIST (\NonExistent \HasNoChildren \Subscribed) "/" Plans`)
+		c.ok("RENAME Games/Play Play")
+
 		c.append("INBOX", "", note("two"))
 		c.ok("RENAME INBOX Old")
 		c.ok("SELECT Old")

@@ -26,7 +26,11 @@ func TestStore(t *testing.T) {
 		c.ok(`UID STORE 99 +FLAGS (\Seen)`)
 		c.got()
 		c.bad(`STORE 4 +FLAGS (\Seen)`)
-		c.bad(`STORE 1 +FLAGS (\Frob)`)
+		for _, impossible := range []string{`(\Frob)`, "([Work])", "(a]b x)", `("in quotes")`, "50%", "(M\xfcller)"} {
+			c.no("STORE 1 +FLAGS "+impossible, "CANNOT]")
+		}
+		c.ok("FETCH 1 FLAGS")
+		c.got(`* 1 FETCH (FLAGS (\Recent))`)
 	})
 }
 

@@ -155,6 +155,8 @@ func TestThunderbirdSetsItselfUp(t *testing.T) {
 		{"autoconfig." + domain + ":80", "/mail/config-v1.1.xml"},
 		{"localhost", "/.well-known/autoconfig/mail/config-v1.1.xml?emailaddress=" + box.Address},
 		{domain, "/.well-known/autoconfig/mail/config-v1.1.xml"},
+		{"autoconfig." + domain, "/mail/config-v1.1.xml?emailaddress="},
+		{domain, "/mail/config-v1.1.xml?x=1&emailaddress=%25EMAILADDRESS%25"},
 	} {
 		code, kind, doc := get(t, s, ask.host, ask.path)
 		if code != 200 || kind != "application/xml; charset=utf-8" {
@@ -166,6 +168,18 @@ func TestThunderbirdSetsItselfUp(t *testing.T) {
 			t.Errorf("%v: %+v, %+v", ask, in, out)
 		}
 		signIn(t, s, in, out, box.Password)
+	}
+	// Without an address the client puts in that of its user.
+	for _, ask := range []string{"", "?emailaddress=", "?emailaddress", "?emailaddress=%25EMAILADDRESS%25"} {
+		if code, _, doc := get(t, s, domain, "/mail/config-v1.1.xml"+ask); code != 200 || bytes.Contains(doc, []byte("anybody")) || !bytes.Contains(doc, []byte("<username>%EMAILADDRESS%</username>")) {
+			t.Errorf("%q: %d %s", ask, code, doc)
+		}
+	}
+	// A plus sign is one, escaped or not.
+	for _, plus := range []string{"ann+lists", "ann%2Blists", "ann%2blists"} {
+		if code, _, doc := get(t, s, "localhost", "/mail/config-v1.1.xml?emailaddress="+plus+"@"+domain); code != 200 || !bytes.Contains(doc, []byte("<username>ann+lists@"+domain+"</username>")) {
+			t.Errorf("%s: %d %s", plus, code, doc)
+		}
 	}
 	// Whether there is such an address is not told.
 	_, _, one := get(t, s, "localhost", "/mail/config-v1.1.xml?emailaddress="+box.Address)
@@ -198,7 +212,7 @@ func TestOutlookSetsItselfUp(t *testing.T) {
 		}
 		return doc
 	}
-	for _, path := range []string{"/autodiscover/autodiscover.xml", "/Autodiscover/Autodiscover.xml"} {
+	for _, path := range []string{"/autodiscover/autodiscover.xml", "/Autodiscover/Autodiscover.xml", "/AutoDiscover/AutoDiscover.xml", "/AUTODISCOVER/autodiscover.XML"} {
 		var a struct {
 			Protocol []struct {
 				Type       string
@@ -226,6 +240,9 @@ func TestOutlookSetsItselfUp(t *testing.T) {
 	for path, want := range map[string]int{
 		"/autodiscover/autodiscover.json?Protocol=AutodiscoverV1&Email=" + box.Address:        200,
 		"/autodiscover/autodiscover.json/v1.0/" + box.Address + "?Protocol=autodiscoverv1":    200,
+		"/AutoDiscover/Autodiscover.JSON?Protocol=AutodiscoverV1&email=ann+x@" + domain:       200,
+		"/AutoDiscover/Autodiscover.json/V1.0/Ann@" + domain + "?Protocol=AutodiscoverV1":     200,
+		"/AutoDiscover/autodiscover.txt":                                                      404,
 		"/autodiscover/autodiscover.json?Protocol=ActiveSync&Email=x@" + domain:               400,
 		"/autodiscover/autodiscover.json?Protocol=AutodiscoverV1&Email=ann@elsewhere.example": 404,
 	} {

@@ -18,11 +18,13 @@ var (
 	errTooMuch = errors.New("the source says more than it was asked for")
 	errSilent  = errors.New("the source has not answered in time")
 	errNumbers = errors.New("a search found what are no numbers")
+	errStrange = errors.New("the source says what is no response")
 )
 
 const (
-	// maxLine bounds a line of an answer, in bytes, but for what a search has found.
-	maxLine = 256 << 10
+	// maxLine bounds a response, in bytes, but for what a search has found and the
+	// texts of messages; maxPieces is how many literals it may have.
+	maxLine, maxPieces = 256 << 10, 20
 	// maxSpans is how many ranges of UIDs a search may find.
 	maxSpans = 2 << 20
 )
@@ -40,41 +42,33 @@ type line struct {
 	asked  bool   // an answer is waited for
 	first  []byte // what is read before the connection
 	cause  error  // why it broke
+	failed error  // why nothing comes behind first
 
-	// What comes is screened by lines, but for the texts of messages.
-	hiding bool     // see screen
-	rev2   bool     // there was something to hide
-	part   []byte   // of a line
-	within bool     // part goes on with what a search has found
-	over   bool     // what follows there is no UID
-	text   int64    // so much of a message is still to come
-	found  []span   // by a search
-	odd    []string // names of folders that can't be decoded, as they are shown
-	inside bool     // the line goes on with what follows a message
+	// Responses are read one by one, but for the texts of messages: see screen.
+	hiding bool            // see rewrite
+	rev2   bool            // there was something to hide
+	part   []byte          // of a response
+	looked int             // up to where it was looked for the end of a line
+	pieces int             // literals that part has
+	within bool            // part goes on with what a search has found
+	over   bool            // what follows there is no UID
+	text   int64           // so much of a message is still to come
+	found  []span          // by a search
+	odd    []string        // names of folders that can't be decoded, as they are shown
+	open   *answer         // the FETCH response that goes on behind the text of a message
+	late   bool            // a UID came behind the text of its message
+	hear   func(a *answer) // is told each FETCH response
 }
 
-var (
-	revision = regexp.MustCompile(`(?i)\bIMAP4rev2\b`)
-	hidden   = []byte("XMAP4REV2")
-	// endless makes the client library look at the parenthesis for ever.
-	endless = regexp.MustCompile(`(?i)^\* (CAPABILITY|ENABLED)\b.*\(|\[CAPABILITY[^\]]*\(`)
-	// literal announces the text of a message. Where there is a quoted string
-	// before it, the library might see something else in it.
-	literal = regexp.MustCompile(`^[^"]*\{([0-9]{1,18})\}\r?\n$`)
-	fetch   = regexp.MustCompile(`(?i)^\* [0-9]+ FETCH \(`)
-	// search is how an answer to a search begins.
-	search = regexp.MustCompile(`(?i)^\* (SEARCH|ESEARCH( \(TAG [^)]*\))?( UID)?)\b`)
-)
+// search is how an answer to a search begins.
+var search = regexp.MustCompile(`(?i)^\* (SEARCH|ESEARCH( \(TAG [^)]*\))?( UID)?)\b`)
 
 // span are UIDs that were found.
 type span struct{ low, high uint32 }
 
-// screen passes on whole lines, and the texts of messages as they come. It keeps
-// some things from the client library, which can't bear them: parentheses among
-// capabilities, folders whose names can't be decoded, what a search has found, as putting a million UIDs in order takes it
-// many minutes, and, while hiding is set, IMAP4rev2. The library writes names of
-// folders in UTF-8 to a server that offers this, although that holds only once it
-// is enabled, and then with "&" as it was in IMAP4rev1.
+// screen passes on whole responses, as rewrite makes them, and the texts of messages
+// as they come. What a search has found is kept from the client library: to put a
+// million UIDs in order takes it many minutes.
 func (l *line) screen(chunk []byte) error {
 	if l.text > 0 {
 		n := min(l.text, int64(len(chunk)))
@@ -82,46 +76,36 @@ func (l *line) screen(chunk []byte) error {
 		l.text -= n
 		chunk = chunk[n:]
 	}
-	looked := len(l.part) // a line that comes byte by byte must not be looked through each time
 	l.part = append(l.part, chunk...)
 	for l.text == 0 {
-		end := looked + bytes.IndexByte(l.part[looked:], '\n') + 1
-		if end == looked {
+		if l.looked > len(l.part) { // within a literal
 			return l.unfinished()
 		}
-		line := l.part[:end]
-		looked = 0
-		l.part = l.part[end:]
-		if endless.Match(line) {
-			return errTooMuch
+		end := l.looked + bytes.IndexByte(l.part[l.looked:], '\n') + 1
+		if end == l.looked {
+			l.looked = len(l.part) // a line that comes byte by byte must not be looked through each time
+			return l.unfinished()
 		}
-		if name, bad := unreadable(line); bad {
-			if len(l.odd) == maxListed {
-				return errTooMuch
-			}
-			l.odd = append(l.odd, shown(name))
-			continue
-		}
-		if begin := search.Find(line); begin != nil || l.within {
-			if err := l.find(line[len(begin):]); err != nil {
+		if begin := search.Find(l.part[:end]); l.open == nil && (begin != nil || l.within) {
+			if err := l.find(l.part[len(begin):end]); err != nil {
 				return err
 			}
 			l.within, l.over = false, false
+			l.next(end)
 			continue
 		}
-		if l.hiding && revision.Match(line) {
-			l.rev2 = true
-			line = revision.ReplaceAll(line, hidden)
-		}
-		l.first = append(l.first, line...)
-		m := literal.FindSubmatch(line)
-		if l.inside = m != nil && (l.inside || fetch.Match(line)); !l.inside {
+		if size, there := l.literal(l.part[:end], l.looked); there {
+			if l.pieces++; size > maxLine || l.pieces > maxPieces {
+				return errTooMuch
+			}
+			l.looked = end + int(size)
 			continue
 		}
-		size, err := strconv.ParseInt(string(m[1]), 10, 64)
+		size, err := l.rewrite(l.part[:end])
 		if err != nil {
 			return err
 		}
+		l.next(end)
 		n := min(size, int64(len(l.part)))
 		l.first = append(l.first, l.part[:n]...)
 		l.part, l.text = l.part[n:], size-n
@@ -129,8 +113,11 @@ func (l *line) screen(chunk []byte) error {
 	return nil
 }
 
-// unfinished looks at a line whose end has not come. It is not kept once it is too long;
-// what a search has found is noted piece by piece.
+// next goes on with the response behind the one that ends there.
+func (l *line) next(end int) { l.part, l.looked, l.pieces = l.part[end:], 0, 0 }
+
+// unfinished looks at a response whose end has not come. It is not kept once it is too
+// long; what a search has found is noted piece by piece.
 func (l *line) unfinished() error {
 	if len(l.part) < maxLine {
 		return nil
@@ -150,6 +137,7 @@ func (l *line) unfinished() error {
 		return err
 	}
 	l.part = bytes.Clone(l.part[end:])
+	l.looked = len(l.part)
 	return nil
 }
 
@@ -163,7 +151,7 @@ func (l *line) find(said []byte) error {
 			l.over = true
 			return nil // no more UIDs
 		}
-		if bytes.EqualFold(word, []byte("ALL")) {
+		if bytes.EqualFold(word, []byte("ALL")) || bytes.EqualFold(word, []byte("NIL")) {
 			continue
 		}
 		first, last, ranged := bytes.Cut(word, []byte(":"))
@@ -209,7 +197,7 @@ func (l *line) show() bool {
 func (l *line) ask(budget int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.budget, l.asked, l.found, l.odd = budget, true, nil, nil
+	l.budget, l.asked, l.found, l.odd, l.hear = budget, true, nil, nil, nil
 	_ = l.Conn.SetDeadline(time.Now().Add(l.patience))
 }
 
@@ -226,6 +214,21 @@ func (l *line) rest() {
 	defer l.mu.Unlock()
 	l.asked = false
 	_ = l.Conn.SetDeadline(time.Time{})
+}
+
+// listen has hear called with each FETCH response until the next command. It is called
+// while the source is read, and must be quick.
+func (l *line) listen(hear func(a *answer)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hear = hear
+}
+
+// isLate reports whether a UID came behind the text of its message.
+func (l *line) isLate() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late
 }
 
 // allow says that n bytes have gone on to where they are kept.
@@ -257,9 +260,12 @@ func (l *line) read(p []byte) (n int, more bool, err error) {
 		l.mu.Unlock()
 		return n, false, nil
 	}
-	if l.budget <= 0 {
+	if l.failed == nil && l.budget <= 0 {
+		l.failed = errTooMuch
+	}
+	if err := l.failed; err != nil {
 		l.mu.Unlock()
-		return 0, false, l.broken(errTooMuch)
+		return 0, false, l.broken(err)
 	}
 	if int64(len(p)) > l.budget {
 		p = p[:l.budget]
@@ -272,14 +278,8 @@ func (l *line) read(p []byte) (n int, more bool, err error) {
 	l.mu.Lock()
 	l.budget -= int64(n)
 	if n > 0 {
-		err := l.screen(p[:n])
-		if err != nil {
-			l.budget = 0 // the client library may read once more
-		}
+		l.failed = l.screen(p[:n])
 		l.mu.Unlock()
-		if err != nil {
-			return 0, false, l.broken(err)
-		}
 		return 0, true, nil
 	}
 	l.mu.Unlock()

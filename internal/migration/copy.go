@@ -270,8 +270,10 @@ func (t *task) give(uid uint32, why string) {
 type letter struct {
 	uid    uint32
 	place  uint32 // its sequence number
-	flags  []imap.Flag
-	date   time.Time
+	flags  []string
+	dated  bool      // the source tells a date
+	date   time.Time // zero if it can't be read
+	exact  bool      // the date is written as IMAP has it
 	size   int64
 	id     string // its identity, as far as it is known
 	digest int64

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -92,16 +93,13 @@ func (s *source) still(uids []uint32) (there []uint32, err error) {
 func (s *source) weigh() (sum int64, err error) {
 	defer s.line.rest()
 	s.line.ask(small)
-	cmd := s.Fetch(imap.SeqSet{{Start: 1, Stop: 0}}, &imap.FetchOptions{RFC822Size: true})
-	for m := cmd.Next(); m != nil; m = cmd.Next() {
-		for item := m.Next(); item != nil; item = m.Next() {
-			if size, ok := item.(imapclient.FetchItemDataRFC822Size); ok {
-				sum += max(0, min(size.Size, 1<<32))
-			}
-		}
-		s.line.allow(100)
-	}
-	return sum, s.did(cmd.Close())
+	s.line.listen(func(a *answer) {
+		sum += min(a.size, 1<<32)
+		s.line.budget += 100
+	})
+	err = s.Fetch(imap.SeqSet{{Start: 1, Stop: 0}}, &imap.FetchOptions{RFC822Size: true}).Close()
+	s.line.listen(nil) // what comes now is no answer
+	return sum, s.did(err)
 }
 
 // describe asks about messages of the open folder, with their identities if
@@ -114,10 +112,10 @@ func (s *source) describe(uids []uint32, ids bool) ([]letter, error) {
 	// News of flags may have been taken for an answer.
 	var vague []uint32
 	letters = slices.DeleteFunc(letters, func(l letter) bool {
-		if l.date.IsZero() {
+		if !l.dated {
 			vague = append(vague, l.uid)
 		}
-		return l.date.IsZero()
+		return !l.dated
 	})
 	again, err := s.ask(vague, ids)
 	letters = append(letters, again...)
@@ -144,40 +142,56 @@ func (s *source) ask(uids []uint32, ids bool) ([]letter, error) {
 		set, expected = placesOf(plain), len(plain)
 	}
 	s.line.ask(small + int64(len(uids))*perMessage)
+	told := map[uint32]*letter{}
+	s.line.listen(func(a *answer) {
+		if _, asked := slices.BinarySearch(uids, a.uid); !asked {
+			return
+		}
+		l := told[a.uid]
+		if l == nil {
+			l = &letter{uid: a.uid}
+			told[a.uid] = l
+		}
+		l.add(a)
+	})
 	cmd := s.Fetch(set, options)
-	var letters []letter
+	known := map[uint32]string{} // identities by place
 	for m := cmd.Next(); m != nil; m = cmd.Next() {
-		l := letter{place: m.SeqNum}
 		for item := m.Next(); item != nil; item = m.Next() {
-			switch item := item.(type) {
-			case imapclient.FetchItemDataUID:
-				l.uid = uint32(item.UID)
-			case imapclient.FetchItemDataFlags:
-				l.flags = item.Flags
-			case imapclient.FetchItemDataInternalDate:
-				l.date = item.Time
-			case imapclient.FetchItemDataRFC822Size:
-				l.size = max(0, item.Size)
-			case imapclient.FetchItemDataBodySection:
-				if item.Literal != nil {
-					text := &counted{LiteralReader: item.Literal, line: s.line}
-					l.id = identityOf(text)
-					s.left(text)
-				}
+			if item, ok := item.(imapclient.FetchItemDataBodySection); ok && item.Literal != nil {
+				text := &counted{LiteralReader: item.Literal, line: s.line}
+				known[m.SeqNum] = identityOf(text)
+				s.left(text)
 			}
 		}
-		if _, asked := slices.BinarySearch(uids, l.uid); asked {
-			letters = append(letters, l)
-		}
 	}
-	if err := s.did(cmd.Close()); err != nil {
+	err := cmd.Close()
+	s.line.listen(nil) // what comes now is no answer
+	if err := s.did(err); err != nil {
 		return nil, err
 	}
-	if len(letters) < expected { // another was deleted, and the places moved
+	if len(told) < expected { // another was deleted, and the places moved
 		return nil, garbled{errors.New("places that moved")}
 	}
-	slices.SortFunc(letters, func(a, b letter) int { return cmp.Compare(a.uid, b.uid) })
-	return slices.CompactFunc(letters, func(a, b letter) bool { return a.uid == b.uid }), nil
+	var letters []letter
+	for _, uid := range slices.Sorted(maps.Keys(told)) {
+		l := told[uid]
+		l.id = known[l.place]
+		letters = append(letters, *l)
+	}
+	return letters, nil
+}
+
+// add notes what a source says of a message, perhaps not all at once.
+func (l *letter) add(a *answer) {
+	l.place, l.size = a.place, max(l.size, a.size)
+	if a.flagged {
+		l.flags = a.flags
+	}
+	if a.dated {
+		l.dated = true
+		l.date, l.exact = internalDate(a.date)
+	}
 }
 
 // identityOf reads the identity of the message that a head belongs to.
@@ -205,11 +219,11 @@ func (s *source) order(uid uint32) error {
 	if s.ordered {
 		return nil
 	}
-	got, err := s.ask([]uint32{uid}, true)
+	_, err := s.ask([]uint32{uid}, true)
 	if _, no := refused(err); err != nil && !no {
 		return err
 	}
-	s.ordered, s.late = true, err == nil && (len(got) == 0 || got[0].date.IsZero())
+	s.ordered, s.late = true, s.line.isLate()
 	return nil
 }
 
@@ -309,6 +323,3 @@ func (c *counted) Read(p []byte) (int, error) {
 	c.broken = c.broken || err != nil && !errors.Is(err, io.EOF)
 	return n, err
 }
-
-// keyword reports whether a flag is a keyword, and not one of the source's own.
-func keyword(f imap.Flag) bool { return f != "" && !strings.HasPrefix(string(f), `\`) }

@@ -9,7 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/emersion/go-imap/v2"
 
@@ -38,6 +38,11 @@ var (
 	folderMark   = db.SQL(`UPDATE migration_folder SET uidvalidity = $3, last_uid = $4 WHERE migration = $1 AND n = $2`)
 	insertCopied = db.SQL(`INSERT INTO migration_copied (mailbox, source, uidvalidity, uid, digest, migration) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (mailbox, source, uidvalidity, uid) DO NOTHING`)
+	// One line for all messages of a folder of which the same is to be said.
+	insertNote = db.SQL(`INSERT INTO migration_note (migration, k, folder, uid, note, messages)
+		SELECT $1, $2, $3, $4, $5, 1 WHERE (SELECT COUNT(*) FROM migration_note WHERE migration = $1) < $6
+			OR EXISTS (SELECT 1 FROM migration_note WHERE migration = $1 AND k = $2)
+		ON CONFLICT (migration, k) DO UPDATE SET messages = migration_note.messages + 1`)
 	weighed = db.SQL(`UPDATE migration SET bytes = bytes + $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
 	// The bytes are written once only.
 	folderWeighed = db.SQL(`UPDATE migration_folder SET bytes = $3 WHERE migration = $1 AND n = $2 AND bytes < 0`)
@@ -95,6 +100,8 @@ func (m *Migrations) knows(ctx context.Context, source, digest int64, validity u
 type kept struct {
 	letter
 	folder.Upload
+	sent  time.Time // its Date field; zero if that can't be read
+	notes []string  // what is otherwise than at the source
 }
 
 // bodies copies messages. It returns those that could not be, and how many were
@@ -227,6 +234,7 @@ func (f *copying) keep(ctx context.Context, text imap.LiteralReader) (k kept, er
 		return k, ours{err}
 	}
 	k.id = identity(scan.Header())
+	k.sent, _ = message.ParseDate(scan.Header().Text("Date"))
 	k.Upload = folder.Upload{Blob: b, Description: described}
 	return k, nil
 }
@@ -236,7 +244,17 @@ func (k *kept) of(l letter) {
 	l.id = k.id
 	l.digest = digest(l.id, &l)
 	k.letter, k.Date = l, l.date
-	k.Flags, k.Keywords = flagsOf(l.flags)
+	k.Flags, k.Keywords, k.notes = flagsOf(l.flags)
+	switch {
+	case !l.date.IsZero() && l.exact:
+	case !l.date.IsZero():
+		k.notes = append(k.notes, "The source writes its date in another form than IMAP has. It was read as well as possible.")
+	case !k.sent.IsZero():
+		k.Date = k.sent
+		k.notes = append(k.notes, "The source tells no date that can be read. The message got the one in its Date field.")
+	default: // it gets that of its filing
+		k.notes = append(k.notes, "The source tells no date that can be read, and neither does the message. It got the date of its copying.")
+	}
 }
 
 // writing tells errors of the store from those of the source. A NUL, which no
@@ -259,31 +277,6 @@ func (w *writing) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
 	w.err = err
 	return n, err
-}
-
-// flagsOf divides flags into system flags and keywords. What can't be a keyword
-// here is left out.
-func flagsOf(given []imap.Flag) (flags folder.Flags, words []string) {
-	for _, f := range given {
-		switch imap.Flag(strings.ToLower(string(f))) {
-		case `\seen`:
-			flags |= folder.Seen
-		case `\answered`:
-			flags |= folder.Answered
-		case `\flagged`:
-			flags |= folder.Flagged
-		case `\deleted`:
-			flags |= folder.Deleted
-		case `\draft`:
-			flags |= folder.Draft
-		default:
-			bad := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`(){%*"\]`, r) }
-			if keyword(f) && len(f) <= folder.MaxKeywordBytes && len(words) < folder.MaxKeywords && !strings.ContainsFunc(string(f), bad) {
-				words = append(words, string(f))
-			}
-		}
-	}
-	return flags, words
 }
 
 // batch are messages that are filed together.
@@ -395,6 +388,9 @@ func (b *batch) file(ctx context.Context, all []kept) error {
 		b.count(q, sum)
 		for _, k := range all {
 			q.Queue(insertCopied.With(b.Mailbox, b.from, b.validity, k.uid, k.digest, b.ID)).Else(errTwice)
+			for _, text := range k.notes {
+				q.Queue(insertNote.With(b.ID, short(b.name, text), b.name, k.uid, text, MaxFailures))
+			}
 		}
 	}, uploads...)
 	if err == nil {

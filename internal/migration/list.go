@@ -28,6 +28,7 @@ var (
 		FROM migration WHERE account = $1 AND domain = $4 AND {page}`)
 	listFolders  = db.SQL(`SELECT name, target, state, trouble, messages, done, copied, skipped, failed FROM migration_folder WHERE migration = $1 ORDER BY n`)
 	listFailures = db.SQL(`SELECT folder, uid, why FROM migration_failure WHERE migration = $1 ORDER BY n LIMIT $2`)
+	listNotes    = db.SQL(`SELECT folder, uid, messages, note FROM migration_note WHERE migration = $1 ORDER BY folder, uid, k LIMIT $2`)
 )
 
 // scanner scans rows of the queries above, which are read now.
@@ -117,6 +118,14 @@ func (m *Migrations) Folders(ctx context.Context, id db.ID) ([]Folder, error) {
 func (m *Migrations) Failures(ctx context.Context, id db.ID, limit int) ([]Failure, error) {
 	return db.All(ctx, m.o.DB, listFailures.With(id, limit), func(r db.Row) (f Failure, err error) {
 		return f, r.Scan(&f.Folder, &f.UID, &f.Why)
+	})
+}
+
+// Notes returns what a migration copied otherwise than it was there, by folder: at most
+// limit of the MaxFailures that are kept.
+func (m *Migrations) Notes(ctx context.Context, id db.ID, limit int) ([]Note, error) {
+	return db.All(ctx, m.o.DB, listNotes.With(id, limit), func(r db.Row) (n Note, err error) {
+		return n, r.Scan(&n.Folder, &n.UID, &n.Messages, &n.Text)
 	})
 }
 

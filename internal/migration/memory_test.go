@@ -36,6 +36,12 @@ func TestMemoryOfAnswers(t *testing.T) {
 	heaptest.Check(t, answers,
 		heaptest.Input{Head: "", Unit: "x"},
 		heaptest.Input{Head: "* 1 FETCH (BODY[] {67108864}\r\n", Unit: "\r"},
+		heaptest.Input{Head: "* 1 FETCH (FLAGS (", Unit: "x "},
+		heaptest.Input{Head: "", Unit: "* 1 FETCH (FLAGS ([x] \"y\") INTERNALDATE \"\")\r\n"},
+		heaptest.Input{Head: "", Unit: "* NAMESPACE ((((((((((((((((((((((((((((((\r\n"},
+		heaptest.Input{Head: "* 1 FETCH (BODY[] {1}\r\nx", Unit: " BODY[] {1}\r\nx"},
+		heaptest.Input{Head: "* LIST () \"/\" {262144}\r\n", Unit: "x"},
+		heaptest.Input{Head: "* LIST () \"/\" (", Unit: "{1}\r\nx"},
 		heaptest.Input{Head: "* SEARCH", Unit: " 4294967295"},
 		heaptest.Input{Head: "* SEARCH 1 (MODSEQ", Unit: " 1"},
 		heaptest.Input{Head: "", Unit: "* LIST () \"/\" \"&\"\r\n"})

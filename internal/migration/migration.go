@@ -50,7 +50,7 @@ const (
 // APPEND takes here.
 const MaxMessage = 50 << 20
 
-// MaxFailures is how many failures of a migration are kept.
+// MaxFailures is how many failures of a migration are kept, and how many notes.
 const MaxFailures = 1000
 
 // maxOpen is how many migrations of an account may be unfinished; few of them
@@ -178,6 +178,14 @@ type Failure struct {
 	Why    string
 }
 
+// Note is how messages of a folder were copied otherwise than they were there.
+type Note struct {
+	Folder   string // there
+	UID      uint32 // of the first of them, there
+	Messages int64  // how many they are
+	Text     string
+}
+
 // Waiting is the state of a folder that is not done.
 const Waiting = "waiting"
 
@@ -204,6 +212,7 @@ var (
 	forgetCopied   = db.SQL(`DELETE FROM migration_copied WHERE mailbox = $1`)
 	forgetFolders  = db.SQL(`DELETE FROM migration_folder WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
 	forgetFailures = db.SQL(`DELETE FROM migration_failure WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
+	forgetNotes    = db.SQL(`DELETE FROM migration_note WHERE migration IN (SELECT id FROM migration WHERE mailbox = $1)`)
 	forget         = db.SQL(`DELETE FROM migration WHERE mailbox = $1`)
 )
 
@@ -211,7 +220,7 @@ var (
 // good. It may be called again after it failed.
 func (m *Migrations) Forget(ctx context.Context, mailbox db.ID) error {
 	return m.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		for _, q := range []*db.Query{forgetCopied, forgetFolders, forgetFailures, forget} {
+		for _, q := range []*db.Query{forgetCopied, forgetFolders, forgetFailures, forgetNotes, forget} {
 			if _, err := tx.Exec(ctx, q.With(mailbox)); err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ package migration
 import (
 	"encoding/base64"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -178,22 +177,8 @@ func arrange(all []listed) {
 	})
 }
 
-var (
-	// named is a folder in a list, unless its name comes as a literal.
-	named = regexp.MustCompile(`(?i)^\* LIST \([^)]*\) (?:NIL|"(?:\\.|[^"\\])*") (?:"((?:\\.|[^"\\])*)"|([^ "{\r\n]+))`)
-	// shifted is how names have what is not ASCII (RFC 3501 §5.1.3).
-	shifted = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
-)
-
-// unreadable returns the name of a folder in a list if it can't be decoded.
-func unreadable(line []byte) (name string, bad bool) {
-	m := named.FindSubmatch(line)
-	if m == nil {
-		return "", false
-	}
-	name = string(m[1]) + string(m[2])
-	return name, !decodable(name)
-}
+// shifted is how names have what is not ASCII (RFC 3501 §5.1.3).
+var shifted = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
 // decodable reports whether the client library can decode a name of a folder: it
 // hangs up if it can't.

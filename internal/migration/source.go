@@ -297,7 +297,7 @@ func (s *source) did(err error) error {
 	}
 	if cause := s.line.why(); cause != nil {
 		// The client library hangs up when it understands nothing any more.
-		if errors.Is(cause, errTooMuch) || errors.Is(cause, errNumbers) || errors.Is(cause, net.ErrClosed) {
+		if errors.Is(cause, errTooMuch) || errors.Is(cause, errNumbers) || errors.Is(cause, errStrange) || errors.Is(cause, net.ErrClosed) {
 			return garbled{cause}
 		}
 		return cause

@@ -100,3 +100,6 @@ func (q *Queue) GiveUp() { q.quit() }
 
 // Background runs a write.
 func (q *Queue) Background(f func()) { q.background(f) }
+
+// Ended is how many ended tenures the memory knows. It is for who calls Look.
+func (q *Queue) Ended() int { return len(q.ended) }

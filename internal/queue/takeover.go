@@ -4,6 +4,8 @@ package queue
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -36,6 +38,8 @@ func (q *Queue) takeOver(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	// Another node may have buried some of them.
+	maps.DeleteFunc(q.ended, func(id db.ID, _ time.Time) bool { return !slices.Contains(ended, id) })
 	for _, id := range ended {
 		if mine, _ := q.o.Node.Tenure(); id == mine {
 			continue // the node is about to begin another

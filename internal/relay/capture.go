@@ -98,7 +98,10 @@ func (c *Capture) Keep(ctx context.Context, m *queue.Consignment) error {
 		q.Queue(insert)
 	}})
 	if err == nil && c.taken.Add(1)%pruneEvery == 0 {
-		err = c.prune(ctx, m.Mail.Account)
+		// The message is kept: to try again would keep it twice.
+		if err := c.prune(ctx, m.Mail.Account); err != nil {
+			c.Log.Error("pruning the sandbox's outbox failed", "account", m.Mail.Account, "error", err)
+		}
 	}
 	return err
 }

@@ -172,3 +172,33 @@ func TestCaptureIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A message that is kept is not taken once more because older ones can't be deleted.
+func TestCapturedOnce(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := dbtest.Open(t, url)
+		c := newCapture(t, d)
+		keep := func() error {
+			m := &queue.Mail{About: queue.About{Account: 1}, ID: d.NewID(), Body: func(context.Context) (io.ReadCloser, error) {
+				return io.NopCloser(bytes.NewReader([]byte(text))), nil
+			}}
+			return c.Keep(t.Context(), &queue.Consignment{Mail: m, To: []*queue.Delivery{{Recipient: "bob@d.test"}}})
+		}
+		for range relay.MaxCaptured {
+			if err := keep(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d.Engine() == db.SQLite {
+			dbtest.Exec(t, d, db.SQL("CREATE TRIGGER stay BEFORE DELETE ON captured BEGIN SELECT RAISE(ABORT, 'stay'); END").With())
+		} else {
+			dbtest.Exec(t, d, db.SQL("CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''stay''; END'").With(),
+				db.SQL("CREATE TRIGGER stay BEFORE DELETE ON captured EXECUTE FUNCTION stay()").With())
+		}
+		for n := range 60 { // more than are captured between two looks
+			if err := keep(); err != nil {
+				t.Fatal(n, err)
+			}
+		}
+	})
+}

@@ -20,6 +20,8 @@ type filer struct {
 	imported, bytes, failed int64
 	failures                []Failure
 	err                     error
+	early                   []early
+	forgotten               int // more of them
 }
 
 func (f *filer) run() {
@@ -92,11 +94,12 @@ func (f *filer) commit(b *batch, n int) error {
 		bytes += it.Blob.Size
 	}
 	// Whoever gives up wants to know how far it came.
-	_, _, err := f.Folders.Import(context.WithoutCancel(f.ctx), f.Mailbox, b.to.name, nil, uploads...)
+	validity, uids, err := f.Folders.Import(context.WithoutCancel(f.ctx), f.Mailbox, b.to.name, nil, uploads...)
 	switch {
 	case err == nil:
 		f.imported += int64(n)
 		f.bytes += bytes
+		f.note(b, validity, uids)
 		b.items = b.items[n:]
 	case fault.KindOf(err) == fault.Internal: // they may have been filed all the same; the sweep finds out
 		b.items = nil

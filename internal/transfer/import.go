@@ -84,6 +84,7 @@ func (t *Transfers) Import(ctx context.Context, in In, r io.Reader) (Result, err
 	err = archive.Read(&interruptible{x, r}, archive.Options{Kind: in.Kind, Quoting: in.Quoting}, archive.Sink{
 		Message: x.message,
 		Folder:  x.folder,
+		Named:   x.nameKeywords,
 		Failed:  x.fail,
 	})
 	if flushed := x.flush(); err == nil {
@@ -91,6 +92,9 @@ func (t *Transfers) Import(ctx context.Context, in In, r io.Reader) (Result, err
 	}
 	if filed := x.finish(); filed != nil && (err == nil || errors.Is(err, errStopped)) {
 		err = filed
+	}
+	if named := x.addKeywords(); err == nil {
+		err = named
 	}
 	return x.Result, err
 }
@@ -128,6 +132,8 @@ type importing struct {
 	waiting int       // messages in pending
 	since   time.Time // when the first of them came
 	bytes   int64     // and how much of them is in memory
+
+	named map[string][]func(u *archive.Unnamed) []string // what named keywords late, by Maildir
 
 	buf   []byte // for a message on its way
 	filer *filer
@@ -201,7 +207,7 @@ func (x *importing) message(m *archive.Message) error {
 	if err != nil {
 		return err
 	}
-	return x.add(to, item{m.Place, folder.Upload{
+	return x.add(to, item{m.Place, m.Unnamed, folder.Upload{
 		Blob: b, Description: described, Flags: flagsOf(m.Flags), Keywords: folder.FitKeywords(m.Keywords), Date: dateOf(m, scan.Header()),
 	}})
 }
@@ -269,7 +275,8 @@ func dateOf(m *archive.Message, h message.Header) time.Time {
 
 // item is a message that is not filed yet.
 type item struct {
-	place string
+	place   string
+	unnamed *archive.Unnamed
 	folder.Upload
 }
 

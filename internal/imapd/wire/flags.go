@@ -66,12 +66,14 @@ func (r *Reader) flag(f *Flags) error {
 		case "DRAFT":
 			f.System |= Draft
 		case "RECENT":
+		case "":
+			return bad("A flag is missing or wrong.")
 		default:
-			return bad("There is no such system flag.")
+			return refuse(No, CodeCannot, "There is no such system flag.")
 		}
 		return nil
 	}
-	k, err := r.keyword()
+	k, err := r.newKeyword()
 	if err != nil {
 		return err
 	}
@@ -85,6 +87,30 @@ func (r *Reader) flag(f *Flags) error {
 	}
 	f.Keywords = append(f.Keywords, k)
 	return nil
+}
+
+// newKeyword takes a keyword that a message is to get. Whatever a client thinks that a
+// keyword may be made of, it learns that this one can't be had.
+func (r *Reader) newKeyword() (string, error) {
+	impossible := refuse(No, CodeCannot, "A keyword can't have blanks, or any of (){%*\"\\] or letters beyond ASCII.")
+	switch r.peek() {
+	case '"':
+		if _, err := r.quoted(); err != nil {
+			return "", err
+		}
+		return "", impossible
+	case '{':
+		return "", bad("A flag is missing or wrong.")
+	}
+	k, err := r.keyword()
+	end := r.pos
+	for next := r.peek(); r.pos < len(r.line) && next != ' ' && next != '(' && next != ')'; next = r.peek() {
+		r.pos++
+	}
+	if r.pos > end {
+		return "", impossible
+	}
+	return k, err
 }
 
 func (r *Reader) keyword() (string, error) {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// flagsOf divides flags into system flags and keywords. What can't be a keyword
+// here is left out, and noted.
+func flagsOf(given []string) (flags folder.Flags, words, notes []string) {
+	note := func(text string) {
+		if len(notes) < maxNotes && !slices.Contains(notes, text) {
+			notes = append(notes, text)
+		}
+	}
+	for _, f := range given {
+		switch strings.ToLower(f) {
+		case `\seen`:
+			flags |= folder.Seen
+		case `\answered`:
+			flags |= folder.Answered
+		case `\flagged`:
+			flags |= folder.Flagged
+		case `\deleted`:
+			flags |= folder.Deleted
+		case `\draft`:
+			flags |= folder.Draft
+		case `\recent`, "":
+		default:
+			switch {
+			case len(folder.FitKeywords([]string{f})) == 0:
+				note(fmt.Sprintf("The keyword %s is left out: it has characters that no keyword can have, or is too long.", shown(f)))
+			case len(words) == folder.MaxKeywords:
+				note(fmt.Sprintf("There are more than %d keywords. Only the first are kept.", folder.MaxKeywords))
+			default:
+				words = append(words, f)
+			}
+		}
+	}
+	return flags, words, notes
+}
+
+// maxNotes is how many keywords of a message are noted.
+const maxNotes = 10
+
+// leap is a second that most clocks lack.
+var leap = regexp.MustCompile(`(:[0-9]{2}):60\b`)
+
+// internalDate reads a message's date as a source tells it; exact if it has the form
+// that it shall have (RFC 9051 §9, date-time). It is zero if it makes no sense.
+func internalDate(text string) (date time.Time, exact bool) {
+	text = strings.TrimSpace(text)
+	if t, err := time.Parse("2-Jan-2006 15:04:05 -0700", text); err == nil {
+		return t, true
+	}
+	date, _ = message.ParseDate(strings.Replace(leap.ReplaceAllString(text, "$1:59"), "-", " ", 2))
+	if date.IsZero() {
+		date, _ = message.ParseDate(text)
+	}
+	return date, false
+}
