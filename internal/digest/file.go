@@ -36,37 +36,6 @@ const (
 	maxCounted = 64 << 10
 )
 
-// sorted says what the parts of a message are, by their places in the index.
-type sorted struct{ text, html, files []int }
-
-// sort tells texts from files. A text that has a name is a file, and so is a
-// message within the message, as a whole.
-func sort(ix *message.Index) sorted {
-	var s sorted
-	within := make([]bool, len(ix.Parts)) // a part of a message within the message
-	for i := range ix.Parts {
-		p := &ix.Parts[i]
-		if p.Parent >= 0 && (within[p.Parent] || ix.Parts[p.Parent].Kind == message.Embedded) {
-			within[i] = true
-			continue
-		}
-		if p.Kind == message.Multipart {
-			continue
-		}
-		typ, subtype := p.MediaType()
-		text := p.Kind == message.Leaf && typ == "text" && p.Disposition != "attachment" && !named(p)
-		switch {
-		case text && subtype == "plain":
-			s.text = append(s.text, i)
-		case text && subtype == "html":
-			s.html = append(s.html, i)
-		default:
-			s.files = append(s.files, i)
-		}
-	}
-	return s
-}
-
 func (s *source) file(p *message.Part, n int) (File, error) {
 	f := File{N: n, Filename: fileName(light(p).Filename()), ContentType: "application/octet-stream", Disposition: "attachment"}
 	typ, subtype := p.MediaType()
@@ -80,16 +49,6 @@ func (s *source) file(p *message.Part, n int) (File, error) {
 	var err error
 	f.Size, err = s.size(p)
 	return f, err
-}
-
-// named reports whether a part has a file name. A long one is not decoded for
-// that, since there may be as many as parts.
-func named(p *message.Part) bool {
-	const short = 64
-	long := func(list []message.Param, name string) bool {
-		return slices.ContainsFunc(list, func(a message.Param) bool { return strings.TrimSuffix(a.Name, "*") == name && len(a.Value) > short })
-	}
-	return long(p.DispositionParams, "filename") || long(p.Params, "name") || p.Filename() != ""
 }
 
 // light is a part whose parameters are soon decoded.
@@ -130,12 +89,12 @@ func (s *source) size(p *message.Part) (int64, error) {
 // Open returns the n-th file of a message with its content, decoded; false if
 // there is no such file. Reading it takes little memory, however large it is.
 func Open(r io.ReaderAt, ix *message.Index, n int) (File, io.Reader, bool, error) {
-	parts := sort(ix)
-	if n < 0 || n >= len(parts.files) {
+	files := ix.Content().Files
+	if n < 0 || n >= len(files) {
 		return File{}, nil, false, nil
 	}
 	in := &source{r: r}
-	p := &ix.Parts[parts.files[n]]
+	p := &ix.Parts[files[n]]
 	f, err := in.file(p, n)
 	return f, p.Decode(in.section(p.Body)), true, err
 }

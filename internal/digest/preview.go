@@ -32,13 +32,13 @@ const (
 // "" if there is nothing to read. The errors are r's.
 func Preview(r io.ReaderAt, ix *message.Index) (string, error) {
 	in := &source{r}
-	parts := sort(ix)
+	parts := ix.Content()
 	var p preview
 	for _, kind := range []struct {
 		parts []int
 		read  func(io.Reader)
 		most  int64
-	}{{parts.text, p.plain, maxPreviewText}, {parts.html, p.html, maxPreviewHTML}} {
+	}{{parts.Text, p.plain, maxPreviewText}, {parts.HTML, p.html, maxPreviewHTML}} {
 		left := kind.most
 		for _, i := range kind.parts[:min(len(kind.parts), maxBodies)] {
 			part := &ix.Parts[i]

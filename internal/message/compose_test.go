@@ -147,16 +147,16 @@ func TestComposeReadsBack(t *testing.T) {
 		t.Errorf("BODY = %s", got)
 	}
 	p := ix.Part([]int{2})
-	if p.Filename() != name || !p.Attachment() {
+	parts := ix.Content()
+	if p.Filename() != name || len(parts.Files) != 1 || &ix.Parts[parts.Files[0]] != p {
 		t.Errorf("filename %q", p.Filename())
 	}
 	got, err := io.ReadAll(p.Decode(strings.NewReader(mail[p.Body.Start:p.Body.End()])))
 	if err != nil || string(got) != pdf {
 		t.Errorf("the attachment came back as %d bytes, %v", len(got), err)
 	}
-	readable := ix.Readable()
-	if len(readable) != 1 || readable[0].Subtype != "plain" {
-		t.Fatalf("readable: %v", readable)
+	if len(parts.Text) != 1 || len(parts.HTML) != 1 {
+		t.Fatalf("its parts: %+v", parts)
 	}
 	p = ix.Part([]int{1, 2})
 	text, err := io.ReadAll(p.Text(strings.NewReader(mail[p.Body.Start:p.Body.End()]), 100))
