@@ -44,6 +44,7 @@ type Scanner struct {
 	eol      int64 // octets of the line end before it
 	nested   int   // bytes of envelopes of embedded messages so far
 	told     int   // bytes of texts that describe parts so far
+	unclear  bool  // the part being described has a Content-Type that is none
 	partial  []byte
 	partLen  int64
 	partBits Traits
