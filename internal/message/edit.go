@@ -53,9 +53,10 @@ func (h Header) Without(names ...string) Header {
 	return h.WithoutAny(func(f Field) bool { return slices.ContainsFunc(names, f.Is) })
 }
 
-// WithoutAny returns the header without the fields that drop picks. The header
-// itself is not changed.
+// WithoutAny returns the header without the fields that drop picks, and without a byte
+// order mark before it. The header itself is not changed.
 func (h Header) WithoutAny(drop func(f Field) bool) Header {
+	h = h.WithoutMark()
 	var out Header
 	kept := 0 // bytes of h that are decided
 	at := 0

@@ -11,7 +11,7 @@ import (
 func (s *Scanner) describe(p *Part) {
 	isMessage := p.Parent < 0 || s.ix.Parts[p.Parent].Kind == Embedded
 	s.unclear = false
-	for rest := s.buf; ; {
+	for rest := []byte(Header(s.buf).WithoutMark()); ; {
 		f, next, ok := nextField(rest)
 		if !ok {
 			break
