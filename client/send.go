@@ -47,8 +47,10 @@ type Send struct {
 	Bcc       []string `json:"bcc,omitempty"`
 	ReplyTo   string   `json:"reply_to,omitempty"`
 	Subject   string   `json:"subject"`
-	Text      string   `json:"text,omitempty"` // Text, HTML or both
+	Text      string   `json:"text,omitempty"` // Text, HTML or both; made of the HTML if empty
 	HTML      string   `json:"html,omitempty"`
+
+	HTMLOnly bool `json:"-"` // send no text beside the HTML
 
 	Attachments []Attachment `json:"-"` // at most 10, and 25 MiB together
 
@@ -68,6 +70,18 @@ type Send struct {
 	// may come here twice. If it is empty a random one covers the attempts of
 	// one call.
 	IdempotencyKey string `json:"-"`
+}
+
+// MarshalJSON says that no text is to be made of the HTML by an empty one.
+func (s Send) MarshalJSON() ([]byte, error) {
+	type fields Send
+	if !s.HTMLOnly || s.Text != "" {
+		return encode(fields(s))
+	}
+	return encode(struct {
+		fields
+		Text string `json:"text"`
+	}{fields: fields(s)})
 }
 
 // Unsubscribe says how to unsubscribe. The zero value leaves it to the service,

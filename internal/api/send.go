@@ -39,9 +39,9 @@ type SendFields struct {
 // sendRequest is a send whose text is given.
 type sendRequest struct {
 	SendFields
-	Subject string `json:"subject,omitempty" required:"true" doc:"The subject line, at most 2000 bytes." example:"Your order"`
-	Text    string `json:"text,omitempty" doc:"The plain text, at most 10 MB; text, html or both are required." example:"Thank you!"`
-	HTML    string `json:"html,omitempty" doc:"The HTML, at most 10 MB; text, html or both are required." example:"<p>Thank you!</p>"`
+	Subject string  `json:"subject,omitempty" required:"true" doc:"The subject line, at most 2000 bytes." example:"Your order"`
+	Text    *string `json:"text,omitempty" doc:"The plain text, at most 10 MB; text, html or both are required. When left out it is made of the html; an empty string sends the html alone." example:"Thank you!"`
+	HTML    string  `json:"html,omitempty" doc:"The HTML, at most 10 MB; text, html or both are required." example:"<p>Thank you!</p>"`
 }
 
 // TransformSchema says what single fields can't: text, html or both.
@@ -107,7 +107,10 @@ func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with att
 // send is the request as the outbox takes it.
 func (in *sendRequest) send(files *spool, bad fault.Fields) outbound.Send {
 	s := in.SendFields.send(files, bad)
-	s.Subject, s.Text, s.HTML = in.Subject, in.Text, in.HTML
+	s.Subject, s.HTML = in.Subject, in.HTML
+	if in.Text != nil {
+		s.Text, s.HTMLOnly = *in.Text, *in.Text == ""
+	}
 	return s
 }
 

@@ -46,6 +46,7 @@ type Send struct {
 	ReplyTo     string
 	Subject     string
 	Text, HTML  string
+	HTMLOnly    bool // the HTML goes alone; else a missing Text is made of it
 	Attachments []Attachment
 	Headers     map[string]string
 	Metadata    json.RawMessage // a JSON object, or nil
@@ -245,6 +246,9 @@ func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
 
 func (l *letter) readBody(s *Send, bad *fault.Fields) {
 	l.draft.Subject, l.draft.Text, l.draft.HTML = s.Subject, s.Text, s.HTML
+	if s.Text == "" && !s.HTMLOnly && len(s.HTML) <= maxText {
+		l.draft.Text = message.TextOfHTML(s.HTML)
+	}
 	if strings.TrimSpace(s.Subject) == "" {
 		bad.Add("subject", "required", "Give a subject.")
 	}
