@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/mailstead/mailstead/internal/message"
 )
@@ -99,24 +98,11 @@ func Open(r io.ReaderAt, ix *message.Index, n int) (File, io.Reader, bool, error
 	return f, p.Decode(in.section(p.Body)), true, err
 }
 
-// fileName makes a name that can be used for a file: without folders, and
-// without what hides how it ends.
+// fileName makes a name that can be used for a file.
 func fileName(name string) string {
-	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
-		name = name[i+1:]
-	}
-	name = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\uFEFF' || r == '\u2028' || r == '\u2029' {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(name, "\uFFFD"))
-	name = strings.TrimSpace(name)
+	name = message.FileName(name)
 	if len(name) > maxName {
-		name = shorten(name)
-	}
-	if strings.Trim(name, ".") == "" {
-		return ""
+		return shorten(name)
 	}
 	return name
 }
