@@ -138,6 +138,8 @@ Content-Disposition: attachment
 		{"a charset that is a lie", "Content-Type: text/plain; charset=us-ascii\n\nGrüße \xe4", "Grüße ä", "<none>", ""},
 		{"broken base64", "Content-Transfer-Encoding: base64\n\nSGVs*bG8=\n!!IQ\n", "Hello!", "<none>", ""},
 		{"broken quoted-printable", "Content-Transfer-Encoding: quoted-printable\n\na=ZZ=4 =C3=A4=\n!=", "a=ZZ=4 ä!", "<none>", ""},
+		{"uuencode", "Content-Transfer-Encoding: x-uuencode\n\nbegin 644 a.txt\n#0V%T\n`\nend\n", "Cat", "<none>", ""},
+		{"a file in uuencode", "Content-Type: image/gif\nContent-Transfer-Encoding: uuencode\n\nbegin 644 a.gif\n#0V%T\n`\nend\n", "<none>", "<none>", `0 "" image/gif 3 attachment`},
 		{"an unknown encoding", "Content-Transfer-Encoding: rot13\n\nUryyb", "Uryyb", "<none>", ""},
 		{"bare line ends, controls", "X: y\n\na\x00\x1b[1mb\x7f\tc", "a[1mb\tc", "<none>", ""},
 	} {

@@ -17,7 +17,7 @@ type File struct {
 	N           int    `json:"n" doc:"Its number in the message, 0 for the first." example:"0"`
 	Filename    string `json:"filename" doc:"The name that the sender gave it, without folders and control characters; empty if it has none. Two files may have the same." example:"invoice.pdf"`
 	ContentType string `json:"content_type" doc:"The media type that the sender claims." example:"application/pdf"`
-	Size        int64  `json:"size" doc:"In bytes when decoded; of broken base64, and of large quoted-printable files, about." example:"48211"`
+	Size        int64  `json:"size" doc:"In bytes when decoded; of broken base64, and of large files in quoted-printable or uuencode, about." example:"48211"`
 	ContentID   string `json:"content_id,omitempty" doc:"By which the HTML shows it, as cid:…" example:"logo"`
 	Disposition string `json:"disposition" enum:"attachment,inline" doc:"inline is shown in place." example:"attachment"`
 	URL         string `json:"url,omitempty" doc:"Where it can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/attachments/0"`
@@ -30,7 +30,7 @@ const (
 	// maxParam is how much of a parameter is decoded: a sender may well write
 	// a megabyte of encoded words, each in another charset.
 	maxParam = 16 << 10
-	// maxCounted is how many octets of a quoted-printable file are decoded to
+	// maxCounted is how many octets of a file that is not in base64 are decoded to
 	// tell its size.
 	maxCounted = 64 << 10
 )
@@ -72,7 +72,8 @@ func (s *source) size(p *message.Part) (int64, error) {
 			return 0, fmt.Errorf("reading the end of a file of a message: %w", err)
 		}
 		return max(0, chars/4*3+chars%4*3/4-int64(bytes.Count(tail, []byte("=")))), nil
-	case "quoted-printable":
+	case "", "7bit", "8bit", "binary":
+	default:
 		if p.Body.Len > maxCounted {
 			return p.Body.Len, nil
 		}

@@ -15,18 +15,20 @@ import (
 // Decodable reports whether Decode knows the part's transfer encoding. Of what
 // has parts itself, only the parts are encoded (RFC 2045 §6.4).
 func (p *Part) Decodable() bool {
-	return p.Kind != Leaf || identity(p.Encoding) || p.Encoding == "base64" || p.Encoding == "quoted-printable"
+	return p.Kind != Leaf || identity(p.Encoding) || p.Encoding == "base64" || p.Encoding == "quoted-printable" || isUUEncoding(p.Encoding)
 }
 
 // Decode returns the content of the part, whose body is read from r, with its
-// transfer encoding undone. Broken base64 and quoted-printable are read as
+// transfer encoding undone. Broken base64, quoted-printable and uuencode are read as
 // far as they make sense; the only errors are r's. Memory is bounded.
 func (p *Part) Decode(r io.Reader) io.Reader {
-	switch p.Encoding {
-	case "base64":
+	switch {
+	case p.Encoding == "base64":
 		return &base64Reader{r: r}
-	case "quoted-printable":
+	case p.Encoding == "quoted-printable":
 		return &qpReader{r: bufio.NewReader(r)}
+	case isUUEncoding(p.Encoding):
+		return &uuReader{r: bufio.NewReader(r)}
 	}
 	return r
 }

@@ -30,6 +30,7 @@ func TestMemoryOfText(t *testing.T) {
 		{"base64", "", []string{"="}},
 		{"quoted-printable", "", []string{" ", "="}},
 		{"", "", []string{"\xff"}},
+		{"x-uuencode", "", []string{"x", "\n", "begin 644 x\n", "begin 644 x\n_ABC"}},
 		{"", "iso-2022-jp", []string{"\x1b", "\x1b$B"}},
 		{"", "gb18030", []string{"\x81"}},
 		{"", "hz-gb-2312", []string{"~"}},
