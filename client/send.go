@@ -54,7 +54,7 @@ type Send struct {
 
 	Attachments []Attachment `json:"-"` // at most 10, and 25 MiB together
 
-	Headers   map[string]string `json:"headers,omitempty"`     // every name starts with X-
+	Headers   map[string]string `json:"headers,omitempty"`     // X- fields, Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence, References
 	Metadata  any               `json:"metadata,omitempty"`    // what encodes to a JSON object, at most 16 KiB; comes back in answers and events
 	ThreadID  string            `json:"thread_id,omitempty"`   // one is made if empty
 	InReplyTo string            `json:"in_reply_to,omitempty"` // the Message-ID of the message that this answers

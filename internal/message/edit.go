@@ -74,8 +74,9 @@ func (h Header) WithoutAny(drop func(f Field) bool) Header {
 	return append(out, h[kept:]...)
 }
 
-// Missing returns the Date and Message-ID fields that the header lacks, to be
-// put on top of it (RFC 6409 §8). messageID has its angle brackets.
+// Missing returns the Date and Message-ID fields that the header lacks, and a To field
+// where it names no recipients, to be put on top of it (RFC 6409 §8). messageID has its
+// angle brackets.
 func Missing(h Header, date time.Time, messageID string) []byte {
 	var add []byte
 	if _, ok := h.First("Date"); !ok {
@@ -83,6 +84,9 @@ func Missing(h Header, date time.Time, messageID string) []byte {
 	}
 	if _, ok := h.First("Message-ID"); !ok {
 		add = append(add, "Message-ID: "+inField(messageID)+"\r\n"...)
+	}
+	if h.Count("To")+h.Count("Cc") == 0 {
+		add = append(add, "To: undisclosed-recipients:;\r\n"...)
 	}
 	return add
 }
