@@ -19,7 +19,6 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/k3a/html2text v1.3.0
 	github.com/micromdm/plist v0.2.2
 	github.com/miekg/dns v1.1.73
 	github.com/pressly/goose/v3 v3.29.0

@@ -303,7 +303,7 @@ func TestHostileMail(t *testing.T) {
 		check check
 	}{
 		"10,000 parts": {head + "Content-Type: multipart/mixed; boundary=x\r\n\r\n" + parts.String() + "--x--\r\n", func(h *house, m *client.MailboxMessage, box string) {
-			if len(m.Attachments) != 100 || !m.AttachmentsTruncated || h.file(box, m.ID, 9000) != "9000" {
+			if len(m.Attachments) != 100 || !m.AttachmentsTruncated || h.file(box, m.ID, 9000) != "9001" {
 				h.Errorf("%d files", len(m.Attachments))
 			}
 			refused(h, "one too many", h.c.GetMailboxMessageAttachment(h.Context(), box, m.ID, 20_000, &bytes.Buffer{}), 404, "not_found")
@@ -344,7 +344,7 @@ func TestHostileMail(t *testing.T) {
 			"--x\r\nContent-Disposition: attachment; filename=\"../../etc/passwd\"\r\n\r\n1\r\n" +
 			"--x\r\nContent-Disposition: attachment; filename*=utf-8''a%0D%0AX-Evil:%20b%E2%80%AEgpj.exe\r\n\r\n2\r\n" +
 			"--x\r\nContent-Disposition: attachment; filename=\"C:\\\\Windows\\\\..\"\r\n\r\n3\r\n" +
-			"--x\r\nContent-Type: text/html; name=\"" + strings.Repeat("x", 5000) + ".html\"\r\n\r\n<script>\r\n--x--\r\n", func(h *house, m *client.MailboxMessage, box string) {
+			"--x\r\nContent-Disposition: attachment\r\nContent-Type: text/html; name=\"" + strings.Repeat("x", 5000) + ".html\"\r\n\r\n<script>\r\n--x--\r\n", func(h *house, m *client.MailboxMessage, box string) {
 			var names []string
 			for _, f := range m.Attachments {
 				names = append(names, f.Filename)

@@ -47,12 +47,14 @@ type Send struct {
 	Bcc       []string `json:"bcc,omitempty"`
 	ReplyTo   string   `json:"reply_to,omitempty"`
 	Subject   string   `json:"subject"`
-	Text      string   `json:"text,omitempty"` // Text, HTML or both
+	Text      string   `json:"text,omitempty"` // Text, HTML or both; made of the HTML if empty
 	HTML      string   `json:"html,omitempty"`
+
+	HTMLOnly bool `json:"-"` // send no text beside the HTML
 
 	Attachments []Attachment `json:"-"` // at most 10, and 25 MiB together
 
-	Headers   map[string]string `json:"headers,omitempty"`     // every name starts with X-
+	Headers   map[string]string `json:"headers,omitempty"`     // X- fields, Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence, References
 	Metadata  any               `json:"metadata,omitempty"`    // what encodes to a JSON object, at most 16 KiB; comes back in answers and events
 	ThreadID  string            `json:"thread_id,omitempty"`   // one is made if empty
 	InReplyTo string            `json:"in_reply_to,omitempty"` // the Message-ID of the message that this answers
@@ -68,6 +70,18 @@ type Send struct {
 	// may come here twice. If it is empty a random one covers the attempts of
 	// one call.
 	IdempotencyKey string `json:"-"`
+}
+
+// MarshalJSON says that no text is to be made of the HTML by an empty one.
+func (s Send) MarshalJSON() ([]byte, error) {
+	type fields Send
+	if !s.HTMLOnly || s.Text != "" {
+		return encode(fields(s))
+	}
+	return encode(struct {
+		fields
+		Text string `json:"text"`
+	}{fields: fields(s)})
 }
 
 // Unsubscribe says how to unsubscribe. The zero value leaves it to the service,

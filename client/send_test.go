@@ -80,6 +80,27 @@ func (h *house) batches() {
 func (h *house) scheduling() {
 	h.Helper()
 	ctx := h.Context()
+	const html = "<table><tr><td>Lamp</td><td>2</td></tr></table><a href=https://x.example/>Read on</a>"
+	for _, c := range []struct {
+		m    client.Send
+		want string
+	}{
+		{client.Send{HTML: html}, "\r\n\r\nLamp  2\r\n\r\nRead on <https://x.example/>\r\n--"},
+		{client.Send{HTML: html, HTMLOnly: true}, "Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: 7bit\r\n\r\n" + html + "\r\n"},
+		{client.Send{HTML: html, HTMLOnly: true, Text: "given"}, "\r\n\r\ngiven\r\n--"},
+		{client.Send{HTML: "<img src=x>"}, "Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: 7bit\r\n\r\n<img src=x>\r\n"},
+	} {
+		c.m.FromEmail, c.m.To, c.m.Subject, c.m.SendAt = "alice@demo.test", []string{"bob@demo.test"}, "HTML", time.Now().Add(time.Hour)
+		a, err := h.c.Send(ctx, &c.m)
+		h.want("sending HTML", err)
+		var text strings.Builder
+		h.want("its bytes", h.c.GetMessageRaw(ctx, a.ID, &text))
+		if !strings.Contains(text.String(), c.want) || strings.Contains(text.String(), "multipart") != strings.HasSuffix(c.want, "--") {
+			h.Errorf("%+v is sent as\n%s", c.m, text.String())
+		}
+		_, err = h.c.CancelMessage(ctx, a.ID)
+		h.want("cancelling it", err)
+	}
 	at := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
 	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Bcc: []string{"secret@demo.test"}, Subject: "Later", Text: "x", SendAt: at})
 	h.want("scheduling", err)

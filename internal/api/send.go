@@ -28,7 +28,7 @@ type SendFields struct {
 	Bcc         []string            `json:"bcc,omitempty" nullable:"false" doc:"Further recipients, whom nobody sees." example:"archive@example.org"`
 	ReplyTo     string              `json:"reply_to,omitempty" doc:"Where answers go." example:"support@example.com"`
 	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
-	Headers     map[string]string   `json:"headers,omitempty" doc:"Custom header fields; every name starts with X-. At most 50, of 16 KiB together; names of the service (X-Mailstead-, X-Service-) are refused." example:"{\"X-Order\":\"42\"}"`
+	Headers     map[string]string   `json:"headers,omitempty" doc:"Custom header fields: X- fields, Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence and References. At most 50, of 16 KiB together; names of the service (X-Mailstead-, X-Service-) are refused." example:"{\"X-Order\":\"42\"}"`
 	Metadata    object              `json:"metadata,omitempty" doc:"Your own data, at most 16 KiB; it is in the answer and in every event." example:"{\"order\":42}"`
 	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. The mail is written as an answer to the newest message of the thread, unless in_reply_to says otherwise. When left out it is the thread of what is answered, or a new one." example:"order-42"`
 	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers, sent or received." example:"<abc@example.org>"`
@@ -39,9 +39,9 @@ type SendFields struct {
 // sendRequest is a send whose text is given.
 type sendRequest struct {
 	SendFields
-	Subject string `json:"subject,omitempty" required:"true" doc:"The subject line, at most 2000 bytes." example:"Your order"`
-	Text    string `json:"text,omitempty" doc:"The plain text, at most 10 MB; text, html or both are required." example:"Thank you!"`
-	HTML    string `json:"html,omitempty" doc:"The HTML, at most 10 MB; text, html or both are required." example:"<p>Thank you!</p>"`
+	Subject string  `json:"subject,omitempty" required:"true" doc:"The subject line, at most 2000 bytes." example:"Your order"`
+	Text    *string `json:"text,omitempty" doc:"The plain text, at most 10 MB; text, html or both are required. When left out it is made of the html; an empty string sends the html alone." example:"Thank you!"`
+	HTML    string  `json:"html,omitempty" doc:"The HTML, at most 10 MB; text, html or both are required." example:"<p>Thank you!</p>"`
 }
 
 // TransformSchema says what single fields can't: text, html or both.
@@ -107,7 +107,10 @@ func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with att
 // send is the request as the outbox takes it.
 func (in *sendRequest) send(files *spool, bad fault.Fields) outbound.Send {
 	s := in.SendFields.send(files, bad)
-	s.Subject, s.Text, s.HTML = in.Subject, in.Text, in.HTML
+	s.Subject, s.HTML = in.Subject, in.HTML
+	if in.Text != nil {
+		s.Text, s.HTMLOnly = *in.Text, *in.Text == ""
+	}
 	return s
 }
 

@@ -42,20 +42,20 @@ func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
 	if err != nil {
 		return Summary{}, Content{}, err
 	}
-	parts := sort(ix)
+	parts := ix.Content()
 	c := Content{ReplyTo: people(header.Addresses("Reply-To")), References: references(header)}
 	if ids := message.ParseMessageIDs(header.Text("In-Reply-To")); len(ids) > 0 {
 		c.InReplyTo = Clip(ids[0], maxID)
 	}
 	c.Headers, c.HeadersTruncated = fields(header)
-	if c.Text, c.TextTruncated, err = in.text(ix, parts.text); err != nil {
+	if c.Text, c.TextTruncated, err = in.text(ix, parts.Text); err != nil {
 		return Summary{}, Content{}, err
 	}
-	if c.HTML, c.HTMLTruncated, err = in.text(ix, parts.html); err != nil {
+	if c.HTML, c.HTMLTruncated, err = in.text(ix, parts.HTML); err != nil {
 		return Summary{}, Content{}, err
 	}
 	c.Attachments = []File{}
-	shown := parts.files[:min(len(parts.files), MaxFiles)]
+	shown := parts.Files[:min(len(parts.Files), MaxFiles)]
 	for n, i := range shown {
 		f, err := in.file(&ix.Parts[i], n)
 		if err != nil {
@@ -63,7 +63,7 @@ func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
 		}
 		c.Attachments = append(c.Attachments, f)
 	}
-	c.AttachmentsTruncated = len(shown) < len(parts.files)
+	c.AttachmentsTruncated = len(shown) < len(parts.Files)
 	return Summarize(header), c, nil
 }
 

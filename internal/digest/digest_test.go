@@ -125,7 +125,9 @@ Content-Disposition: attachment
 		{"a boundary that never ends", "Content-Type: multipart/mixed; boundary=x\n\n--x\n\nHello\n", "Hello\n", "<none>", ""},
 		{"an empty part", "Content-Type: multipart/mixed; boundary=x\n\n--x\n\n--x\nContent-Type: text/html\n\n--x--\n", "", "", ""},
 		{"a type that is none", "Content-Type: text\n\nHello", "Hello", "<none>", ""},
-		{"an unknown type", "Content-Type: x\n\nHello", "<none>", "<none>", `0 "" application/octet-stream 5 attachment`},
+		{"an unknown type", "Content-Type: x\n\nHello", "Hello", "<none>", ""},
+		{"an unknown type of a file", "Content-Type: x\nContent-Disposition: inline; filename=a.pdf\n\nHello", "<none>", "<none>", `0 "a.pdf" application/octet-stream 5 inline`},
+		{"no semicolon", "Content-Type: text/html charset=iso-8859-15\n\n\xa4", "<none>", "€", ""},
 		{"a calendar", "Content-Type: text/calendar; method=REQUEST\n\nBEGIN", "<none>", "<none>", `0 "" text/calendar 5 attachment`},
 		{"in any case", "CONTENT-TYPE: TEXT/HTML; CHARSET=\"ISO-8859-1\"\nCONTENT-TRANSFER-ENCODING: Quoted-Printable\n\n=E4=\nb", "<none>", "äb", ""},
 		{"latin 1", "Content-Type: text/plain; charset=iso-8859-1\n\nGr\xfc\xdfe", "Grüße", "<none>", ""},
@@ -136,6 +138,8 @@ Content-Disposition: attachment
 		{"a charset that is a lie", "Content-Type: text/plain; charset=us-ascii\n\nGrüße \xe4", "Grüße ä", "<none>", ""},
 		{"broken base64", "Content-Transfer-Encoding: base64\n\nSGVs*bG8=\n!!IQ\n", "Hello!", "<none>", ""},
 		{"broken quoted-printable", "Content-Transfer-Encoding: quoted-printable\n\na=ZZ=4 =C3=A4=\n!=", "a=ZZ=4 ä!", "<none>", ""},
+		{"uuencode", "Content-Transfer-Encoding: x-uuencode\n\nbegin 644 a.txt\n#0V%T\n`\nend\n", "Cat", "<none>", ""},
+		{"a file in uuencode", "Content-Type: image/gif\nContent-Transfer-Encoding: uuencode\n\nbegin 644 a.gif\n#0V%T\n`\nend\n", "<none>", "<none>", `0 "" image/gif 3 attachment`},
 		{"an unknown encoding", "Content-Transfer-Encoding: rot13\n\nUryyb", "Uryyb", "<none>", ""},
 		{"bare line ends, controls", "X: y\n\na\x00\x1b[1mb\x7f\tc", "a[1mb\tc", "<none>", ""},
 	} {
@@ -148,6 +152,44 @@ Content-Disposition: attachment
 		}
 		if files := list(got); files != c.files || got.AttachmentsTruncated {
 			t.Errorf("%s: files\n%s\nwant\n%s", c.name, files, c.files)
+		}
+	}
+}
+
+// A body stays one when it has a file name; what comes with it and has one is a file.
+func TestNamedBodies(t *testing.T) {
+	part := func(head, body string) string { return "--m\n" + head + "\n\n" + body + "\n" }
+	multipart := func(subtype string, parts ...string) string {
+		return "Content-Type: multipart/" + subtype + "; boundary=m\n\n" + strings.Join(parts, "") + "--m--\n"
+	}
+	nested := func(outer, inner string) string { // the inner multipart first
+		return strings.Replace(outer, "--m\n", "--m\n"+strings.ReplaceAll(inner, "m\n", "i\n")+"\n--m\n", 1)
+	}
+	inner := strings.ReplaceAll(multipart("related", part("Content-Type: text/html; name=a.html", "<p>"), part("Content-Type: image/png; name=b.png", "x")), "--m", "--i")
+	plain, html := "Content-Type: text/plain; name=\"message body.txt\"", "Content-Type: text/html\nContent-Disposition: inline; filename*=utf-8''%C3%A4.html"
+	for _, c := range []struct{ name, mail, text, html, files string }{
+		{"alone", plain + "\n\nHello", "Hello", "<none>", ""},
+		{"HTML alone", html + "\n\n<p>", "<none>", "<p>", ""},
+		{"alone, as an attachment", plain + "\nContent-Disposition: attachment\n\nHello", "<none>", "<none>", `0 "message body.txt" text/plain 5 attachment`},
+		{"in an alternative", multipart("alternative", part(plain, "Hello"), part(html, "<p>")), "Hello", "<p>", ""},
+		{"in an alternative, one as an attachment", multipart("alternative", part(plain, "Hello"), part("Content-Disposition: attachment\n"+plain, "x")), "Hello", "<none>", `0 "message body.txt" text/plain 1 attachment`},
+		{"first", multipart("mixed", part(plain, "Hello"), part(plain, "notes")), "Hello", "<none>", `0 "message body.txt" text/plain 5 attachment`},
+		{"behind a picture", multipart("mixed", part("Content-Type: image/gif; name=a.gif", "x"), part(plain, "Hello"), part(html, "<p>")), "Hello", "<none>", "0 \"a.gif\" image/gif 1 attachment\n1 \"ä.html\" text/html 3 inline"},
+		{"behind a text", multipart("mixed", part("Content-Type: text/plain", "Hello"), part(html, "<p>")), "Hello", "<none>", `0 "ä.html" text/html 3 inline`},
+		{"with pictures, in an alternative", nested(multipart("alternative", part(plain, "Hello")), strings.Replace(inner, "boundary=m", "boundary=i", 1)), "Hello", "<p>", `0 "b.png" image/png 1 attachment`},
+		{"in a message within", multipart("mixed", part("Content-Type: message/rfc822", plain+"\n\ninner"), part(plain, "Hello")), "Hello", "<none>", `0 "" message/rfc822 58 attachment`},
+	} {
+		_, got := read(t, crlf(c.mail))
+		if text, html := shown(got.Text, got.TextTruncated), shown(got.HTML, got.HTMLTruncated); text != c.text || html != c.html || list(got) != c.files {
+			t.Errorf("%s: text %q, HTML %q, files\n%s\nwant %q, %q\n%s", c.name, text, html, list(got), c.text, c.html, c.files)
+		}
+		mail := crlf(c.mail)
+		want := c.text
+		if want == "<none>" {
+			want = ""
+		}
+		if preview, err := digest.Preview(strings.NewReader(mail), message.Scan([]byte(mail))); err != nil || preview != want {
+			t.Errorf("%s: preview %q, %v", c.name, preview, err)
 		}
 	}
 }
@@ -170,7 +212,7 @@ func TestFileNames(t *testing.T) {
 		`Content-Disposition: attachment; filename*=utf-8''` + long:                                               strings.Repeat("ä", 126) + ".gz",
 		`Content-Disposition: attachment; filename="` + strings.Repeat("=?utf-8?Q?=C3=A4?= ", 10_000) + `"`:       strings.Repeat("ä", 127),
 		`Content-Disposition: attachment; filename="` + strings.Repeat("ä", 10_000) + `.exe"`:                     strings.Repeat("ä", 127),
-		`Content-Type: text/plain; name="` + strings.Repeat("x", 100) + `"`:                                       strings.Repeat("x", 100),
+		`Content-Type: image/gif; name="` + strings.Repeat("x", 100) + `"`:                                        strings.Repeat("x", 100),
 		"Content-Type: application/" + strings.Repeat("x", 200) + "\nContent-Disposition: attachment; filename=a": "a",
 	} {
 		_, c := read(t, crlf(field+"\n\nx"))

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/mailstead/mailstead/internal/message"
 )
@@ -18,7 +17,7 @@ type File struct {
 	N           int    `json:"n" doc:"Its number in the message, 0 for the first." example:"0"`
 	Filename    string `json:"filename" doc:"The name that the sender gave it, without folders and control characters; empty if it has none. Two files may have the same." example:"invoice.pdf"`
 	ContentType string `json:"content_type" doc:"The media type that the sender claims." example:"application/pdf"`
-	Size        int64  `json:"size" doc:"In bytes when decoded; of broken base64, and of large quoted-printable files, about." example:"48211"`
+	Size        int64  `json:"size" doc:"In bytes when decoded; of broken base64, and of large files in quoted-printable or uuencode, about." example:"48211"`
 	ContentID   string `json:"content_id,omitempty" doc:"By which the HTML shows it, as cid:…" example:"logo"`
 	Disposition string `json:"disposition" enum:"attachment,inline" doc:"inline is shown in place." example:"attachment"`
 	URL         string `json:"url,omitempty" doc:"Where it can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/attachments/0"`
@@ -31,41 +30,10 @@ const (
 	// maxParam is how much of a parameter is decoded: a sender may well write
 	// a megabyte of encoded words, each in another charset.
 	maxParam = 16 << 10
-	// maxCounted is how many octets of a quoted-printable file are decoded to
+	// maxCounted is how many octets of a file that is not in base64 are decoded to
 	// tell its size.
 	maxCounted = 64 << 10
 )
-
-// sorted says what the parts of a message are, by their places in the index.
-type sorted struct{ text, html, files []int }
-
-// sort tells texts from files. A text that has a name is a file, and so is a
-// message within the message, as a whole.
-func sort(ix *message.Index) sorted {
-	var s sorted
-	within := make([]bool, len(ix.Parts)) // a part of a message within the message
-	for i := range ix.Parts {
-		p := &ix.Parts[i]
-		if p.Parent >= 0 && (within[p.Parent] || ix.Parts[p.Parent].Kind == message.Embedded) {
-			within[i] = true
-			continue
-		}
-		if p.Kind == message.Multipart {
-			continue
-		}
-		typ, subtype := p.MediaType()
-		text := p.Kind == message.Leaf && typ == "text" && p.Disposition != "attachment" && !named(p)
-		switch {
-		case text && subtype == "plain":
-			s.text = append(s.text, i)
-		case text && subtype == "html":
-			s.html = append(s.html, i)
-		default:
-			s.files = append(s.files, i)
-		}
-	}
-	return s
-}
 
 func (s *source) file(p *message.Part, n int) (File, error) {
 	f := File{N: n, Filename: fileName(light(p).Filename()), ContentType: "application/octet-stream", Disposition: "attachment"}
@@ -80,16 +48,6 @@ func (s *source) file(p *message.Part, n int) (File, error) {
 	var err error
 	f.Size, err = s.size(p)
 	return f, err
-}
-
-// named reports whether a part has a file name. A long one is not decoded for
-// that, since there may be as many as parts.
-func named(p *message.Part) bool {
-	const short = 64
-	long := func(list []message.Param, name string) bool {
-		return slices.ContainsFunc(list, func(a message.Param) bool { return strings.TrimSuffix(a.Name, "*") == name && len(a.Value) > short })
-	}
-	return long(p.DispositionParams, "filename") || long(p.Params, "name") || p.Filename() != ""
 }
 
 // light is a part whose parameters are soon decoded.
@@ -114,7 +72,8 @@ func (s *source) size(p *message.Part) (int64, error) {
 			return 0, fmt.Errorf("reading the end of a file of a message: %w", err)
 		}
 		return max(0, chars/4*3+chars%4*3/4-int64(bytes.Count(tail, []byte("=")))), nil
-	case "quoted-printable":
+	case "", "7bit", "8bit", "binary":
+	default:
 		if p.Body.Len > maxCounted {
 			return p.Body.Len, nil
 		}
@@ -130,34 +89,21 @@ func (s *source) size(p *message.Part) (int64, error) {
 // Open returns the n-th file of a message with its content, decoded; false if
 // there is no such file. Reading it takes little memory, however large it is.
 func Open(r io.ReaderAt, ix *message.Index, n int) (File, io.Reader, bool, error) {
-	parts := sort(ix)
-	if n < 0 || n >= len(parts.files) {
+	files := ix.Content().Files
+	if n < 0 || n >= len(files) {
 		return File{}, nil, false, nil
 	}
 	in := &source{r: r}
-	p := &ix.Parts[parts.files[n]]
+	p := &ix.Parts[files[n]]
 	f, err := in.file(p, n)
 	return f, p.Decode(in.section(p.Body)), true, err
 }
 
-// fileName makes a name that can be used for a file: without folders, and
-// without what hides how it ends.
+// fileName makes a name that can be used for a file.
 func fileName(name string) string {
-	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
-		name = name[i+1:]
-	}
-	name = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\uFEFF' || r == '\u2028' || r == '\u2029' {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(name, "\uFFFD"))
-	name = strings.TrimSpace(name)
+	name = message.FileName(name)
 	if len(name) > maxName {
-		name = shorten(name)
-	}
-	if strings.Trim(name, ".") == "" {
-		return ""
+		return shorten(name)
 	}
 	return name
 }

@@ -32,13 +32,13 @@ const (
 // "" if there is nothing to read. The errors are r's.
 func Preview(r io.ReaderAt, ix *message.Index) (string, error) {
 	in := &source{r}
-	parts := sort(ix)
+	parts := ix.Content()
 	var p preview
 	for _, kind := range []struct {
 		parts []int
 		read  func(io.Reader)
 		most  int64
-	}{{parts.text, p.plain, maxPreviewText}, {parts.html, p.html, maxPreviewHTML}} {
+	}{{parts.Text, p.plain, maxPreviewText}, {parts.HTML, p.html, maxPreviewHTML}} {
 		left := kind.most
 		for _, i := range kind.parts[:min(len(kind.parts), maxBodies)] {
 			part := &ix.Parts[i]
@@ -120,35 +120,63 @@ func (p *preview) plain(r io.Reader) {
 	}
 }
 
-// html reads the text of an HTML.
+// html reads the text of an HTML, with the alternative texts of its images.
 func (p *preview) html(r io.Reader) {
 	tokens := html.NewTokenizer(r)
 	tokens.SetMaxBuf(maxToken)
 	for hidden := ""; !p.full(); {
-		switch tokens.Next() {
+		kind := tokens.Next()
+		switch kind {
 		case html.ErrorToken:
 			return
 		case html.TextToken:
 			if hidden == "" {
 				p.add(string(tokens.Text()))
 			}
-		case html.StartTagToken:
-			name, _ := tokens.TagName()
-			switch tag := string(name); tag {
-			case "head", "script", "style", "title", "template", "noscript":
-				if hidden == "" {
-					hidden = tag
-				}
-			case "body":
-				hidden = ""
-			case "a", "abbr", "b", "bdi", "bdo", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u", "wbr":
-			default:
-				p.space = true
-			}
-		case html.EndTagToken:
-			if name, _ := tokens.TagName(); string(name) == hidden {
-				hidden = ""
-			}
+			continue
+		case html.CommentToken, html.DoctypeToken:
+			continue
+		}
+		name, attributes := tokens.TagName()
+		tag := string(name)
+		switch {
+		case kind == html.EndTagToken && tag == hidden, tag == "body":
+			hidden = ""
+		case hidden != "":
+		case kind == html.StartTagToken && isHidden(tag):
+			hidden = tag
+		case tag == "img":
+			p.space = true
+			p.add(attribute(tokens, attributes, "alt"))
+		}
+		p.space = p.space || !isInline(tag)
+	}
+}
+
+func isHidden(tag string) bool {
+	switch tag {
+	case "head", "script", "style", "title", "template", "noscript":
+		return true
+	}
+	return false
+}
+
+// isInline reports whether a tag parts no words.
+func isInline(tag string) bool {
+	switch tag {
+	case "a", "abbr", "b", "bdi", "bdo", "em", "font", "i", "mark", "s", "small", "span", "strong", "sub", "sup", "u", "wbr":
+		return true
+	}
+	return false
+}
+
+// attribute returns the value of an attribute of the tag just read, or "".
+func attribute(tokens *html.Tokenizer, more bool, wanted string) string {
+	for more {
+		var name, value []byte
+		if name, value, more = tokens.TagAttr(); string(name) == wanted {
+			return string(value)
 		}
 	}
+	return ""
 }

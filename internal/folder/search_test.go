@@ -99,6 +99,38 @@ func TestSearch(t *testing.T) {
 	})
 }
 
+// SEARCH finds what is written in charsets that mail has other names for.
+func TestSearchCharsets(t *testing.T) {
+	each(t, func(h *house) {
+		texts := []string{
+			"Subject: =?cp949?B?x9Gxub7u?=\r\nContent-Type: text/plain; charset=iso-8859-1\r\n\r\nprice: 5 \x80\r\n",
+			"Subject: =?iso-2022-kr?B?GyQpQw49Q0doDw==?=\r\nContent-Type: text/plain; charset=ms932\r\nContent-Transfer-Encoding: base64\r\n\r\nkL+LgY+R\r\n",
+			"Subject: =?macgreek?B?uuHs6A==?=\r\nContent-Type: text/html; charset=utf-7\r\n\r\n<p>+AOQ-hnlich\r\n",
+		}
+		for _, text := range texts {
+			_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(text, 0))
+			h.must(err)
+		}
+		v := h.view(Inbox)
+		for _, c := range []struct {
+			c    Criterion
+			want string
+		}{
+			{Criterion{Test: HasHeader, Header: "subject", Text: "한국어"}, "[1]"},
+			{Criterion{Test: HasHeader, Header: "subject", Text: "시험"}, "[2]"},
+			{Criterion{Test: HasHeader, Header: "subject", Text: "ΚΑΛΗ"}, "[3]"},
+			{Criterion{Test: InBody, Text: "5 €"}, "[1]"},
+			{Criterion{Test: InText, Text: "請求書"}, "[2]"},
+			{Criterion{Test: InBody, Text: "Ähnlich"}, "[3]"},
+		} {
+			got, err := v.Search(h.ctx(), c.c, nil)
+			if err != nil || fmt.Sprint(got) != c.want {
+				t.Errorf("search %+v: %v, %v; want %s", c.c, got, err, c.want)
+			}
+		}
+	})
+}
+
 // HEADER looks at the text of each field of that name, SUBJECT and its like at
 // what the ENVELOPE has (RFC 9051 §6.4.4).
 func TestSearchHeader(t *testing.T) {

@@ -109,11 +109,16 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+	whole := header.WithoutMark()
+	header, begun := whole.CutBody()
+	if begun != nil {
+		header = append(header, "\r\n"...) // so that all readers see the body begin there
+	}
 	if header.BeginsFolded() {
 		// It would go on with our last field, our own results, in its sender's words.
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message begins with white space, where its first header field belongs.")
 	}
-	if bytes.IndexByte(header, 0) >= 0 {
+	if bytes.IndexByte(whole, 0) >= 0 {
 		// Some readers see a From in "From\x00:", and end a value at a NUL.
 		return nil, fault.New(fault.Invalid, "invalid_header", "The message's header has a NUL.")
 	}
@@ -127,6 +132,9 @@ func (i *Inbound) spool(ctx context.Context, arrival db.ID, head []byte, body io
 	}
 	if trial != nil {
 		both = io.MultiWriter(w, &scan, trial(header))
+	}
+	if _, err := both.Write(begun); err != nil {
+		return nil, err
 	}
 	if _, err := in.WriteTo(both); err != nil {
 		return nil, err

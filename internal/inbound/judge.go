@@ -61,7 +61,7 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 		s.verdicts = *l.Verdicts
 		s.verdicts.Author = string(author.Doubt)
 		s.unwanted = s.verdicts.DMARC == string(mailauth.Fail) || author.Doubt != ""
-		if junk, err = l.obey(ctx, &mailauth.Judgement{DMARC: author}); err != nil {
+		if junk, err = l.obey(ctx, s, &mailauth.Judgement{DMARC: author}); err != nil {
 			s.blob.Discard(ctx)
 			return nil, nil, err
 		}
@@ -72,7 +72,7 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 	s.trace = j.AppendResults(received.Append(nil), i.Host)
 	s.verdicts = digest.Verdicts{SPF: string(j.SPF.Result), DKIM: string(j.Signed()), DMARC: string(j.DMARC.Result), Author: string(j.DMARC.Doubt)}
 	s.unwanted = j.DMARC.Retry && !i.Forgiving || j.DMARC.Policy == mailauth.PolicyQuarantine || j.DMARC.Policy == mailauth.PolicyReject
-	if junk, err = l.obey(ctx, j); err == nil {
+	if junk, err = l.obey(ctx, s, j); err == nil {
 		err = l.filter(ctx, s, received, j.IPRev.Name)
 	}
 	if err != nil {
@@ -88,11 +88,15 @@ func (l *Letter) spool(ctx context.Context, id db.ID, received message.Received,
 // obey does what the policy of the author's domain asks for, as far as each
 // recipient's domain and the operator let it: it is refused only if that is so
 // for all recipients, else it goes to Junk where it is not wanted. A report to us
-// is taken whoever is said to have written it.
-func (l *Letter) obey(ctx context.Context, j *mailauth.Judgement) (junk []bool, err error) {
+// is taken whoever is said to have written it, and a mail server that writes one under
+// its own name needs no domain.
+func (l *Letter) obey(ctx context.Context, s *spooled, j *mailauth.Judgement) (junk []bool, err error) {
 	policy := j.DMARC.Policy
 	if l.from == "" && (j.DMARC.Doubt == message.NoFrom || j.DMARC.Doubt == message.ManyFrom) {
 		policy = mailauth.PolicyQuarantine // a report must not be lost for a careless host
+	}
+	if l.from == "" && j.DMARC.Doubt == message.NoAuthor && s.header.IsFromMailSystem() {
+		policy = mailauth.PolicyNone // nobody is shown whose policy could be asked for
 	}
 	if j.DMARC.Retry && !l.in.Forgiving {
 		if l.onlyOnward() {

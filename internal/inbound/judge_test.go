@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
@@ -183,22 +184,79 @@ func TestAuthorsOfTable(t *testing.T) {
 	})
 }
 
-// A report, from the null sender, is never refused for its From.
+// A report, from the null sender, is never refused for its From, and is no junk because
+// a mail server has no domain there.
 func TestAuthorsOfReports(t *testing.T) {
 	each(t, func(h *house) {
 		t := h.t
 		h.judged()
-		for n, header := range []string{"", "From: <>\r\n", "From: MAILER-DAEMON\r\n", "From: Mail System <MAILER-DAEMON>\r\n", "From: a@good.test\r\nFrom: b@good.test\r\n"} {
+		null, sender := (*address.Address)(nil), addr(t, "x@good.test")
+		for n, tt := range []struct {
+			from         *address.Address
+			header, want string
+		}{
+			{null, "", folder.Junk},
+			{null, "From: <>\r\n", "INBOX"},
+			{null, "From:\r\n", "INBOX"},
+			{null, "From: MAILER-DAEMON\r\n", "INBOX"},
+			{null, "From: Mail System <MAILER-DAEMON>\r\n", "INBOX"},
+			{null, "From: Postmaster (Mail Delivery System)\r\n", "INBOX"},
+			{null, "From: \"Mail Delivery, Subsystem\" <mailer-daemon>\r\n", "INBOX"},
+			{&sender, "From: MAILER-DAEMON\r\n", folder.Junk},
+			{null, "From: ceo <ceo>\r\n", folder.Junk},
+			{null, "From: =?utf-8?q?ceo=40bank.test?= <MAILER-DAEMON>\r\n", folder.Junk},
+			{null, "From: ceo\xef\xbc\xa0bank.test <MAILER-DAEMON>\r\n", folder.Junk},
+			{null, "From: MAILER-DAEMON@localhost\r\n", folder.Junk},
+			{null, "From: a@good.test\r\nFrom: b@good.test\r\n", folder.Junk},
+		} {
+			header := tt.header
 			box := h.box(fmt.Sprintf("box%d", n), 10)
-			l := h.Begin(nil, 0)
+			l := h.Begin(tt.from, 0)
 			if err := l.Recipient(t.Context(), addr(t, box.Address)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := l.Message(t.Context(), received, strings.NewReader(header+"Subject: x\r\n\r\nx\r\n")); err != nil {
 				t.Errorf("%q: %v", header, err)
 			}
-			if in := h.places(box.ID); len(in) != 1 || in[0] != folder.Junk {
-				t.Errorf("%q is in %v", header, in)
+			if in := h.places(box.ID); len(in) != 1 || in[0] != tt.want {
+				t.Errorf("%q is in %v, not in %s", header, in, tt.want)
+			}
+		}
+	})
+}
+
+// A body that no empty line parts from its header stays whole, and all who read the
+// message see it begin in the same place; so it is with a byte order mark.
+func TestMended(t *testing.T) {
+	each(t, func(h *house) {
+		t := h.t
+		h.judged().Set("own.test", `TXT "v=spf1 ip4:192.0.2.7 -all"`)
+		sender := addr(t, "x@own.test")
+		for n, tt := range []struct{ mail, want, where string }{
+			{"From: ann@own.test\r\nSubject: x\r\nHello\r\nBob\r\n\r\nbye\r\n", "From: ann@own.test\r\nSubject: x\r\n\r\nHello\r\nBob\r\n\r\nbye\r\n", "INBOX"},
+			{"From: ann@own.test\r\nHello\r\n", "From: ann@own.test\r\n\r\nHello\r\n", "INBOX"},
+			{"From: ann@own.test\r\nodd\r\nFrom: ceo@bank.test\r\n\r\nx\r\n", "From: ann@own.test\r\nodd\r\nFrom: ceo@bank.test\r\n\r\nx\r\n", "refused"},
+			{"\xef\xbb\xbfFrom: ann@own.test\r\n\r\nx\r\n", "From: ann@own.test\r\n\r\nx\r\n", "INBOX"},
+			{"\xef\xbb\xbf folded: x\r\nFrom: ann@own.test\r\n\r\nx\r\n", "", "refused"},
+			{"From: ann@own.test\r\nHello\r\nnul \x00\r\n", "", "refused"},
+		} {
+			box := h.box(fmt.Sprintf("box%d", n), 10)
+			l := h.Begin(&sender, 0)
+			if err := l.Recipient(t.Context(), addr(t, box.Address)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := l.Message(t.Context(), received, strings.NewReader(tt.mail))
+			if (err != nil) != (tt.where == "refused") {
+				t.Errorf("%q: %v", tt.mail, err)
+			}
+			if err != nil {
+				continue
+			}
+			if got := h.filed(box)[0].text; !strings.HasSuffix(got, "\r\n"+tt.want) {
+				t.Errorf("%q is filed as %q", tt.mail, got)
+			}
+			if in := h.places(box.ID); in[0] != tt.where {
+				t.Errorf("%q is in %v", tt.mail, in)
 			}
 		}
 	})

@@ -70,7 +70,7 @@ func pickFields(header []byte, wanted []signedField) (names []string, text []byt
 			names = append(names, w.name)
 			text = relaxField(text, found[i][j])
 		}
-		if w.over {
+		if w.over || w.overOwn && len(found[i]) > 0 {
 			names = append(names, w.name)
 		}
 	}

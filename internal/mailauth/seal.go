@@ -18,7 +18,7 @@ import (
 // signedFields: what the author's domain signed. Never a seal, nor results,
 // which whoever trusts them takes out (RFC 8617 §4.1.2).
 func sealedFields() []signedField {
-	return append(signedFields(), signedField{"DKIM-Signature", false})
+	return append(signedFields(), signedField{name: "DKIM-Signature"})
 }
 
 // Seal returns an ARC set for a message that goes on from here, to be put before

@@ -37,25 +37,27 @@ var (
 
 // signedField is a header field that signatures cover. With over they cover
 // one more of the name than there is, so that none can be added afterwards
-// (RFC 6376 section 8.15).
+// (RFC 6376 section 8.15); with overOwn only if there is one, since mailing lists add
+// theirs.
 type signedField struct {
-	name string
-	over bool
+	name    string
+	over    bool
+	overOwn bool
 }
 
 // signedFields lists them in the order of h=; From is the first.
 func signedFields() []signedField {
 	return []signedField{
-		{"From", true}, {"To", true}, {"Cc", true}, {"Subject", true}, {"Date", true}, {"Message-ID", true},
-		{"Reply-To", true}, {"Content-Type", true},
-		{"Sender", false}, {"In-Reply-To", false}, {"References", false},
-		{"MIME-Version", false}, {"Content-Transfer-Encoding", false}, {"Content-Disposition", false},
-		{"Content-ID", false}, {"Content-Language", false},
-		{"List-Unsubscribe", false}, {"List-Unsubscribe-Post", false}, {"List-Id", false}, {"List-Help", false},
-		{"List-Post", false}, {"List-Subscribe", false}, {"List-Owner", false}, {"List-Archive", false},
-		{"Feedback-ID", false}, {"Auto-Submitted", false},
-		{"Resent-From", false}, {"Resent-Sender", false}, {"Resent-To", false}, {"Resent-Cc", false},
-		{"Resent-Date", false}, {"Resent-Message-ID", false},
+		{name: "From", over: true}, {name: "To", over: true}, {name: "Cc", over: true}, {name: "Subject", over: true}, {name: "Date", over: true}, {name: "Message-ID", over: true},
+		{name: "Reply-To", over: true}, {name: "Content-Type", over: true},
+		{name: "Sender"}, {name: "In-Reply-To"}, {name: "References"},
+		{name: "MIME-Version"}, {name: "Content-Transfer-Encoding"}, {name: "Content-Disposition"},
+		{name: "Content-ID"}, {name: "Content-Language"},
+		{name: "List-Unsubscribe", overOwn: true}, {name: "List-Unsubscribe-Post", overOwn: true}, {name: "List-Id"}, {name: "List-Help"},
+		{name: "List-Post"}, {name: "List-Subscribe"}, {name: "List-Owner"}, {name: "List-Archive"},
+		{name: "Feedback-ID"}, {name: "Auto-Submitted"},
+		{name: "Resent-From"}, {name: "Resent-Sender"}, {name: "Resent-To"}, {name: "Resent-Cc"},
+		{name: "Resent-Date"}, {name: "Resent-Message-ID"},
 	}
 }
 

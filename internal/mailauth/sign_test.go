@@ -131,6 +131,24 @@ func TestWhatASignatureCovers(t *testing.T) {
 			t.Errorf("%s was added unnoticed, %v", extra, err)
 		}
 	}
+	// A mailing list may add a link of its own; beside one that is there, none is added.
+	verify(t, "a list's field", string(sig)+"List-Unsubscribe: <https://list.test/>\r\n"+msg, published, 2)
+	offers := "List-Unsubscribe: <https://client.test/>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" + msg
+	if sig, err = s.Sign([]byte(offers)); err != nil {
+		t.Fatal(err)
+	}
+	for _, extra := range []string{"List-Unsubscribe: <https://evil.test/>", "List-Unsubscribe-Post: x"} {
+		found, err := dkim.VerifyWithOptions(strings.NewReader(string(sig)+extra+"\r\n"+offers), &dkim.VerifyOptions{
+			LookupTXT: func(domain string) ([]string, error) { return []string{published[domain]}, nil },
+		})
+		if err != nil || len(found) != 2 || found[0].Err == nil || found[1].Err == nil {
+			t.Errorf("%s was added unnoticed, %v", extra, err)
+		}
+	}
+	verify(t, "an offer", string(sig)+offers, published, 2)
+	if sig, err = s.Sign([]byte(msg)); err != nil {
+		t.Fatal(err)
+	}
 	verify(t, "an unsigned field", string(sig)+"X-Scanned: yes\r\n"+msg, published, 2)
 
 	mended, err := s.Sign([]byte("From: a@client.test\nSubject: x\n\nx\ry\n"))

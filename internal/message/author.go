@@ -4,6 +4,8 @@ package message
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
 )
@@ -71,6 +73,20 @@ func (h Header) Authors() Authors {
 		}
 	}
 	return ReadAuthors(values)
+}
+
+// IsFromMailSystem reports whether From shows no address to any reader but that of a
+// mail server without a domain, as some reports have it: MAILER-DAEMON, postmaster or
+// <>. There may be a name beside it.
+func (h Header) IsFromMailSystem() bool {
+	var values [][]byte
+	for _, f := range h.All("From") {
+		values = append(values, f.Value)
+	}
+	return len(values) == 1 && len(values[0]) <= maxFrom && !slices.ContainsFunc(candidates(values), func(a Address) bool {
+		local := strings.ToLower(a.Local)
+		return a.Domain != "" || local != "" && local != "mailer-daemon" && local != "postmaster"
+	})
 }
 
 // ReadAuthors is Header.Authors for the values of the From fields, or those of

@@ -29,13 +29,14 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 	if !ok {
 		return nil, false, false
 	}
-	before := "" // the part of a name up to a comma that is not quoted
+	before := ""   // the part of a name up to a comma that is not quoted
+	split := false // there was one
 	for more := true; more; {
 		var item []fromToken
 		item, tokens, more = cutItem(tokens)
 		one, comments, ok := fromItem(item)
 		switch {
-		case !ok || len(list) == MaxAuthors || before != "" && one.Name == "":
+		case !ok || len(list) == MaxAuthors || before != "" && one.Name == "" && !bracketed(item):
 			return nil, false, false
 		case one.Local != "":
 			raw := before + one.Name
@@ -45,10 +46,11 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 			if raw == "" && len(comments) > 0 {
 				raw = comments[len(comments)-1] // RFC 5322 §3.4: an older way to give a name
 			}
-			one.Name, before = DecodeWords(raw), ""
+			one.Name, before = DecodeWords(strings.TrimSuffix(raw, ", ")), ""
 			list = append(list, one)
 		case one.Name != "": // "Doe," of Doe, John <john@example.com>
 			before += one.Name + ", "
+			split = true
 		case len(comments) > 0:
 			return nil, false, false
 		}
@@ -58,7 +60,14 @@ func readFrom(value []byte) (list []Address, other, ok bool) {
 			return nil, false, false
 		}
 	}
-	return list, other || showsOther(in, list), len(list) > 0 && before == ""
+	other = other || showsOther(in, list)
+	return list, other, len(list) > 0 && before == "" && !(other && split)
+}
+
+// bracketed reports whether an address stands in angle brackets: then what is before it
+// is a name, even if that ends in a comma.
+func bracketed(item []fromToken) bool {
+	return slices.ContainsFunc(item, func(t fromToken) bool { return t.kind == '<' })
 }
 
 // tame reports whether a From field's value in which a name shows another address is

@@ -4,14 +4,13 @@ package message
 
 import (
 	"bytes"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/emersion/go-message/charset"
+	"golang.org/x/text/transform"
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -176,12 +175,13 @@ func knownCharset(name string) bool {
 			return true
 		}
 	}
-	r, err := charset.Reader(name, strings.NewReader("@"))
-	if err != nil {
+	t := decoderOf(name)
+	switch t.(type) {
+	case nil, *iso2022, *utf7Text:
 		return false
 	}
-	out, err := io.ReadAll(r)
-	return err == nil && string(out) == "@"
+	out, _, err := transform.String(t, "@")
+	return err == nil && out == "@"
 }
 
 // brokenWords decodes encoded words as a reader does that reads each word alone, and

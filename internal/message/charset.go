@@ -3,14 +3,12 @@
 package message
 
 import (
-	"bytes"
 	"encoding/base64"
-	"io"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/emersion/go-message/charset"
 	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/transform"
 )
 
 // DecodeWords returns a header text as UTF-8 with its encoded words (RFC
@@ -124,22 +122,14 @@ func decodeB(s string) []byte {
 // toUTF8 reads b in the charset; in an unknown one, as UTF-8 if it is that,
 // else as windows-1252.
 func toUTF8(cs string, b []byte) string {
-	switch strings.ToLower(cs) {
-	case "", "utf-8", "utf8", "us-ascii", "ascii", "unknown-8bit":
+	t := decoderOf(cs)
+	if _, lenient := t.(*lenientUTF8); t == nil || lenient {
 		if utf8.Valid(b) {
 			return string(b)
 		}
-	default:
-		if r, err := charset.Reader(cs, bytes.NewReader(b)); err == nil {
-			if out, err := io.ReadAll(r); err == nil {
-				return string(out)
-			}
-		}
-		if utf8.Valid(b) {
-			return string(b)
-		}
+		t = charmap.Windows1252.NewDecoder()
 	}
-	out, err := charmap.Windows1252.NewDecoder().Bytes(b)
+	out, _, err := transform.Bytes(t, b)
 	if err != nil {
 		return strings.ToValidUTF8(string(b), "\uFFFD")
 	}

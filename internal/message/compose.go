@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -149,17 +150,25 @@ func (c *composer) attachment(a *Attachment) {
 		return
 	}
 	contentType := a.contentType()
-	typ, _, _ := parseContentType([]byte(contentType))
+	typ, _, params := parseContentType([]byte(contentType))
 	encoding := "base64"
-	if typ == "message" {
+	has := func(param string) bool {
+		return slices.ContainsFunc(params, func(p Param) bool { return strings.TrimSuffix(p.Name, "*") == param })
+	}
+	if typ == "message" || typ == "text" && !has("charset") {
 		p, err := a.profile()
 		c.fail(err)
-		if p.clean() {
+		switch {
+		case typ == "text" && p.high > 0 && !p.notUTF8:
+			contentType += "; charset=utf-8"
+		case typ == "text":
+		case p.clean():
 			encoding = "7bit"
-		} else {
+		default:
 			contentType = "application/octet-stream"
 		}
 	}
+	name := FileName(a.Filename)
 	var h fieldWriter
 	h.begin("Content-Type")
 	value, rest := cutValue([]byte(contentType))
@@ -167,6 +176,9 @@ func (c *composer) attachment(a *Attachment) {
 		h.glue(";")
 		value, rest = cutValue(rest)
 		h.put(strings.TrimSpace(string(value)))
+	}
+	if !has("name") {
+		h.nameParameter(name)
 	}
 	h.end()
 	h.begin("Content-Transfer-Encoding")
@@ -178,7 +190,7 @@ func (c *composer) attachment(a *Attachment) {
 	} else {
 		h.put("attachment")
 	}
-	h.filename(a.Filename)
+	h.filenameParameter(name)
 	h.end()
 	if id := a.contentID(); id != "" {
 		h.begin("Content-ID")

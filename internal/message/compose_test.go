@@ -147,16 +147,16 @@ func TestComposeReadsBack(t *testing.T) {
 		t.Errorf("BODY = %s", got)
 	}
 	p := ix.Part([]int{2})
-	if p.Filename() != name || !p.Attachment() {
+	parts := ix.Content()
+	if p.Filename() != name || len(parts.Files) != 1 || &ix.Parts[parts.Files[0]] != p {
 		t.Errorf("filename %q", p.Filename())
 	}
 	got, err := io.ReadAll(p.Decode(strings.NewReader(mail[p.Body.Start:p.Body.End()])))
 	if err != nil || string(got) != pdf {
 		t.Errorf("the attachment came back as %d bytes, %v", len(got), err)
 	}
-	readable := ix.Readable()
-	if len(readable) != 1 || readable[0].Subtype != "plain" {
-		t.Fatalf("readable: %v", readable)
+	if len(parts.Text) != 1 || len(parts.HTML) != 1 {
+		t.Fatalf("its parts: %+v", parts)
 	}
 	p = ix.Part([]int{1, 2})
 	text, err := io.ReadAll(p.Text(strings.NewReader(mail[p.Body.Start:p.Body.End()]), 100))
@@ -256,11 +256,82 @@ func TestComposeAnything(t *testing.T) {
 			t.Errorf("To %q came back as %q in %q", d.To, got, mail)
 		}
 		for i := range ix.Parts {
-			if p := &ix.Parts[i]; p.Disposition != "" && p.Filename() != name {
+			p := &ix.Parts[i]
+			if p.Disposition == "" {
+				continue
+			}
+			if want := message.FileName(name); p.Filename() != want {
 				t.Errorf("file name %q came back as %q in %q", name, p.Filename(), mail)
+			} else if p.DispositionParams = nil; want != "" && p.Filename() != want {
+				t.Errorf("file name %q came back as the name %q in %q", name, p.Filename(), mail)
 			}
 		}
 	})
+}
+
+// Readers of all kinds get a name: whole in filename* and name, in filename what looks
+// like it.
+func TestAttachmentNames(t *testing.T) {
+	long := strings.Repeat("quarterly-report-", 12) + ".pdf"
+	for _, c := range []struct{ name, plain, whole string }{
+		{"plain.pdf", "plain.pdf", "plain.pdf"},
+		{long, long, long},
+		{"a;b \"c\" (d)%20.txt", "a;b \"c\" (d)%20.txt", "a;b \"c\" (d)%20.txt"},
+		{"Café Łódź – Straße.pdf", "Cafe Lodz - Strasse.pdf", "Café Łódź – Straße.pdf"},
+		{"請求書.pdf", "attachment.pdf", "請求書.pdf"},
+		{"請求書 2026/7月.pdf", "7_.pdf", "7月.pdf"},
+		{"=?utf-8?q?x?=.txt", "_utf-8_q_x_.txt", "=?utf-8?q?x?=.txt"},
+		{strings.Repeat("ü", 120) + ".txt", strings.Repeat("u", 120) + ".txt", strings.Repeat("ü", 120) + ".txt"},
+		{"../../etc/passwd", "passwd", "passwd"},
+		{"C:\\Users\\ann\\a.txt", "a.txt", "a.txt"},
+		{"\u202efdp.exe", "fdp.exe", "fdp.exe"},
+		{"..", "", ""},
+		{"a/", "", ""},
+	} {
+		d := draft()
+		d.Attachments = []message.Attachment{{Filename: c.name, ContentType: "application/pdf", Open: content("x")}}
+		mail, _ := compose(t, d)
+		checkMail(t, mail, true)
+		for _, p := range message.Scan([]byte(mail)).Parts {
+			if p.Disposition != "attachment" {
+				continue
+			}
+			if p.Filename() != c.whole {
+				t.Errorf("%q: the name is %q", c.name, p.Filename())
+			}
+			plain := ""
+			for _, param := range p.DispositionParams {
+				if param.Name == "filename" {
+					plain = param.Value
+				}
+			}
+			if plain != c.plain {
+				t.Errorf("%q: old readers see %q", c.name, plain)
+			}
+			if p.DispositionParams = nil; p.Filename() != c.whole {
+				t.Errorf("%q: as name it is %q in\n%s", c.name, p.Filename(), mail)
+			}
+		}
+	}
+}
+
+// An attached text says its charset where that is known.
+func TestAttachedText(t *testing.T) {
+	for _, c := range []struct{ name, media, text, want string }{
+		{"a.txt", "", "Grüße", "text/plain; charset=utf-8; name="},
+		{"a.csv", "text/csv; header=present", "ä", "text/csv; header=present; charset=utf-8;"},
+		{"a.txt", "text/plain; charset=iso-8859-15", "\xa4", "text/plain; charset=iso-8859-15; name="},
+		{"a.txt", "", "plain", "text/plain; name="},
+		{"a.txt", "", "Gr\xfc\xdfe", "text/plain; name="},
+		{"a.json", "", "ä", "application/json; name="},
+		{"b.txt", "text/plain; name=a.txt", "x", "text/plain; name=a.txt\r\n"},
+	} {
+		d := draft()
+		d.Attachments = []message.Attachment{{Filename: c.name, ContentType: c.media, Open: content(c.text)}}
+		if mail, _ := compose(t, d); !strings.Contains(strings.ReplaceAll(mail, ";\r\n ", "; "), "Content-Type: "+c.want) {
+			t.Errorf("%q as %s is sent as\n%s", c.text, c.media, mail)
+		}
+	}
 }
 
 func BenchmarkCompose(b *testing.B) {

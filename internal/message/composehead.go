@@ -3,9 +3,7 @@
 package message
 
 import (
-	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // appendHeader writes the draft's own header up to MIME-Version. It reports
@@ -87,63 +85,4 @@ func (u Unsubscribe) append(w *fieldWriter) {
 		w.put("List-Unsubscribe=One-Click")
 		w.end()
 	}
-}
-
-// filename writes the filename parameter: plain if it is short ASCII, else
-// the RFC 2231 form after a plain one for old readers.
-func (w *fieldWriter) filename(name string) {
-	const longest = 60
-	name = strings.ToValidUTF8(name, "\uFFFD")
-	if name == "" {
-		return
-	}
-	w.glue(";")
-	if isPlain(name) && len(name) <= longest && !strings.Contains(name, "=?") {
-		w.put("filename=" + quote(name))
-		return
-	}
-	w.put("filename=" + quote(asciiName(name, longest)))
-	rest := percentEncode(name)
-	if line := "filename*=utf-8''" + rest; len(line) < foldAt-2 {
-		w.glue(";")
-		w.put(line)
-		return
-	}
-	for i := 0; rest != ""; i++ {
-		prefix := "filename*" + strconv.Itoa(i) + "*="
-		if i == 0 {
-			prefix += "utf-8''"
-		}
-		n := min(len(rest), foldAt-2-len(prefix))
-		// An encoded octet stays whole.
-		if n < len(rest) && rest[n-1] == '%' {
-			n--
-		} else if n < len(rest) && rest[n-2] == '%' {
-			n -= 2
-		}
-		w.glue(";")
-		w.put(prefix + rest[:n])
-		rest = rest[n:]
-	}
-}
-
-// asciiName returns a name of at most limit printable ASCII characters with
-// the extension of name.
-func asciiName(name string, limit int) string {
-	ext := ""
-	if i := strings.LastIndexByte(name, '.'); i > 0 && len(name)-i <= 10 {
-		name, ext = name[:i], name[i:]
-	}
-	plain := func(s string) string {
-		var b strings.Builder
-		for _, r := range s {
-			if r < ' ' || r > '~' || strings.ContainsRune(`"\=?%/`, r) {
-				r = '_'
-			}
-			b.WriteRune(r)
-		}
-		return b.String()
-	}
-	name, ext = plain(name), plain(ext)
-	return name[:min(len(name), limit-utf8.RuneCountInString(ext))] + ext
 }

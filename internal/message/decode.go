@@ -6,10 +6,8 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"strings"
 	"unicode/utf8"
 
-	"github.com/emersion/go-message/charset"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/transform"
 )
@@ -17,18 +15,20 @@ import (
 // Decodable reports whether Decode knows the part's transfer encoding. Of what
 // has parts itself, only the parts are encoded (RFC 2045 §6.4).
 func (p *Part) Decodable() bool {
-	return p.Kind != Leaf || identity(p.Encoding) || p.Encoding == "base64" || p.Encoding == "quoted-printable"
+	return p.Kind != Leaf || identity(p.Encoding) || p.Encoding == "base64" || p.Encoding == "quoted-printable" || isUUEncoding(p.Encoding)
 }
 
 // Decode returns the content of the part, whose body is read from r, with its
-// transfer encoding undone. Broken base64 and quoted-printable are read as
+// transfer encoding undone. Broken base64, quoted-printable and uuencode are read as
 // far as they make sense; the only errors are r's. Memory is bounded.
 func (p *Part) Decode(r io.Reader) io.Reader {
-	switch p.Encoding {
-	case "base64":
+	switch {
+	case p.Encoding == "base64":
 		return &base64Reader{r: r}
-	case "quoted-printable":
+	case p.Encoding == "quoted-printable":
 		return &qpReader{r: bufio.NewReader(r)}
+	case isUUEncoding(p.Encoding):
+		return &uuReader{r: bufio.NewReader(r)}
 	}
 	return r
 }
@@ -38,25 +38,26 @@ func (p *Part) Decode(r io.Reader) io.Reader {
 func (p *Part) Text(r io.Reader, limit int64) io.Reader {
 	// A character takes at least a quarter of the bytes that it takes in UTF-8.
 	r = io.LimitReader(p.Decode(r), 4*limit)
-	cs := strings.ToLower(p.Param("charset"))
-	switch cs {
-	case "", "utf-8", "utf8", "us-ascii", "ascii":
-		r = transform.NewReader(r, lenientUTF8{})
-	default:
-		if cr, err := charset.Reader(cs, r); err == nil {
-			r = cr
-		} else {
-			r = transform.NewReader(r, lenientUTF8{})
-		}
+	t := decoderOf(p.Param("charset"))
+	if t == nil {
+		t = &lenientUTF8{}
 	}
+	r = transform.NewReader(r, t)
 	return io.LimitReader(r, limit)
 }
 
-// lenientUTF8 passes UTF-8 on, and reads any other byte as windows-1252.
-type lenientUTF8 struct{ transform.NopResetter }
+// byteOrderMark begins some texts; it says nothing of UTF-8.
+const byteOrderMark = '\uFEFF'
+
+// lenientUTF8 passes UTF-8 on, without the mark that some begin it with, and reads any
+// other byte as windows-1252.
+type lenientUTF8 struct{ begun bool }
+
+// Reset is that of transform.Transformer.
+func (u *lenientUTF8) Reset() { u.begun = false }
 
 // Transform is that of transform.Transformer.
-func (lenientUTF8) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
+func (u *lenientUTF8) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		if !atEOF && !utf8.FullRune(src[nSrc:]) {
 			return nDst, nSrc, transform.ErrShortSrc
@@ -65,9 +66,15 @@ func (lenientUTF8) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err e
 		if r == utf8.RuneError && size == 1 {
 			r = charmap.Windows1252.DecodeByte(src[nSrc])
 		}
+		if !u.begun && r == byteOrderMark {
+			u.begun = true
+			nSrc += size
+			continue
+		}
 		if nDst+utf8.RuneLen(r) > len(dst) {
 			return nDst, nSrc, transform.ErrShortDst
 		}
+		u.begun = true
 		nDst += utf8.EncodeRune(dst[nDst:], r)
 		nSrc += size
 	}

@@ -56,6 +56,29 @@ func TestDecodeReadsBack(t *testing.T) {
 	})
 }
 
+func TestUUDecode(t *testing.T) {
+	const head = "begin 644 a.bin\r\n"
+	for _, c := range []struct{ in, want string }{
+		{head + "#0V%T\r\n`\r\nend\r\n", "Cat"},
+		{"some words\r\n\r\n" + head + "#0V%T\r\n$0V%T(0  \r\n \r\nend\r\nmore #0V%T\r\n", "CatCat!"},
+		{head + "#0V%T\nend\n" + head + "#1&]G\nend", "CatDog"},
+		{head + "#0V%T", "Cat"},
+		{head + "#    \n#\nend", "\x00\x00\x00\x00\x00\x00"},
+		{head + strings.Repeat("x", 5000) + "\n#0V%T\n", "Cat"},
+		{"#0V%T\r\n", ""},
+		{"begin the day\r\n#0V%T\r\n", ""},
+		{"", ""},
+	} {
+		for _, encoding := range []string{"x-uuencode", "uuencode", "X-UUE"} {
+			p := message.Scan([]byte("Content-Transfer-Encoding: " + encoding + "\r\n\r\n")).Parts[0]
+			got, err := io.ReadAll(p.Decode(iotest.OneByteReader(strings.NewReader(c.in))))
+			if err != nil || !p.Decodable() || string(got) != c.want {
+				t.Errorf("%s %q gave %q, %v, want %q", encoding, c.in, got, err, c.want)
+			}
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	for _, c := range []struct {
 		contentType, in, want string

@@ -53,9 +53,10 @@ func (h Header) Without(names ...string) Header {
 	return h.WithoutAny(func(f Field) bool { return slices.ContainsFunc(names, f.Is) })
 }
 
-// WithoutAny returns the header without the fields that drop picks. The header
-// itself is not changed.
+// WithoutAny returns the header without the fields that drop picks, and without a byte
+// order mark before it. The header itself is not changed.
 func (h Header) WithoutAny(drop func(f Field) bool) Header {
+	h = h.WithoutMark()
 	var out Header
 	kept := 0 // bytes of h that are decided
 	at := 0
@@ -73,8 +74,9 @@ func (h Header) WithoutAny(drop func(f Field) bool) Header {
 	return append(out, h[kept:]...)
 }
 
-// Missing returns the Date and Message-ID fields that the header lacks, to be
-// put on top of it (RFC 6409 §8). messageID has its angle brackets.
+// Missing returns the Date and Message-ID fields that the header lacks, and a To field
+// where it names no recipients, to be put on top of it (RFC 6409 §8). messageID has its
+// angle brackets.
 func Missing(h Header, date time.Time, messageID string) []byte {
 	var add []byte
 	if _, ok := h.First("Date"); !ok {
@@ -82,6 +84,9 @@ func Missing(h Header, date time.Time, messageID string) []byte {
 	}
 	if _, ok := h.First("Message-ID"); !ok {
 		add = append(add, "Message-ID: "+inField(messageID)+"\r\n"...)
+	}
+	if h.Count("To")+h.Count("Cc") == 0 {
+		add = append(add, "To: undisclosed-recipients:;\r\n"...)
 	}
 	return add
 }

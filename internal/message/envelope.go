@@ -82,7 +82,7 @@ func envelopeFieldOf(name []byte) envelopeField {
 func AppendEnvelope(dst []byte, h Header) []byte {
 	var first [envelopeFields][]byte
 	more := false // some address field is repeated
-	for rest := []byte(h); ; {
+	for rest := []byte(h.WithoutMark()); ; {
 		f, next, ok := nextField(rest)
 		if !ok {
 			break

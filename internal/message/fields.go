@@ -10,7 +10,8 @@ import (
 // describe fills in what the header just read says about part p.
 func (s *Scanner) describe(p *Part) {
 	isMessage := p.Parent < 0 || s.ix.Parts[p.Parent].Kind == Embedded
-	for rest := s.buf; ; {
+	s.unclear = false
+	for rest := []byte(Header(s.buf).WithoutMark()); ; {
 		f, next, ok := nextField(rest)
 		if !ok {
 			break
@@ -28,6 +29,9 @@ func (s *Scanner) describe(p *Part) {
 				p.Type, p.Subtype = "message", "rfc822"
 			}
 		}
+	}
+	if s.unclear && (p.Disposition == "attachment" || p.named()) { // it is no text, whatever it is
+		p.Type, p.Subtype = "application", "octet-stream"
 	}
 	if isMessage && p.Parent >= 0 {
 		env := []byte(emptyEnvelope)
@@ -47,17 +51,20 @@ func (s *Scanner) setField(p *Part, f Field) {
 	switch {
 	case equalFold(name, "type") && p.Type == "":
 		p.Type, p.Subtype, p.Params = parseContentType(f.Value)
+		if p.Type == "" {
+			p.Type, p.Subtype, s.unclear = "text", "plain", true
+		}
 		if !s.room(costOf(p.Type) + costOf(p.Subtype)) {
 			p.Type, p.Subtype = "application", "octet-stream"
 		}
 		p.Params = s.params(p.Params)
 	case equalFold(name, "transfer-encoding") && p.Encoding == "":
-		if p.Encoding = lower(firstToken(f.Value)); !s.room(costOf(p.Encoding)) {
+		if p.Encoding = parseEncoding(f.Value); !s.room(costOf(p.Encoding)) {
 			p.Encoding = "x-unknown"
 		}
 	case equalFold(name, "disposition") && p.Disposition == "":
 		lead, params := parseParams(f.Value)
-		if p.Disposition = lower(lead); !s.room(costOf(p.Disposition)) {
+		if p.Disposition = lower(bytes.Trim(lead, quotationMarks)); !s.room(costOf(p.Disposition)) {
 			p.Disposition = "attachment"
 		}
 		p.DispositionParams = s.params(params)
@@ -122,23 +129,6 @@ func (s *Scanner) params(list []Param) []Param {
 		}
 	}
 	return list
-}
-
-// parseContentType reads a Content-Type value. One that is none is text/plain
-// if it begins like text, else application/octet-stream (RFC 2045 §5.2).
-func parseContentType(v []byte) (typ, subtype string, params []Param) {
-	lead, params := parseParams(v)
-	slash := bytes.IndexByte(lead, '/')
-	if slash > 0 {
-		t, s := trimSpace(lead[:slash]), trimSpace(lead[slash+1:])
-		if isToken(t) && isToken(s) {
-			return lower(t), lower(s), params
-		}
-	}
-	if equalFold(lead, "text") || len(lead) == 0 {
-		return "text", "plain", params
-	}
-	return "application", "octet-stream", params
 }
 
 // firstToken returns the first token of v, after white space and comments.

@@ -9,7 +9,8 @@ import (
 
 // Header is a raw header section: fields, and perhaps the empty line that
 // ends it. Reading one never fails: lines that are no field (an mbox "From "
-// line, a line without a colon) are fields without a name.
+// line, a line without a colon) are fields without a name, and a byte order mark
+// before it does not count.
 type Header []byte
 
 // Field is one field of a header, as it stands there.
@@ -32,7 +33,7 @@ func (f Field) Decoded() string { return DecodeWords(f.Text()) }
 // Fields goes through the fields of the header in order.
 func (h Header) Fields() iter.Seq[Field] {
 	return func(yield func(Field) bool) {
-		rest := []byte(h)
+		rest := []byte(h.WithoutMark())
 		for {
 			f, next, ok := nextField(rest)
 			if !ok || !yield(f) {
@@ -84,7 +85,10 @@ func (h Header) Decoded(name string) string {
 
 // BeginsFolded reports whether the first line begins with white space: it would
 // go on with the last of the fields that are put before it (RFC 5322 §2.2.3).
-func (h Header) BeginsFolded() bool { return len(h) > 0 && (h[0] == ' ' || h[0] == '\t') }
+func (h Header) BeginsFolded() bool {
+	h = h.WithoutMark()
+	return len(h) > 0 && (h[0] == ' ' || h[0] == '\t')
+}
 
 // EightBit reports whether the header holds bytes above 127.
 func (h Header) EightBit() bool { return traitsOf(h)&EightBit != 0 }

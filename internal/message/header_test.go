@@ -68,11 +68,13 @@ func TestReadHeader(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	date := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
-	if got := string(message.Missing(nil, date, "<1@b>")); got != "Date: Fri, 20 Nov 2026 10:00:00 +0000\r\nMessage-ID: <1@b>\r\n" {
+	if got := string(message.Missing(nil, date, "<1@b>")); got != "Date: Fri, 20 Nov 2026 10:00:00 +0000\r\nMessage-ID: <1@b>\r\nTo: undisclosed-recipients:;\r\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := message.Missing(message.Header("date: x\r\nmessage-id: <a@b>\r\n"), date, "<1@b>"); len(got) > 0 {
-		t.Errorf("got %q", got)
+	for _, has := range []string{"to: a@b", "CC: a@b"} {
+		if got := message.Missing(message.Header("date: x\r\nmessage-id: <a@b>\r\n"+has+"\r\n"), date, "<1@b>"); len(got) > 0 {
+			t.Errorf("with %s: %q", has, got)
+		}
 	}
 }
 

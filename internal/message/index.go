@@ -108,17 +108,6 @@ func (p *Part) isMessage() bool {
 	return p.Type == "message" && (p.Subtype == "rfc822" || p.Subtype == "global")
 }
 
-// Attachment reports whether the part is a file rather than something to read
-// in place.
-func (p *Part) Attachment() bool {
-	if p.Disposition == "attachment" {
-		return true
-	}
-	typ, _ := p.MediaType()
-	return p.Kind == Embedded || p.Kind == Leaf && typ != "text" && p.ID == "" ||
-		p.Kind == Leaf && p.Disposition != "inline" && p.Filename() != "" && p.ID == ""
-}
-
 // ReadHeader reads the header of the part, which begins at r, as far as it is read for
 // fields. The errors are r's.
 func (p *Part) ReadHeader(r io.Reader) (Header, error) {
@@ -158,26 +147,6 @@ func (ix *Index) ResizeHeader(n int64) {
 	}
 }
 
-// Readable returns the parts that make the message's text, in order: of each
-// alternative the plain text if there is one, else the HTML.
-func (ix *Index) Readable() []*Part {
-	var found []*Part
-	for i := range ix.Parts {
-		p := &ix.Parts[i]
-		typ, subtype := p.MediaType()
-		if p.Kind != Leaf || typ != "text" || p.Attachment() || ix.inside(i, Embedded) {
-			continue
-		}
-		if subtype == "html" && ix.plainBeside(i) {
-			continue
-		}
-		if subtype == "plain" || subtype == "html" || subtype == "enriched" {
-			found = append(found, p)
-		}
-	}
-	return found
-}
-
 // inside reports whether the part lies in a part of this kind.
 func (ix *Index) inside(i int, k Kind) bool {
 	for i = ix.Parts[i].Parent; i >= 0; i = ix.Parts[i].Parent {
@@ -198,19 +167,6 @@ func (ix *Index) Needs() (utf8, eightBit bool) {
 		eightBit = eightBit || t&EightBit != 0 || t&HeaderEightBit != 0 && embedded
 	}
 	return utf8, eightBit
-}
-
-// plainBeside reports whether an alternative around the part begins with
-// plain text.
-func (ix *Index) plainBeside(i int) bool {
-	for i = ix.Parts[i].Parent; i >= 0; i = ix.Parts[i].Parent {
-		p := &ix.Parts[i]
-		if p.Kind == Multipart && p.Subtype == "alternative" {
-			first := &ix.Parts[i+1]
-			return first.Kind == Leaf && first.Type == "text" && first.Subtype == "plain"
-		}
-	}
-	return false
 }
 
 // child returns the place of the n-th child (from 1) of a part, or -1.

@@ -30,10 +30,14 @@ func TestMemoryOfText(t *testing.T) {
 		{"base64", "", []string{"="}},
 		{"quoted-printable", "", []string{" ", "="}},
 		{"", "", []string{"\xff"}},
+		{"x-uuencode", "", []string{"x", "\n", "begin 644 x\n", "begin 644 x\n_ABC"}},
 		{"", "iso-2022-jp", []string{"\x1b", "\x1b$B"}},
 		{"", "gb18030", []string{"\x81"}},
 		{"", "hz-gb-2312", []string{"~"}},
 		{"", "utf-16", []string{"\xd8"}},
+		{"", "iso-2022-kr", []string{"\x1b", "\x1b$", "\x0e", "\x0e!"}},
+		{"", "utf-7", []string{"+", "+2D0", "A"}},
+		{"", "cp1006", []string{"\xff"}},
 	} {
 		p := message.Part{Encoding: c.encoding, Params: []message.Param{{Name: "charset", Value: c.charset}}}
 		for _, unit := range c.units {

@@ -44,6 +44,8 @@ type Scanner struct {
 	eol      int64 // octets of the line end before it
 	nested   int   // bytes of envelopes of embedded messages so far
 	told     int   // bytes of texts that describe parts so far
+	again    int64 // bytes that were read again
+	unclear  bool  // the part being described has a Content-Type that is none
 	partial  []byte
 	partLen  int64
 	partBits Traits
@@ -92,7 +94,9 @@ func (s *Scanner) Finish() *Index {
 		s.endPartial()
 	}
 	for s.inHeader {
-		s.endHeader()
+		if !s.cutHeader() {
+			s.endHeader()
+		}
 	}
 	s.closeDownTo(0, s.offset, s.lines)
 	s.ix.Size = s.offset
@@ -212,18 +216,23 @@ func (s *Scanner) mark(part int, n, eol int64, bits Traits) {
 func (s *Scanner) headerLine(n, eol int64, bits Traits) {
 	s.advance(n, eol)
 	if n == eol {
-		s.endHeader()
+		if !s.cutHeader() {
+			s.endHeader()
+		}
 		return
 	}
-	if bits != 0 {
-		p := &s.ix.Parts[len(s.ix.Parts)-1]
-		if bits&EightBit != 0 {
-			p.Traits |= HeaderEightBit
-		}
-		if bits&HasNUL != 0 {
-			p.Traits |= HeaderNUL
-		}
+	s.ix.Parts[len(s.ix.Parts)-1].Traits |= headerTraits(bits)
+}
+
+// headerTraits turns traits of bytes into those of a header.
+func headerTraits(bits Traits) (t Traits) {
+	if bits&EightBit != 0 {
+		t |= HeaderEightBit
 	}
+	if bits&HasNUL != 0 {
+		t |= HeaderNUL
+	}
+	return t
 }
 
 // openPart begins a part whose header is to follow.
@@ -270,8 +279,8 @@ func (s *Scanner) endHeader() {
 // open multipart (RFC 2046 §5.1.1): of those whose boundary the line begins
 // with, the longest one's, and the innermost of equals. It returns that
 // multipart, or -1.
-func (s *Scanner) delimiter(line []byte) int {
-	line = line[2:]
+func (s *Scanner) delimiter(full []byte) int {
+	line := full[2:]
 	at := -1
 	for i := len(s.frames) - 1; i >= 0; i-- {
 		b := s.frames[i].boundary
@@ -294,6 +303,9 @@ func (s *Scanner) delimiter(line []byte) int {
 		s.buf = s.buf[:s.lineAt] // the delimiter is no part of the header
 	}
 	for s.inHeader {
+		if s.cutHeader() {
+			return s.delimiter(full) // of a part that was found by that, perhaps
+		}
 		s.endHeader()
 	}
 	end, lines := s.offset, s.lines

@@ -183,7 +183,7 @@ func TestScanHostile(t *testing.T) {
 		{"longest boundary", "Content-Type: multipart/mixed; boundary=ab\n\n--ab\nContent-Type: multipart/mixed; boundary=abc\n\n--abc\n\nx\n--abc--\n--ab--\n", `((("text" "plain" ("charset" "us-ascii") NIL NIL "7bit" 1 0) "mixed") "mixed")`},
 		{"digest", "Content-Type: multipart/digest; boundary=b\n\n--b\n\nSubject: x\n\ny\n--b--\n", `(("message" "rfc822" NIL NIL NIL "7bit" 15 (NIL "x" NIL NIL NIL NIL NIL NIL NIL NIL) ("text" "plain" ("charset" "us-ascii") NIL NIL "7bit" 1 0) 2) "digest")`},
 		{"encoded message", "Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\nAAAA\n", `("application" "octet-stream" NIL NIL NIL "base64" 6)`},
-		{"strange type", "Content-Type: foo bar\n\nx\n", `("application" "octet-stream" NIL NIL NIL "7bit" 3)`},
+		{"strange type", "Content-Type: foo bar\n\nx\n", `("text" "plain" ("charset" "us-ascii") NIL NIL "7bit" 3 1)`},
 		{"NUL", "Subject: a\x00b\nContent-ID: <\x00>\n\nx\n", `("text" "plain" ("charset" "us-ascii") "<>" NIL "7bit" 3 1)`},
 		{"deep", deep(1000), ""},
 	} {

@@ -81,7 +81,9 @@ func (o *Outbox) begin(account db.ID, pc *parcel, now time.Time) {
 		template: l.template, templateVersion: l.version, private: l.class == ClassService,
 	}
 	l.draft.Date, l.draft.MessageID = start, pc.row.messageID
-	l.draft.Extra = append(l.draft.Extra, o.feedbackID(account, l))
+	if !l.feedback {
+		l.draft.Extra = append(l.draft.Extra, o.feedbackID(account, l))
+	}
 	pc.to = envelope(l.recipients)
 }
 

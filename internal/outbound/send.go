@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -46,6 +45,7 @@ type Send struct {
 	ReplyTo     string
 	Subject     string
 	Text, HTML  string
+	HTMLOnly    bool // the HTML goes alone; else a missing Text is made of it
 	Attachments []Attachment
 	Headers     map[string]string
 	Metadata    json.RawMessage // a JSON object, or nil
@@ -94,8 +94,10 @@ type letter struct {
 	class      string
 	template   db.ID
 	version    int
-	offers     bool // to unsubscribe
-	hosts      bool // by a link of ours
+	offers     bool     // to unsubscribe
+	hosts      bool     // by a link of ours
+	references []string // as they were given
+	feedback   bool     // Feedback-ID was given
 }
 
 // read checks every rule of a send and returns all that is broken at once.
@@ -106,6 +108,9 @@ func (s *Send) read(now time.Time) (*letter, fault.Fields) {
 	l.readRecipients(s, &bad)
 	l.readBody(s, &bad)
 	l.readAttachments(s, &bad)
+	if s.InReplyTo != "" {
+		l.draft.InReplyTo = "<" + strings.Trim(s.InReplyTo, "<>") + ">"
+	}
 	l.readHeaders(s, &bad)
 	l.readMetadata(s, &bad)
 	l.readSendAt(s, now, &bad)
@@ -113,17 +118,12 @@ func (s *Send) read(now time.Time) (*letter, fault.Fields) {
 	if s.ThreadID != "" && !printable(s.ThreadID, maxThreadID) {
 		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
 	}
-	if s.InReplyTo != "" {
-		l.draft.InReplyTo = "<" + strings.Trim(s.InReplyTo, "<>") + ">"
-	}
 	if l.from.Domain == "" {
 		l.draft.From.Local, l.draft.From.Domain = "x", "x.invalid" // told already
 	}
 	l.draft.MessageID = "<x@x.invalid>" // ours, made later
 	_ = bad.Merge(l.draft.Check())      // it has fields, or there is none
-	if l.draft.InReplyTo != "" {
-		l.draft.References = []string{l.draft.InReplyTo}
-	}
+	l.refer(l.draft.InReplyTo)
 	return l, join(s.Faults, bad)
 }
 
@@ -245,6 +245,9 @@ func (l *letter) readRecipients(s *Send, bad *fault.Fields) {
 
 func (l *letter) readBody(s *Send, bad *fault.Fields) {
 	l.draft.Subject, l.draft.Text, l.draft.HTML = s.Subject, s.Text, s.HTML
+	if s.Text == "" && !s.HTMLOnly && len(s.HTML) <= maxText {
+		l.draft.Text = message.TextOfHTML(s.HTML)
+	}
 	if strings.TrimSpace(s.Subject) == "" {
 		bad.Add("subject", "required", "Give a subject.")
 	}
@@ -285,55 +288,6 @@ func (l *letter) readAttachments(s *Send, bad *fault.Fields) {
 	if total > MaxAttachmentBytes {
 		bad.Add("attachments", "attachments_too_large", "The attachments together may have 25 MB (%d bytes) when decoded.", MaxAttachmentBytes)
 	}
-}
-
-// readHeaders takes custom header fields. Their names begin with X-; the
-// service's own are not to be had.
-func (l *letter) readHeaders(s *Send, bad *fault.Fields) {
-	if len(s.Headers) > maxHeaders {
-		bad.Add("headers", "too_many_headers", "A message can have %d custom headers.", maxHeaders)
-		return
-	}
-	names := make([]string, 0, len(s.Headers))
-	for name := range s.Headers {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	seen, size := map[string]bool{}, 0
-	for i, name := range names {
-		value := s.Headers[name]
-		size += len(name) + len(value)
-		lower := strings.ToLower(name)
-		// The name itself may be hostile, so it is told by its place.
-		field := fmt.Sprintf("headers[%d]", i)
-		if safeName(name) {
-			field = "headers." + name
-		}
-		switch {
-		case !strings.HasPrefix(lower, "x-") || len(name) < 3:
-			bad.Add(field, "header_not_allowed", "The name of a custom header must start with X-.")
-		case !safeName(name):
-			bad.Add(field, "invalid_header_name", "The name of a header is made of letters, digits and hyphens, 76 at most.")
-		case strings.HasPrefix(lower, "x-mailstead-") || strings.HasPrefix(lower, "x-service-"):
-			bad.Add(field, "header_reserved", "Headers of this name are set by the service.")
-		case seen[lower]:
-			bad.Add(field, "duplicate_header", "This header is given twice, in different spelling.")
-		case strings.ContainsAny(value, "\r\n\x00") || !utf8.ValidString(value):
-			bad.Add(field, "control_character", "Line breaks and NUL are not allowed in a header.")
-		default:
-			l.draft.Extra = append(l.draft.Extra, message.ExtraField{Name: name, Value: value})
-		}
-		seen[lower] = true
-	}
-	if size > maxHeaderBytes {
-		bad.Add("headers", "too_long", "Custom headers may have %d bytes together.", maxHeaderBytes)
-	}
-}
-
-func safeName(name string) bool {
-	return name != "" && len(name) <= 76 && !strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
-	})
 }
 
 func (l *letter) readMetadata(s *Send, bad *fault.Fields) {

@@ -59,12 +59,23 @@ func TestSendRules(t *testing.T) {
 		"a header of ours":      {func(s *Send) { s.Headers = map[string]string{"x-mailstead-id": "x"} }, "headers.x-mailstead-id", "header_reserved"},
 		"a hostile name":        {func(s *Send) { s.Headers = map[string]string{"X-A\r\nBcc": "x"} }, "headers[0]", "invalid_header_name"},
 		"a hostile value":       {func(s *Send) { s.Headers = map[string]string{"X-A": "x\r\nBcc: y@z.example"} }, "headers.X-A", "control_character"},
-		"metadata a list":       {func(s *Send) { s.Metadata = []byte(`[1]`) }, "metadata", "invalid_metadata"},
-		"metadata too long":     {func(s *Send) { s.Metadata = []byte(`{"a":"` + strings.Repeat("x", maxMetadata) + `"}`) }, "metadata", "too_long"},
-		"a thread with a line":  {func(s *Send) { s.ThreadID = "a\nb" }, "thread_id", "invalid_thread_id"},
-		"a time gone by":        {func(s *Send) { s.SendAt = today.Add(-maxPast - time.Second) }, "send_at", "in_the_past"},
-		"a time far ahead":      {func(s *Send) { s.SendAt = today.Add(maxAhead + time.Second) }, "send_at", "too_far_ahead"},
-		"a bad in_reply_to":     {func(s *Send) { s.InReplyTo = "a b" }, "in_reply_to", "message_id"},
+		"a List-Id with lines":  {func(s *Send) { s.Headers = map[string]string{"List-Id": "x\r\nBcc: y <a.example>"} }, "headers.List-Id", "invalid_header_value"},
+		"a List-Id of one word": {func(s *Send) { s.Headers = map[string]string{"List-ID": "<news>"} }, "headers.List-ID", "invalid_header_value"},
+		"an odd Precedence":     {func(s *Send) { s.Headers = map[string]string{"Precedence": "first-class"} }, "headers.Precedence", "invalid_header_value"},
+		"an odd Auto-Submitted": {func(s *Send) { s.Headers = map[string]string{"Auto-Submitted": "yes"} }, "headers.Auto-Submitted", "invalid_header_value"},
+		"an odd Feedback-ID":    {func(s *Send) { s.Headers = map[string]string{"Feedback-ID": "a:b"} }, "headers.Feedback-ID", "invalid_header_value"},
+		"no reference":          {func(s *Send) { s.Headers = map[string]string{"References": " "} }, "headers.References", "invalid_header_value"},
+		"a broken reference":    {func(s *Send) { s.Headers = map[string]string{"References": "<a@x.example> b"} }, "headers.References", "invalid_header_value"},
+		"two answers": {func(s *Send) {
+			s.InReplyTo, s.Headers = "a@x.example", map[string]string{"In-Reply-To": "<b@x.example>"}
+		}, "headers.In-Reply-To", "invalid_header_value"},
+		"a header twice":       {func(s *Send) { s.Headers = map[string]string{"List-Id": "<a.example>", "list-id": "<a.example>"} }, "headers.list-id", "duplicate_header"},
+		"metadata a list":      {func(s *Send) { s.Metadata = []byte(`[1]`) }, "metadata", "invalid_metadata"},
+		"metadata too long":    {func(s *Send) { s.Metadata = []byte(`{"a":"` + strings.Repeat("x", maxMetadata) + `"}`) }, "metadata", "too_long"},
+		"a thread with a line": {func(s *Send) { s.ThreadID = "a\nb" }, "thread_id", "invalid_thread_id"},
+		"a time gone by":       {func(s *Send) { s.SendAt = today.Add(-maxPast - time.Second) }, "send_at", "in_the_past"},
+		"a time far ahead":     {func(s *Send) { s.SendAt = today.Add(maxAhead + time.Second) }, "send_at", "too_far_ahead"},
+		"a bad in_reply_to":    {func(s *Send) { s.InReplyTo = "a b" }, "in_reply_to", "message_id"},
 	} {
 		s := good()
 		c.change(&s)
@@ -72,6 +83,29 @@ func TestSendRules(t *testing.T) {
 		if len(bad) != 1 || bad[0].Field != c.field || bad[0].Code != c.code {
 			t.Errorf("%s: got %v, want %s %s alone", name, bad, c.field, c.code)
 		}
+	}
+}
+
+// Fields that say what kind of mail it is, and which conversation it belongs to.
+func TestSendStandardHeaders(t *testing.T) {
+	s := good()
+	s.Headers = map[string]string{
+		"list-id": "News, weekly <news.shop.example>", "Precedence": "Bulk", "Auto-Submitted": "auto-generated", "Feedback-ID": "spring:news:42:shop",
+		"In-Reply-To": "<2@x.example>", "References": "<1@x.example>  <0@x.example>", "X-Order": "7",
+	}
+	l, bad := s.read(today)
+	if len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	if got := fmt.Sprint(l.draft.Extra); got != "[{Auto-Submitted auto-generated} {Feedback-ID spring:news:42:shop} {Precedence Bulk} {X-Order 7} {List-Id News, weekly <news.shop.example>}]" || !l.feedback {
+		t.Errorf("the fields are %s", got)
+	}
+	if got := fmt.Sprint(l.draft.InReplyTo, l.draft.References); got != "<2@x.example>[<1@x.example> <0@x.example> <2@x.example>]" {
+		t.Errorf("it answers %s", got)
+	}
+	l.refer("<9@x.example>", "<2@x.example>") // what its thread has
+	if got := fmt.Sprint(l.draft.References); got != "[<1@x.example> <0@x.example> <2@x.example>]" {
+		t.Errorf("in a thread it refers to %s", got)
 	}
 }
 

@@ -77,22 +77,11 @@ func (o *Outbox) refill(ctx context.Context, used *template.Used, raw *blob.Blob
 	return made, index, err
 }
 
-// attachmentsOf returns what of a message is no text to be read in place.
+// attachmentsOf returns the files of a message.
 func attachmentsOf(source io.ReaderAt, index *message.Index) (list []message.Attachment) {
-	within := -1 // an attached message: its parts are its own
-	for i := range index.Parts {
+	for _, i := range index.Content().Files {
 		p := &index.Parts[i]
-		if within >= 0 && p.Parent >= within {
-			continue
-		}
-		within = -1
 		typ, subtype := p.MediaType()
-		if p.Kind == message.Multipart || !p.Attachment() && typ == "text" {
-			continue
-		}
-		if p.Kind == message.Embedded {
-			within = i
-		}
 		a := message.Attachment{
 			Filename: clipName(p.Filename()), ContentType: typ + "/" + subtype, Inline: p.Disposition == "inline" || p.ID != "",
 			Open: func() (io.ReadCloser, error) {

@@ -67,7 +67,8 @@ func (o *Outbox) place(ctx context.Context, p account.Principal, parcels []*parc
 		if err != nil {
 			return err
 		}
-		pc.row.thread, d.InReplyTo, d.References = at.Thread, at.InReplyTo, at.References
+		pc.row.thread, d.InReplyTo = at.Thread, at.InReplyTo
+		pc.letter.refer(at.References...)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // errs of a rendering that would not end, or not end small.
@@ -364,7 +365,7 @@ func (c *Compiled) render(given, filled map[string]any) (out Rendered, err error
 		out.HTML = inlineCSS(out.HTML)
 	}
 	if out.Text == "" && c.content.Text == "" {
-		out.Text = textOf(out.HTML)
+		out.Text = message.TextOfHTML(out.HTML)
 	}
 	out.Missing = slices.Sorted(maps.Keys(used.missing))
 	out.Missing = out.Missing[:min(len(out.Missing), maxMissing)]

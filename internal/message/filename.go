@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// FileName returns a name that can be used for a file: without folders, and without
+// what hides how it ends; "" if nothing is left.
+func FileName(name string) string {
+	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
+		name = name[i+1:]
+	}
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == byteOrderMark || r == '\u2028' || r == '\u2029' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, "\uFFFD"))
+	name = strings.TrimSpace(name)
+	if strings.Trim(name, ".") == "" {
+		return ""
+	}
+	return name
+}
+
+// asciiFileName reports whether a name can stand in a quoted string as it is.
+func asciiFileName(name string) bool { return isPlain(name) && !strings.Contains(name, "=?") }
+
+// nameParameter writes the name parameter of Content-Type, if there is a name: what is
+// not ASCII as encoded words, which RFC 2047 does not allow there and mail readers read.
+func (w *fieldWriter) nameParameter(name string) {
+	if name == "" {
+		return
+	}
+	w.glue(";")
+	if asciiFileName(name) {
+		w.put("name=" + quote(name))
+		return
+	}
+	var words fieldWriter
+	words.begin("name")
+	words.words(name)
+	before := `name="`
+	for word := range strings.FieldsSeq(strings.TrimPrefix(string(words.dst), "name:")) {
+		w.put(before + word)
+		before = ""
+	}
+	w.glue(`"`)
+}
+
+// filenameParameter writes the filename parameter of Content-Disposition, if there is a
+// name. What is not ASCII goes into the form of RFC 2231, after a transliteration for
+// readers that don't know it.
+func (w *fieldWriter) filenameParameter(name string) {
+	if name == "" {
+		return
+	}
+	w.glue(";")
+	if asciiFileName(name) {
+		w.put("filename=" + quote(name))
+		return
+	}
+	w.put("filename=" + quote(transliterate(name)))
+	rest := percentEncode(name)
+	if line := "filename*=utf-8''" + rest; len(line) < foldAt-2 {
+		w.glue(";")
+		w.put(line)
+		return
+	}
+	for i := 0; rest != ""; i++ {
+		prefix := "filename*" + strconv.Itoa(i) + "*="
+		if i == 0 {
+			prefix += "utf-8''"
+		}
+		n := min(len(rest), foldAt-2-len(prefix))
+		// An encoded octet stays whole.
+		if n < len(rest) && rest[n-1] == '%' {
+			n--
+		} else if n < len(rest) && rest[n-2] == '%' {
+			n -= 2
+		}
+		w.glue(";")
+		w.put(prefix + rest[:n])
+		rest = rest[n:]
+	}
+}
+
+// transliterate returns a name in ASCII that looks like a file name, with its extension.
+func transliterate(name string) string {
+	ext := ""
+	if i := strings.LastIndexByte(name, '.'); i > 0 && len(name)-i <= 10 {
+		name, ext = name[:i], name[i:]
+	}
+	name, ext = asciiLetters(name), asciiLetters(ext)
+	if !strings.ContainsFunc(name, func(r rune) bool { return isAlphaNumeric(byte(r)) }) {
+		name = "attachment"
+	}
+	return name + ext
+}
+
+// asciiLetters takes the marks off letters. What has no likeness in ASCII becomes "_",
+// once for any number of such characters.
+func asciiLetters(s string) string {
+	var b strings.Builder
+	for _, r := range norm.NFKD.String(s) {
+		switch {
+		case unicode.Is(unicode.Mn, r), unicode.Is(unicode.Cf, r):
+		case unicode.IsSpace(r):
+			b.WriteByte(' ')
+		case r >= ' ' && r <= '~' && !strings.ContainsRune(`"\=?%/`, r):
+			b.WriteRune(r)
+		default:
+			like := likeASCII(r)
+			if like != "_" || !strings.HasSuffix(b.String(), "_") {
+				b.WriteString(like)
+			}
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func likeASCII(r rune) string {
+	switch r {
+	case 'ß':
+		return "ss"
+	case 'æ':
+		return "ae"
+	case 'Æ':
+		return "AE"
+	case 'œ':
+		return "oe"
+	case 'Œ':
+		return "OE"
+	case 'ø':
+		return "o"
+	case 'Ø':
+		return "O"
+	case 'ł':
+		return "l"
+	case 'Ł':
+		return "L"
+	case 'đ', 'ð':
+		return "d"
+	case 'Đ', 'Ð':
+		return "D"
+	case 'þ':
+		return "th"
+	case 'Þ':
+		return "Th"
+	case 'ı':
+		return "i"
+	case '‐', '‑', '‒', '–', '—', '−':
+		return "-"
+	case '‘', '’', '‚', '“', '”', '„', '«', '»':
+		return "'"
+	case '€':
+		return "EUR"
+	}
+	return "_"
+}
