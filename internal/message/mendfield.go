@@ -217,8 +217,8 @@ func (m *fieldMender) params(s string) {
 	m.put(questionMarks(string(lead)))
 	for _, p := range params {
 		switch {
-		case p.Name == "filename" && (!isPlain(p.Value) || len(p.Value) > maxLine/2):
-			m.filename(DecodeWords(p.Value))
+		case p.Name == "filename" && !isPlain(p.Value):
+			m.filenameParameter(FileName(DecodeWords(p.Value)))
 		case isPlain(p.Value) && isToken([]byte(p.Value)):
 			m.glue(";")
 			m.put(p.Name + "=" + p.Value)
@@ -226,10 +226,7 @@ func (m *fieldMender) params(s string) {
 			m.glue(";")
 			m.put(p.Name + "=" + quote(p.Value))
 		case p.Name == "name": // programs read encoded words there, and nothing else
-			m.glue(";")
-			var word fieldWriter
-			word.words(DecodeWords(p.Value))
-			m.put(`name="` + strings.TrimSpace(strings.ReplaceAll(string(word.dst), "\r\n", "")) + `"`)
+			m.nameParameter(FileName(DecodeWords(p.Value)))
 		default:
 			m.glue(";")
 			m.put(strings.TrimSuffix(p.Name, "*") + "*=utf-8''" + percentEncode(DecodeWords(p.Value)))

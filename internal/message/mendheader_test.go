@@ -33,7 +33,7 @@ func TestMendHeader(t *testing.T) {
 		"a domain":                {"", "To: Jörg <j@bücher.test>\n", "To: =?utf-8?b?SsO2cmc=?= <j@xn--bcher-kva.test>\n"},
 		"an address in UTF-8":     {"", "To: Jörg <jörg@a.test>, ö@a.test\n", "To: =?utf-8?b?SsO2cmc=?= <jörg@a.test>, ö@a.test\n"},
 		"a quoted local part":     {"", "To: \"a b\"@a.test, \"ä b\"@a.test\n", "To: \"a b\"@a.test, \"ä b\"@a.test\n"},
-		"a file name":             {"", "Content-Disposition: attachment; filename=Maß.txt\n", "Content-Disposition: attachment; filename=\"Ma_.txt\";\n filename*=utf-8''Ma%C3%9F.txt\n"},
+		"a file name":             {"", "Content-Disposition: attachment; filename=Maß.txt\n", "Content-Disposition: attachment; filename=\"Mass.txt\";\n filename*=utf-8''Ma%C3%9F.txt\n"},
 		"a parameter":             {"", "Content-Type: text/plain; charset=utf-8; title=\"Maß\"; x=\"a b\"\n", "Content-Type: text/plain; charset=utf-8; title*=utf-8''Ma%C3%9F; x=\"a b\"\n"},
 		"what machines read":      {"", "Received: by a (ä)\nReferences: <a@b> <ä@b>\n <c@d>\n", "Received: by a (?)\nReferences: <a@b> <c@d>\n"},
 		"a long line":             {"", "Subject: " + long + "\n", ""},

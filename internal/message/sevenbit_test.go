@@ -39,7 +39,7 @@ func TestSevenBit(t *testing.T) {
 			message.SevenBitResult{Changed: true}},
 		{"its header is left to MendHeader", "Subject: Grüße\n\nx\n", "", message.SevenBitResult{}},
 		{"headers of parts", "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename=\"Maße.txt\"\nContent-Type: text/plain; charset=us-ascii; name=\"Maße.txt\"\n\nx\n--b--\n",
-			"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename=\"Ma_e.txt\";\n filename*=utf-8''Ma%C3%9Fe.txt\nContent-Type: text/plain; charset=us-ascii; name=\"=?utf-8?b?TWHDn2UudHh0?=\"\n\nx\n--b--\n",
+			"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename=\"Masse.txt\";\n filename*=utf-8''Ma%C3%9Fe.txt\nContent-Type: text/plain; charset=us-ascii; name=\"=?utf-8?b?TWHDn2UudHh0?=\"\n\nx\n--b--\n",
 			message.SevenBitResult{Changed: true}},
 		{"a part that is encoded", "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain; charset=utf-8\nContent-Description: Maße\n\nMaße und mehr Text\n--b--\n",
 			"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain; charset=utf-8\nContent-Description: =?utf-8?b?TWHDn2U=?=\nContent-Transfer-Encoding: quoted-printable\n\nMa=C3=9Fe und mehr Text\n--b--\n",

@@ -199,6 +199,10 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+	h, begun := h.WithoutMark().CutBody()
+	if begun != nil { // no empty line parts them
+		h = append(h, "\r\n"...)
+	}
 	if h, err = message.MendHeader(h, index.TextCharset()); err != nil {
 		return nil, err
 	}
@@ -218,7 +222,7 @@ func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *messag
 	head = append(head, h.WithoutAny(func(f message.Field) bool {
 		return f.Is("Bcc") || f.Is("Resent-Bcc") || f.Is("Return-Path") || isWish(f)
 	})...)
-	if _, err := w.Write(head); err != nil {
+	if _, err := w.Write(append(head, begun...)); err != nil {
 		return nil, err
 	}
 	if _, err := in.WriteTo(w); err != nil {

@@ -217,6 +217,8 @@ func TestSubmitMendsHeaders(t *testing.T) {
 			"a UTF-8 address":   {"From: alice@demo.test\nTo: Jörg <jörg@demo.test>\n\nHi\n", true, []string{"To: =?utf-8?b?SsO2cmc=?= <jörg@demo.test>\r\n"}},
 			"such a one in Bcc": {"From: alice@demo.test\nBcc: jörg@demo.test\n\nHi\n", false, nil},
 			"a long line":       {"From: alice@demo.test\nSubject: " + strings.Repeat("word ", 300) + "\n\nHi\n", false, nil},
+			"no empty line":     {"From: alice@demo.test\nHi there\n\nBye\n", false, []string{"From: alice@demo.test\r\n\r\nHi there\r\n\r\nBye\r\n"}},
+			"a byte order mark": {"\ufeffFrom: alice@demo.test\n\nHi\n", false, []string{"\r\nFrom: alice@demo.test\r\n\r\nHi\r\n"}},
 			"an empty date":     {"From: alice@demo.test\nDate:\nMessage-ID: x\n\nHi\n", false, []string{"Message-ID: <"}},
 		} {
 			id, err := submit(c.text)
@@ -247,11 +249,11 @@ func TestSubmitMendsHeaders(t *testing.T) {
 				t.Errorf("%s: SMTPUTF8 %v, 8BITMIME %v, %v", what, utf8, eightBit, err)
 			}
 		}
-		if m := messages(t, s, alice.Account); len(m) != 7 {
+		if m := messages(t, s, alice.Account); len(m) != 9 {
 			t.Errorf("%d messages", len(m))
 		}
 		for what, text := range map[string]string{
-			"two subjects": "From: alice@demo.test\nSubject: a\nSubject: b\n\nHi\n", "no empty line": "From: alice@demo.test\nHi there\n",
+			"two subjects": "From: alice@demo.test\nSubject: a\nSubject: b\n\nHi\n", "an odd line": "From: alice@demo.test\nHi there\nSubject: a\n\nHi\n",
 			"two dates": "From: alice@demo.test\nDate: Thu, 26 Nov 2026 10:00:00 +0000\nDate: Thu, 26 Nov 2026 11:00:00 +0000\n\nHi\n",
 		} {
 			if _, err := submit(text); !fault.Is(err, fault.Invalid) {
