@@ -55,11 +55,11 @@ var (
 // file delivers one consignment: one outcome per recipient.
 func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcome {
 	outcomes := make([]queue.Outcome, len(c.To))
-	ends := make([]end, len(c.To))
+	ends, onward := make([]end, len(c.To)), make([]bool, len(c.To))
 	open := 0
 	for n, d := range c.To {
 		var err error
-		if ends[n], err = i.resolve(ctx, d.Recipient, c.Mail.Size); err != nil {
+		if ends[n], onward[n], err = i.resolve(ctx, d.Recipient, c.Mail.Size); err != nil {
 			outcomes[n] = i.outcome(ctx, d, err)
 			continue
 		}
@@ -78,6 +78,7 @@ func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcom
 			why = ends[n](ctx, s, c, d)
 		}
 		outcomes[n] = i.outcome(ctx, d, why)
+		outcomes[n].Onward = onward[n]
 	}
 	return outcomes
 }
@@ -86,17 +87,17 @@ func (i *Inbound) file(ctx context.Context, c *queue.Consignment) []queue.Outcom
 type end func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error
 
 // resolve finds out what a recipient is for: a mailbox, or a report or complaint
-// about what was sent from here.
-func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, error) {
+// about what was sent from here. onward says that it has no mailbox, and leads elsewhere.
+func (i *Inbound) resolve(ctx context.Context, to string, size int64) (do end, onward bool, err error) {
 	a, err := address.Parse(to)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if secret.IsReturnPath(a.Local) {
 		r, err := i.returnPath(ctx, a)
 		return func(ctx context.Context, s *spooled, _ *queue.Consignment, _ *queue.Delivery) error {
 			return i.reported(ctx, r, s)
-		}, err
+		}, false, err
 	}
 	if secret.IsSRS(a.Local) {
 		back, err := i.original(ctx, a)
@@ -105,17 +106,18 @@ func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, erro
 				return notReport()
 			}
 			return i.deliver(ctx, s, c, d, back)
-		}, err
+		}, false, err
 	}
 	if i.feedsBack(a) {
 		return func(ctx context.Context, s *spooled, _ *queue.Consignment, _ *queue.Delivery) error {
 			return i.fedBack(ctx, s)
-		}, nil
+		}, false, nil
 	}
 	route, err := i.routeOf(ctx, a)
 	if err == nil {
 		route, err = i.withRoom(ctx, route, size)
 	}
+	onward = len(route.Mailboxes) == 0 && len(route.Elsewhere) > 0
 	return func(ctx context.Context, s *spooled, c *queue.Consignment, d *queue.Delivery) error {
 		if strings.EqualFold(a.Local, abuse) {
 			if err := i.fedBack(ctx, s); err != nil {
@@ -123,7 +125,7 @@ func (i *Inbound) resolve(ctx context.Context, to string, size int64) (end, erro
 			}
 		}
 		return i.deliver(ctx, s, c, d, route)
-	}, err
+	}, onward, err
 }
 
 // fetch spools the message as it would go out: with its signatures.

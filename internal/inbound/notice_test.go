@@ -5,6 +5,7 @@ package inbound_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -198,7 +199,19 @@ func TestSuccessIsTold(t *testing.T) {
 		lacks(t, text, "When?", "bob@demo.test")
 		alice.submit(nil, note, rcpt(t, "far@away.example", smtpclient.NotifySuccess, ""))
 		text = alice.mail(2)[1]
-		has(t, text, "Final-Recipient: rfc822; far@away.example\r\nAction: relayed\r\n")
+		has(t, text, "Subject: Relayed: a question\r\n", "Final-Recipient: rfc822; far@away.example\r\nAction: relayed\r\n")
+		// What an alias sends on is in no mailbox here, unless it leads to one as well.
+		for n, tt := range []struct {
+			targets []string
+			action  string
+		}{{[]string{"x@away.example"}, "expanded"}, {[]string{"x@away.example", "y@away.example"}, "expanded"}, {[]string{"x@away.example", "bob@demo.test"}, "delivered"}} {
+			name := fmt.Sprintf("alias%d@demo.test", n)
+			if _, err := s.Mailboxes.CreateAlias(t.Context(), alice.box.Account, name, tt.targets); err != nil {
+				t.Fatal(err)
+			}
+			alice.submit(nil, note, rcpt(t, name, smtpclient.NotifySuccess, ""))
+			has(t, alice.mail(3 + n)[2+n], "Final-Recipient: rfc822; "+name+"\r\nAction: "+tt.action+"\r\n")
+		}
 	})
 }
 

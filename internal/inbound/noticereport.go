@@ -93,8 +93,12 @@ func reported(all []queue.Notice) []message.Reported {
 		if at+1 < len(all) && all[at+1].N == n.N {
 			continue
 		}
+		action := n.Action
+		if action == queue.ActionRelayed && n.Remote == local {
+			action = message.ActionExpanded
+		}
 		list = append(list, message.Reported{
-			Recipient: n.Recipient, Original: n.Original, Action: n.Action, Code: n.Code, Enhanced: n.Enhanced, Reply: n.Reply,
+			Recipient: n.Recipient, Original: n.Original, Action: action, Code: n.Code, Enhanced: n.Enhanced, Reply: n.Reply,
 			Remote: n.Remote, At: n.At, Next: n.NextAt, Until: n.ExpiresAt,
 		})
 	}

@@ -20,7 +20,8 @@ const (
 	ActionFailed    = "failed"
 	ActionDelayed   = "delayed"
 	ActionDelivered = "delivered"
-	ActionRelayed   = "relayed" // to a host that does not report
+	ActionRelayed   = "relayed"  // to a host that does not report
+	ActionExpanded  = "expanded" // sent on to other addresses
 )
 
 // Report tells the sender of a message what became of it: a DSN (RFC 3464;
@@ -137,10 +138,10 @@ func Citable(id string) bool { return validMessageID(id) && isASCII(id) && len(i
 func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
 
 func (r *Report) subject() string {
-	words := []string{"Delivered", "Relayed", "Delayed", "Undelivered"}
+	words := []string{"Delivered", "Relayed", "Relayed", "Delayed", "Undelivered"}
 	worst := 0
 	for i := range r.Recipients {
-		worst = max(worst, slices.Index([]string{ActionDelivered, ActionRelayed, ActionDelayed, ActionFailed}, r.Recipients[i].Action))
+		worst = max(worst, slices.Index([]string{ActionDelivered, ActionExpanded, ActionRelayed, ActionDelayed, ActionFailed}, r.Recipients[i].Action))
 	}
 	word := words[worst]
 	if s := strings.TrimSpace(r.Original.Header.Decoded("Subject")); s != "" {
@@ -250,7 +251,9 @@ func (r *Reported) status() string {
 	return "2.0.0"
 }
 
-func (r *Reported) done() bool { return r.Action == ActionDelivered || r.Action == ActionRelayed }
+func (r *Reported) done() bool {
+	return r.Action == ActionDelivered || r.Action == ActionRelayed || r.Action == ActionExpanded
+}
 
 func number(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 16)

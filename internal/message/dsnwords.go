@@ -22,6 +22,7 @@ func (r *Report) words() string {
 		{ActionFailed, "Your message could not be delivered to", "Your message could not be delivered to these recipients", "It will not be tried again."},
 		{ActionDelayed, "Your message has not been delivered yet to", "Your message has not been delivered yet to these recipients", "You need not do anything: this is to let you know, and it is being tried further."},
 		{ActionDelivered, "As you asked to be told: your message is in the mailbox of", "As you asked to be told: your message is in the mailboxes of", ""},
+		{ActionExpanded, "As you asked to be told: your message was sent on to the addresses behind", "As you asked to be told: your message was sent on to the addresses behind these", "No report tells when it reaches them, so this is the last that you hear of it unless something goes wrong."},
 		{ActionRelayed, "As you asked to be told: your message was handed on to the server of", "As you asked to be told: your message was handed on to the servers of", "Those servers send no report when it reaches a mailbox, so this is the last that you hear of it unless something goes wrong."},
 	} {
 		var some []*Reported

@@ -105,6 +105,8 @@ type Outcome struct {
 	// DSN says that the host reports to the sender by itself from here on
 	// (RFC 3461).
 	DSN bool
+	// Onward says that the recipient has no mailbox here, and led elsewhere.
+	Onward bool
 
 	Transcript string        // the conversation; only its first 64 KiB are kept
 	StartedAt  time.Time     // zero: when the consignment was taken

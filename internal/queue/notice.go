@@ -17,7 +17,7 @@ const (
 	ActionFailed    = "failed"
 	ActionDelayed   = "delayed"
 	ActionDelivered = "delivered"
-	ActionRelayed   = "relayed" // to a host that will not report
+	ActionRelayed   = "relayed" // to a host that will not report; from "local" to addresses elsewhere
 )
 
 // Notice is what the sender of a submission is to be told of one recipient. It
@@ -87,7 +87,7 @@ func (q *Queue) noticeOf(d *Delivery, v verdict) *Notice {
 		n.Action = ActionFailed
 	case v.State == Delivered && d.tells&smtpclient.NotifySuccess != 0 && !v.DSN:
 		n.Action = ActionRelayed
-		if v.Remote == "local" {
+		if v.Remote == "local" && !v.Onward {
 			n.Action = ActionDelivered
 		}
 	default:
