@@ -27,7 +27,7 @@ func TestFilesAreHarmless(t *testing.T) {
 		{"Content-Type: message/rfc822\r\n\r\nSubject: within", "message/rfc822", `filename="attachment-8"`},
 	}
 	var raw strings.Builder
-	raw.WriteString("From: bob@elsewhere.example\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n")
+	raw.WriteString("From: bob@elsewhere.example\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n\r\nHere they are.\r\n")
 	for _, k := range kinds {
 		raw.WriteString("--x\r\n" + k.part + "\r\n\r\n<script>\r\n")
 	}
