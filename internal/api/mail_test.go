@@ -23,7 +23,7 @@ func TestFilesAreHarmless(t *testing.T) {
 		{"Content-Type: image/png; name=\"../../a\\\"b;c.png\"", "image/png", `filename="a_b;c.png"; filename*=UTF-8''a%22b%3Bc.png`},
 		{"Content-Type: text/plain; charset=utf-7; name=\"a.txt\"", "text/plain", `filename="a.txt"`},
 		{"Content-Type: application/pdf\r\nContent-Disposition: inline; filename*=utf-8''%E2%82%AC%0D%0Ax.pdf", "application/pdf", `filename="_x.pdf"; filename*=UTF-8''%E2%82%ACx.pdf`},
-		{"Content-Type: image/png\x00\xff; name=x", "application/octet-stream", `filename="x"`},
+		{"Content-Type: image/png\x00\xff; name=x", "image/png", `filename="x"`},
 		{"Content-Type: message/rfc822\r\n\r\nSubject: within", "message/rfc822", `filename="attachment-8"`},
 	}
 	var raw strings.Builder
