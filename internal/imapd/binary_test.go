@@ -19,7 +19,7 @@ func TestFetchBinary(t *testing.T) {
 	each(t, func(h *house) {
 		c := h.login()
 		c.append("INBOX", "", letter)
-		c.append("INBOX", "", crlf("Subject: x\nContent-Transfer-Encoding: x-uuencode\n\nbegin 644 x\n"))
+		c.append("INBOX", "", crlf("Subject: x\nContent-Transfer-Encoding: x-unknown\n\nbegin 644 x\n"))
 		c.ok("SELECT INBOX")
 		text := "Grüße vom Meer, and a secret word: xylophone."
 		inner := letter[strings.Index(letter, "From: inner"):strings.Index(letter, "\r\n--outer\r\nContent-Type: application")]
