@@ -40,13 +40,18 @@ func TestMalformedClients(t *testing.T) {
 }
 
 // Malformed mail that comes from outside is refused for what the transport does
-// not carry, or filed as it was sent, below what the server puts on top.
+// not carry, or filed as it was sent, below what the server puts on top. Only where
+// readers would differ on where its body begins it is put right.
 func TestMalformedFromOutside(t *testing.T) {
 	s := servertest.Start(t)
 	c := login(t, s, 1, nil)
 	next := map[string]imap.UID{}
 	for _, folder := range []string{"INBOX", "Junk"} {
 		next[folder] = 1
+	}
+	mended := map[string][2]string{
+		"a space on the empty line": {"is this the body?", "\r\nis this the body?"}, "byte order mark": {"\ufeff", ""},
+		"8-bit in header": {"X-\xfc: y", "\r\nX-\xfc: y"},
 	}
 	for _, x := range corpus() {
 		t.Run(x.name, func(t *testing.T) {
@@ -77,7 +82,7 @@ func TestMalformedFromOutside(t *testing.T) {
 				}
 				whole := &imap.FetchItemBodySection{Peek: true}
 				m := fetchOne(t, c, uid, &imap.FetchOptions{Envelope: true, BodyStructure: &imap.FetchItemBodyStructure{Extended: true}, BodySection: []*imap.FetchItemBodySection{whole}})
-				if got := string(m.FindBodySection(whole)); st.UIDNext != uid+1 || !strings.HasSuffix(got, withoutNUL(text)) {
+				if got := string(m.FindBodySection(whole)); st.UIDNext != uid+1 || !strings.HasSuffix(got, "\r\n"+withoutNUL(strings.Replace(text, mended[x.name][0], mended[x.name][1], 1))) {
 					t.Errorf("it was filed as %.500q", got)
 				}
 				return

@@ -156,11 +156,11 @@ func hostileCases() []hostileCase {
 		{"EHLO", later, "deferred", "ehlo", 451, "4.3.0", false, "S: 451 4.3.0 not now"},
 		{"greeting", never, "deferred", "greeting", 554, "5.7.1", false, "S: 554 5.7.1 not you"},
 		{"greeting", later, "deferred", "greeting", 451, "4.3.0", false, "S: 451 4.3.0 not now"},
-		{"STARTTLS", later, "deferred", "starttls", 451, "4.3.0", false, "S: 451 4.3.0 not now"},
-		{"STARTTLS", never, "deferred", "starttls", 554, "5.7.1", false, "S: 554 5.7.1 not you"},
+		{"STARTTLS", later, "delivered", "final", 250, "2.0.0", false, "S: 451 4.3.0 not now"},
+		{"STARTTLS", never, "delivered", "final", 250, "2.0.0", false, "S: 554 5.7.1 not you"},
 		{"STARTTLS", alert, "delivered", "final", 250, "2.0.0", false, "TLS handshake"},
 		{"STARTTLS", nonsense, "delivered", "final", 250, "2.0.0", false, "TLS handshake"},
-		{"STARTTLS", injection, "deferred", "starttls", 0, "4.7.0", false, "more than its reply to STARTTLS"},
+		{"STARTTLS", injection, "delivered", "final", 250, "2.0.0", false, "more than its reply to STARTTLS"},
 		{"body", hangUp, "deferred", "final", 0, "4.4.2", true, "connection lost"},
 		{"body", "452 4.3.1 disk full", "deferred", "final", 452, "4.3.1", true, "S: 452 4.3.1 disk full"},
 		{"body", "552 5.3.4 too much", "bounced", "final", 552, "5.3.4", true, "S: 552 5.3.4 too much"},
@@ -168,10 +168,10 @@ func hostileCases() []hostileCase {
 		{"nowhere", trickle, "delivered", "final", 250, "2.0.0", true, "S: 250 2.0.0 taken"},
 		{"nowhere", "", "delivered", "final", 250, "2.0.0", true, "S: 250 2.0.0 taken"},
 	}
-	for _, step := range []string{"greeting", "EHLO", "STARTTLS"} {
+	for _, step := range []string{"greeting", "EHLO"} {
 		all = append(all, hostileCase{step, hangUp, "deferred", strings.ToLower(step), 0, "4.4.2", false, "EOF"})
 	}
-	all[len(all)-1].enhanced = "4.7.0" // at STARTTLS
+	all = append(all, hostileCase{"STARTTLS", hangUp, "delivered", "final", 250, "2.0.0", false, "EOF"})
 	for _, step := range []string{"MAIL", "RCPT", "DATA", "final"} {
 		stage := strings.ToLower(step)
 		all = append(all,
