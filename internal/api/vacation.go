@@ -53,6 +53,22 @@ type setVacationInput struct {
 	Body setVacationRequest
 }
 
+func (in *setVacationInput) judge() error { return in.Body.vacation().Check(time.Now()) }
+
+func (b *setVacationRequest) vacation() mailbox.Vacation {
+	v := mailbox.Vacation{Enabled: b.Enabled == nil || *b.Enabled, Subject: b.Subject, Text: b.Text, Days: mailbox.DefaultVacationDays}
+	if b.StartsAt != nil {
+		v.StartsAt = *b.StartsAt
+	}
+	if b.EndsAt != nil {
+		v.EndsAt = *b.EndsAt
+	}
+	if b.IntervalDays != nil {
+		v.Days = *b.IntervalDays
+	}
+	return v
+}
+
 func (a *API) getVacation(ctx context.Context, p account.Principal, in *one) (vacationAnswer, error) {
 	id, err := a.mailboxID(ctx, p, in)
 	if err != nil {
@@ -67,18 +83,7 @@ func (a *API) setVacation(ctx context.Context, p account.Principal, in *setVacat
 	if err != nil {
 		return vacationAnswer{}, err
 	}
-	b := in.Body
-	v := mailbox.Vacation{Enabled: b.Enabled == nil || *b.Enabled, Subject: b.Subject, Text: b.Text, Days: mailbox.DefaultVacationDays}
-	if b.StartsAt != nil {
-		v.StartsAt = *b.StartsAt
-	}
-	if b.EndsAt != nil {
-		v.EndsAt = *b.EndsAt
-	}
-	if b.IntervalDays != nil {
-		v.Days = *b.IntervalDays
-	}
-	v, err = a.Mailboxes.SetVacation(ctx, p.Account, id, v)
+	v, err := a.Mailboxes.SetVacation(ctx, p.Account, id, in.Body.vacation())
 	return shown(v, err, showVacation)
 }
 

@@ -149,7 +149,9 @@ func (m *Mailboxes) DeleteVacation(ctx context.Context, account, mailbox db.ID) 
 	return err
 }
 
-// check tells all that is wrong at once.
+// Check returns all that is wrong with a vacation reply at once, as a fault.Invalid.
+func (v Vacation) Check(now time.Time) error { return v.check(now).Err() }
+
 func (v Vacation) check(now time.Time) (bad fault.Fields) {
 	switch {
 	case v.Enabled && strings.TrimSpace(v.Text) == "":

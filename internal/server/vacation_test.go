@@ -467,9 +467,9 @@ func TestVacationFields(t *testing.T) {
 	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
 	for want, body := range map[string]m{
 		"text required;": {},
-		"text invalid_text;subject invalid_subject;interval_days out_of_range;ends_at before_start;": {
+		"interval_days out_of_range;text invalid_text;subject invalid_subject;ends_at before_start;": {
 			"text": strings.Repeat("x", 16<<10+1), "subject": "a\nb", "interval_days": 91, "starts_at": at(time.Hour), "ends_at": at(0)},
-		"text invalid_text;interval_days out_of_range;": {"text": "a\x00b", "interval_days": 0},
+		"interval_days out_of_range;text invalid_text;": {"text": "a\x00b", "interval_days": 0},
 		"ends_at past;":            {"text": "x", "ends_at": at(-time.Hour)},
 		"subject invalid_subject;": {"text": "x", "subject": strings.Repeat("ä", 101)},
 	} {
