@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -324,3 +326,28 @@ func TestLongLogIsPruned(t *testing.T) {
 }
 
 var skipAhead = db.SQL(`UPDATE folder SET modseq = $2 WHERE id = $1`)
+
+// Subscriptions are never more than may be, however many clients make them.
+func TestSubscriptionsAtOnce(t *testing.T) {
+	each(t, func(h *house) {
+		h.MaxFolders = 20 // so there may be 40 subscriptions
+		var all sync.WaitGroup
+		var made atomic.Int64
+		for i := range 80 {
+			all.Go(func() {
+				switch err := h.Subscribe(h.ctx(), h.box, fmt.Sprintf("none/%d", i)); {
+				case err == nil:
+					made.Add(1)
+				case !fault.Is(err, fault.Limited):
+					h.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		names, err := h.Subscriptions(h.ctx(), h.box)
+		h.must(err)
+		if made.Load() != 34 || len(names) != 40 {
+			h.Errorf("%d were made, there are %d", made.Load(), len(names))
+		}
+	})
+}
