@@ -3,7 +3,6 @@
 package digest
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,30 +20,22 @@ type Verdicts struct {
 	SpamReasons string  `json:"spam_reasons,omitempty" doc:"What counted, parted by spaces, each with its points; what counted most comes first." example:"DNSBL=3 BAYES_HAM=-1.5"`
 }
 
-// The words of each verdict, as RFC 8601 has them where it has any.
-const (
-	spfWords   = "none neutral pass fail softfail temperror permerror"
-	dkimWords  = "none neutral pass fail policy temperror permerror"
-	dmarcWords = "none pass fail temperror permerror"
-	spamWords  = "none ham spam"
-)
-
 // What Verdicts.Spam says of a message that was judged.
 const (
 	Ham  = "ham"
 	Spam = "spam"
 )
 
-func (v *Verdicts) each(f func(name string, value *string, words string)) {
-	f("spf", &v.SPF, spfWords)
-	f("dkim", &v.DKIM, dkimWords)
-	f("dmarc", &v.DMARC, dmarcWords)
-	f("spam", &v.Spam, spamWords)
+func (v *Verdicts) each(f func(name string, value *string)) {
+	f("spf", &v.SPF)
+	f("dkim", &v.DKIM)
+	f("dmarc", &v.DMARC)
+	f("spam", &v.Spam)
 }
 
 // Whole returns v with none for what is not said.
 func (v Verdicts) Whole() Verdicts {
-	v.each(func(_ string, value *string, _ string) {
+	v.each(func(_ string, value *string) {
 		if *value == "" {
 			*value = "none"
 		}
@@ -52,21 +43,10 @@ func (v Verdicts) Whole() Verdicts {
 	return v
 }
 
-// Bad names the verdicts that are none of the words, in order.
-func (v Verdicts) Bad() (names []string) {
-	v = v.Whole()
-	v.each(func(name string, value *string, words string) {
-		if !slices.Contains(strings.Fields(words), *value) {
-			names = append(names, name)
-		}
-	})
-	return names
-}
-
 // String is v as it is stored: "spf=pass dkim=fail"; "" if all is none.
 func (v Verdicts) String() string {
 	var said []string
-	v.each(func(name string, value *string, _ string) {
+	v.each(func(name string, value *string) {
 		if *value != "" && *value != "none" {
 			said = append(said, name+"="+*value)
 		}
@@ -93,7 +73,7 @@ const (
 // ParseVerdicts reads what String wrote.
 func ParseVerdicts(s string) Verdicts {
 	var v Verdicts
-	v.each(func(name string, value *string, _ string) {
+	v.each(func(name string, value *string) {
 		for _, word := range strings.Fields(s) {
 			if said, ok := strings.CutPrefix(word, name+"="); ok {
 				*value = said

@@ -24,8 +24,8 @@ const MaxDomains = 10_000
 
 var countDomains = db.SQL(`SELECT COUNT(*) FROM domain WHERE account = $1`)
 
-// room refuses one domain more than an account may have.
-func room(ctx context.Context, from db.Reader, account db.ID) error {
+// checkLimit refuses one domain more than an account may have.
+func checkLimit(ctx context.Context, from db.Reader, account db.ID) error {
 	var n int
 	err := from.One(ctx, countDomains.With(account), &n)
 	if err == nil && n >= MaxDomains {
@@ -49,7 +49,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	} else if !errors.Is(err, db.ErrNoRow) {
 		return Domain{}, err
 	}
-	if err := room(ctx, d.DB, account); err != nil { // before keys are made
+	if err := checkLimit(ctx, d.DB, account); err != nil { // before keys are made
 		return Domain{}, err
 	}
 	now := d.Now().UTC().Truncate(time.Microsecond)
@@ -65,7 +65,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 		if err := tx.Lock(ctx, "domains", account); err != nil {
 			return err
 		}
-		if err := room(ctx, tx, account); err != nil {
+		if err := checkLimit(ctx, tx, account); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, insertDomain.With(c.id, account, name, c.token, db.Micros(c.nextCheckAt), db.Micros(now)))

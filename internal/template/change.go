@@ -116,7 +116,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	if err != nil {
 		return out, err
 	}
-	if err := room(ctx, tx, account, 0, bytes); err != nil {
+	if err := checkLimits(ctx, tx, account, 0, bytes); err != nil {
 		return out, err
 	}
 	if _, err := tx.Exec(ctx, next); err != nil {

@@ -105,9 +105,9 @@ func lock(ctx context.Context, tx *db.Tx, account db.ID) error {
 	return tx.Lock(ctx, "templates", account)
 }
 
-// room refuses what would be too many templates of an account, or too many bytes in
+// checkLimits refuses what would be too many templates of an account, or too many bytes in
 // them. lock comes before.
-func room(ctx context.Context, tx *db.Tx, account db.ID, templates, bytes int) error {
+func checkLimits(ctx context.Context, tx *db.Tx, account db.ID, templates, bytes int) error {
 	var n, has int
 	if err := tx.One(ctx, taken.With(account), &n, &has); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (t *Templates) insert(ctx context.Context, account db.ID, n New) (Template,
 		if err := lock(ctx, tx, account); err != nil {
 			return err
 		}
-		if err := room(ctx, tx, account, 1, bytes); err != nil {
+		if err := checkLimits(ctx, tx, account, 1, bytes); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, create.With(out.ID, account, out.Name, out.Alias, db.Micros(now), bytes)); err != nil {
