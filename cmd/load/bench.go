@@ -96,6 +96,7 @@ func works(o *options) []work {
 		{"relay", func(s *system) bool { return s.sink != nil }, (*bench).relays},
 		{"imap", func(s *system) bool { return s.imap != "" }, (*bench).imapWork},
 		{"size", func(s *system) bool { return o.million > 0 && s.imap != "" && s.http != "" }, (*bench).sizes},
+		{"growth", func(s *system) bool { return o.growth && s.http != "" }, (*bench).growth},
 	}
 }
 
@@ -195,7 +196,7 @@ func (b *bench) start(ctx context.Context) error {
 		b.describe("Mailstead, SQLite")
 	}
 	if o.mailstead != "" && o.postgres != "" && !o.skip.MatchString("Mailstead, PostgreSQL") {
-		database, err := newDatabase(ctx, o.postgres)
+		database, err := newDatabase(ctx, o.postgres, "all")
 		if err == nil {
 			_, err = startMailstead(ctx, b, "PostgreSQL", database)
 		}
@@ -239,7 +240,7 @@ func (b *bench) peer(name, words string, err error) {
 }
 
 // newDatabase makes an empty database beside the one that the URL names.
-func newDatabase(ctx context.Context, at string) (string, error) {
+func newDatabase(ctx context.Context, at, label string) (string, error) {
 	u, err := url.Parse(at)
 	if err != nil {
 		return "", errors.New("the PostgreSQL URL can't be read")
@@ -249,7 +250,7 @@ func newDatabase(ctx context.Context, at string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	name := fmt.Sprintf("bench_%d", os.Getpid())
+	name := fmt.Sprintf("bench_%d_%s", os.Getpid(), label)
 	if _, err := conn.Exec(ctx, "CREATE DATABASE "+name); err != nil {
 		return "", err
 	}

@@ -44,6 +44,9 @@ func TestAgainstTheService(t *testing.T) {
 		report:  newReport(), letters: letters(400, 8<<10), signer: signer,
 	}
 	for _, w := range append(works(b.options), last()[1]) { // not the footprint, which needs a process
+		if w.name == "growth" { // it starts services of its own
+			continue
+		}
 		t.Run(w.name, func(t *testing.T) {
 			if err := w.do(b, t.Context(), s, 0); err != nil {
 				t.Fatal(err)
@@ -59,7 +62,7 @@ func TestAgainstTheService(t *testing.T) {
 		delete(missing, needsProcess)
 	}
 	for id, m := range missing {
-		if m && strings.Contains(id, "/") {
+		if m && strings.Contains(id, "/") && !strings.HasPrefix(id, "growth/") {
 			t.Errorf("no figures for %s", id)
 		}
 	}

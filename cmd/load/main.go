@@ -33,7 +33,8 @@ type options struct {
 	large     int // bytes of each large attachment
 	only      *regexp.Regexp
 	skip      *regexp.Regexp
-	million   int // messages in the large folder; 0: not measured
+	million   int  // messages in the large folder; 0: not measured
+	growth    bool // its name was asked for
 	quick     bool
 	sinkTLS   bool
 	keep      bool
@@ -48,7 +49,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.rounds, "rounds", 3, "how often everything is done; the table shows medians")
 	f.DurationVar(&o.limit, "time", 3*time.Second, "the longest `time` of a run that counts what is accepted")
 	f.IntVar(&o.count, "count", 6000, "the most messages of such a run")
-	only := f.String("only", "", "do only the work whose name (api, submission, mx, relay, imap, size, footprint, large) matches this `pattern`")
+	only := f.String("only", "", "do only the work whose name (api, submission, mx, relay, imap, size, footprint, large; growth and nothing else if asked for) matches this `pattern`")
 	skip := f.String("skip", "", "leave out the systems whose name matches this `pattern`")
 	million := f.Bool("million", false, "fill a folder of a million messages too, and compare it with one of a thousand: half an hour more on each engine")
 	f.BoolVar(&o.quick, "quick", false, "little of everything, to see that it works")
@@ -71,6 +72,7 @@ func parse(args []string) (*options, error) {
 	if o.only, err = regexp.Compile(*only); err != nil {
 		return nil, err
 	}
+	o.growth = *only != "" && o.only.MatchString("growth")
 	if *skip == "" {
 		*skip = "^$"
 	}

@@ -45,7 +45,7 @@ func rows() []row {
 		list = append(list, row{fmt.Sprintf("relay/%d", domains),
 			fmt.Sprintf("3,000 messages to a sink, end to end, %s (Mailstead: API, DKIM by RSA-2048 and Ed25519; Postfix: submission, no DKIM)", plural(domains, "domain")), reach})
 	}
-	list = append(append(list, imapRows()...), sizeRows()...)
+	list = append(append(list, imapRows()...), append(sizeRows(), growthRows()...)...)
 	return append(list,
 		row{"idle", "memory, idle after the first start", "≤ 40 MB"},
 		row{"conns", "memory of 1,000 idle IMAP connections (TLS, INBOX selected, IDLE)", "≤ 30 KiB each"},
@@ -102,6 +102,34 @@ func sizeRows() []row {
 		row{"size/session", "folder of 1,000 and of a million: memory of one more session (with buffers)", "alike"},
 		row{"size/rss", "memory after a start, before and with both folders open", ""},
 		row{"size/index", "until the search index has taken in the million, after they were filled", ""})
+}
+
+// growthRows compare a service with one that has a hundred times its data.
+func growthRows() []row {
+	const reach = "≤ × 1.5"
+	list := []row{
+		{"growth/fill", "1,000 and 100,000 mailboxes, a third of one account: their rows, made by SQL", ""},
+		{"growth/start", "start until it greets", reach}, {"growth/memory", "memory once the search index is at rest", ""},
+	}
+	for _, r := range []row{
+		{"events", "events, the first page", ""}, {"events-recipient", "events of a recipient, all pages", ""}, {"events-message", "events of a message, all pages", ""},
+		{"events-kind", "events of a rare kind, all pages", ""}, {"events-kinds", "events of two rare kinds, all pages", ""},
+		{"events-mailbox", "events of a mailbox, all pages", ""}, {"events-domain", "events of a domain without any", ""},
+		{"domains", "domains, the first page", ""}, {"mailboxes", "mailboxes, the first page", ""}, {"mailboxes-domain", "mailboxes of a domain with two", ""},
+		{"mailboxes-empty", "mailboxes of a domain without any", ""}, {"mailboxes-deleted", "deleted mailboxes, none", ""}, {"limits", "limits of the large account", ""},
+		{"suppressions", "suppressions, the first page", ""}, {"suppressions-address", "a suppression by its address", ""}, {"suppressions-reason", "suppressions for a reason that none has", ""},
+		{"sent", "sent messages, the first page", ""}, {"sent-recipient", "sent messages to a recipient", ""}, {"sent-status", "sent messages in a state that none has", ""},
+		{"sent-subject", "sent messages by a word that none has", ""}, {"sent-domain", "sent messages of a domain without any", ""},
+		{"received", "a mailbox's messages (3,000 and 300,000), the first page", ""}, {"received-subject", "the same by a subject that none has, all pages", ""},
+		{"received-from", "the same by an author that none has, all pages", ""}, {"webhook-deliveries", "a webhook's deliveries, the first page", ""},
+		{"webhook-pending", "a webhook's deliveries that wait", ""}, {"audit", "the audit log, the first page", ""},
+		{"mailbox-make", "a mailbox made", ""}, {"mailbox-quota", "its quota changed", ""}, {"mailbox-delete", "and deleted", ""}, {"send", "a message sent by the API", ""},
+		{"select", "SELECT of a folder of 3,000 and 300,000", ""}, {"search-text", "UID SEARCH TEXT there, none match", ""}, {"search-subject", "UID SEARCH SUBJECT there, none match", ""},
+		{"newest", "UID FETCH of two ENVELOPEs there", ""}, {"arrive", "a message of 4 KiB taken by the MX, judged and filed", ""},
+	} {
+		list = append(list, row{"growth/" + r.id, "1,000 and 100,000 mailboxes: " + r.work + ", p50", reach})
+	}
+	return append(list, row{"growth/backup", "1,000 and 100,000 mailboxes: backup", ""})
 }
 
 func plural(n int, what string) string {

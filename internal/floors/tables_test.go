@@ -110,7 +110,9 @@ func readOwners(name, text string, owners map[string]table) (bad []string) {
 
 func checkTables(files []source, owners map[string]table) []string {
 	owners = maps.Clone(owners)
-	shipped := slices.DeleteFunc(slices.Clone(files), func(s source) bool { return s.isTest() || isHelper(s.dir) })
+	shipped := slices.DeleteFunc(slices.Clone(files), func(s source) bool {
+		return s.isTest() || isHelper(s.dir) || strings.HasPrefix(s.dir, "cmd/load") // which makes rows in all tables
+	})
 	consts := constants(shipped)
 	type text struct {
 		src  source

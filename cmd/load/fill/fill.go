@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fill makes many rows of few by SQL: what a service made of one
+// mailbox and its mail becomes that of thousands, in a fraction of the time.
+package fill
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // "pgx"
+	_ "modernc.org/sqlite"             // "sqlite"
+)
+
+// DB is the database of a service that does not run.
+type DB struct {
+	db     *sql.DB
+	sqlite bool
+}
+
+// Open opens the database that --database names; dir is the data folder.
+func Open(ctx context.Context, database, dir string) (*DB, error) {
+	d := &DB{sqlite: database == "sqlite"}
+	begin := []string{"SET synchronous_commit = off", "SET maintenance_work_mem = '512MB'"}
+	var err error
+	if d.sqlite {
+		d.db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "mailstead.db"))
+		// A fill that is interrupted is thrown away.
+		begin = []string{"PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", "PRAGMA cache_size = -1000000", "PRAGMA foreign_keys = OFF"}
+	} else {
+		d.db, err = sql.Open("pgx", database)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.db.SetMaxOpenConns(1) // the settings are a connection's
+	for _, s := range begin {
+		if err := d.Exec(ctx, s); err != nil {
+			return nil, errors.Join(err, d.db.Close())
+		}
+	}
+	return d, nil
+}
+
+// Close brings the planner's statistics up to date, as autovacuum would with
+// time, and closes the database.
+func (d *DB) Close(ctx context.Context) (err error) {
+	if !d.sqlite {
+		err = d.Exec(ctx, "VACUUM ANALYZE")
+	}
+	return errors.Join(err, d.db.Close())
+}
+
+// Exec runs a statement.
+func (d *DB) Exec(ctx context.Context, text string) error {
+	_, err := d.db.ExecContext(ctx, text)
+	if err != nil {
+		err = fmt.Errorf("%.200s: %w", text, err)
+	}
+	return err
+}
+
+// Int reads a number.
+func (d *DB) Int(ctx context.Context, text string) (int64, error) {
+	all, err := d.Ints(ctx, text)
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("%.200s: %d rows", text, len(all))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return all[0], nil
+}
+
+// Ints reads numbers.
+func (d *DB) Ints(ctx context.Context, text string) (all []int64, err error) {
+	rows, err := d.db.QueryContext(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("%.200s: %w", text, err)
+	}
+	for rows.Next() {
+		var n int64
+		err = errors.Join(err, rows.Scan(&n))
+		all = append(all, n)
+	}
+	return all, errors.Join(err, rows.Err(), rows.Close())
+}
+
+// Change says what a column is in the copies: an expression of k, which is 1
+// to the number of copies, and of the row r that is copied. The other columns
+// are as in r.
+type Change map[string]string
+
+// Copy makes n copies of each row of a table for which where holds, the last
+// first, so that ids which fall with k are inserted in their order.
+func (d *DB) Copy(ctx context.Context, table, where string, n int, change Change) error {
+	columns, err := d.columns(ctx, table)
+	if err != nil {
+		return err
+	}
+	values := make([]string, len(columns))
+	for i, c := range columns {
+		values[i] = "r." + c
+		if e, ok := change[c]; ok {
+			values[i] = e
+		}
+	}
+	for c := range change {
+		if !strings.Contains(" "+strings.Join(columns, " ")+" ", " "+c+" ") {
+			return fmt.Errorf("the table %s has no column %s", table, c)
+		}
+	}
+	return d.Exec(ctx, fmt.Sprintf("WITH RECURSIVE s(k) AS (SELECT %d UNION ALL SELECT k - 1 FROM s WHERE k > 1), "+
+		"r AS MATERIALIZED (SELECT * FROM %s WHERE %s) INSERT INTO %s (%s) SELECT %s FROM s CROSS JOIN r",
+		n, table, where, table, strings.Join(columns, ", "), strings.Join(values, ", ")))
+}
+
+func (d *DB) columns(ctx context.Context, table string) ([]string, error) {
+	rows, err := d.db.QueryContext(ctx, "SELECT * FROM "+table+" LIMIT 0")
+	if err != nil {
+		return nil, err
+	}
+	columns, err := rows.Columns()
+	return columns, errors.Join(err, rows.Err(), rows.Close())
+}
+
+// With is both changes together.
+func (c Change) With(more Change) Change {
+	all := Change{}
+	maps.Copy(all, c)
+	maps.Copy(all, more)
+	return all
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+
+	"github.com/mailstead/mailstead/cmd/load/smtp"
+)
+
+// lists reads the lists of the API with their filters: a first page, or, where few
+// or none fit, all pages there are.
+func (r *growthRun) lists() error {
+	var err error
+	for _, l := range []struct {
+		row  string
+		path func(g *grown) string
+		n    int // entries in all pages; -1: only the first page is read, which is full
+	}{
+		{"events", func(*grown) string { return "/events?limit=50" }, -1},
+		{"events-recipient", func(g *grown) string { return "/events?recipient=seed@" + g.home }, 2 * growthMails},
+		{"events-message", func(g *grown) string { return "/events?message=" + g.sent }, 1},
+		{"events-kind", func(*grown) string { return "/events?type=domain_verified" }, 1},
+		{"events-kinds", func(*grown) string { return "/events?type=domain_verified,migration_complete" }, 1},
+		{"events-mailbox", func(g *grown) string { return "/events?mailbox_id=" + g.archive }, 2},
+		{"events-domain", func(g *grown) string { return "/events?domain_id=" + g.empty }, 0},
+		{"domains", func(*grown) string { return "/domains?limit=50" }, -1},
+		{"mailboxes", func(*grown) string { return "/mailboxes?limit=50" }, -1},
+		{"mailboxes-domain", func(g *grown) string { return "/mailboxes?domain_id=" + g.domain }, 2},
+		{"mailboxes-empty", func(g *grown) string { return "/mailboxes?domain_id=" + g.empty }, 0},
+		{"mailboxes-deleted", func(*grown) string { return "/mailboxes?deleted=true" }, 0},
+		{"limits", func(*grown) string { return "/limits" }, -1},
+		{"suppressions", func(*grown) string { return "/suppressions?limit=50" }, -1},
+		{"suppressions-address", func(*grown) string { return "/suppressions?address=seed@bench-sink.net" }, 1},
+		{"suppressions-reason", func(*grown) string { return "/suppressions?reason=complaint" }, 0},
+		{"sent", func(*grown) string { return "/outbound/messages?limit=50" }, -1},
+		{"sent-recipient", func(g *grown) string { return "/outbound/messages?recipient=seed@" + g.home }, growthMails},
+		{"sent-status", func(*grown) string { return "/outbound/messages?status=bounced" }, 0},
+		{"sent-subject", func(*grown) string { return "/outbound/messages?subject=zeitgeber" }, 0},
+		{"sent-domain", func(g *grown) string { return "/outbound/messages?domain_id=" + g.empty }, 0},
+		{"received", func(g *grown) string { return "/mailboxes/" + g.archive + "/messages?limit=50" }, -1},
+		{"received-subject", func(g *grown) string { return "/mailboxes/" + g.archive + "/messages?subject=zeitgeber" }, 0},
+		{"received-from", func(g *grown) string { return "/mailboxes/" + g.archive + "/messages?from=nobody@example.com" }, 0},
+		{"webhook-deliveries", func(g *grown) string { return "/webhooks/" + g.hook + "/deliveries?limit=50" }, -1},
+		{"webhook-pending", func(g *grown) string { return "/webhooks/" + g.hook + "/deliveries?status=pending" }, growthPending},
+		{"audit", func(*grown) string { return "/activity?limit=50" }, -1},
+	} {
+		err = errors.Join(err, r.both(l.row, 15, func(g *grown, _ int) error { return g.walk(l.path(g), l.n) }))
+	}
+	return err
+}
+
+// walk reads a page, or all pages when there are n entries in them.
+func (g *grown) walk(path string, n int) error {
+	got, err := g.list(path)
+	for all := len(got.Data); err == nil && n >= 0; all += len(got.Data) {
+		if !got.HasMore {
+			if all != n {
+				err = fmt.Errorf("%s: %d entries instead of %d", path, all, n)
+			}
+			return err
+		}
+		got, err = g.list(path + "&after=" + url.QueryEscape(*got.Next))
+	}
+	return err
+}
+
+// changes makes, changes and deletes a mailbox, and sends a message.
+func (r *growthRun) changes() error {
+	made := map[*grown][]string{}
+	err := r.both("mailbox-make", 15, func(g *grown, i int) error {
+		id, err := g.make("/mailboxes", map[string]any{"domain_id": g.domain, "local_part": fmt.Sprintf("new%d", i), "password": g.reader.password, "quota_mb": 10})
+		made[g] = append(made[g], id)
+		return err
+	})
+	err = errors.Join(err, r.both("mailbox-quota", 15, func(g *grown, i int) error {
+		return call(g.conn, "PATCH", "/mailboxes/"+made[g][i], g.token, map[string]any{"quota_mb": 11 + i}, new(any))
+	}))
+	err = errors.Join(err, r.both("mailbox-delete", 15, func(g *grown, i int) error {
+		status, answer, err := g.conn.do("DELETE", "/mailboxes/"+made[g][i], g.token, nil)
+		if err == nil && status != 204 {
+			err = fmt.Errorf("%d %s", status, answer)
+		}
+		return err
+	}))
+	return errors.Join(err, r.both("send", 30, func(g *grown, i int) error {
+		_, err := g.make("/outbound/send", map[string]any{
+			"from_email": "sender@" + g.home, "to": []string{"archive@" + g.home}, "subject": fmt.Sprintf("Number %d", i), "text": "Hello!",
+		})
+		return err
+	}))
+}
+
+// folders opens the large folder and searches it.
+func (r *growthRun) folders() error {
+	run := func(command string) func(*grown, int) error {
+		return func(g *grown, _ int) error {
+			_, err := g.session.Command(command)
+			return err
+		}
+	}
+	var err error
+	for _, c := range []struct{ row, command string }{
+		{"select", "SELECT INBOX"}, {"search-text", "UID SEARCH TEXT zeitgeber"}, {"search-subject", "UID SEARCH SUBJECT zeitgeber"},
+		{"newest", "UID FETCH 1:2 (FLAGS ENVELOPE)"},
+	} {
+		err = errors.Join(err, r.both(c.row, 15, run(c.command)))
+	}
+	return err
+}
+
+// arrive takes in mail from outside.
+func (r *growthRun) arrive() error {
+	const from = "writer@bench-sink.net"
+	sessions, letter := map[*grown]*smtp.Client{}, map[*grown][]byte{}
+	defer func() {
+		for _, c := range sessions {
+			_ = c.Close() // what counts has been answered
+		}
+	}()
+	return r.both("arrive", 30, func(g *grown, _ int) (err error) {
+		if sessions[g] == nil { // the first is not counted
+			if letter[g], err = r.b.signer.sign(plain(1, from, g.reader.address, 4<<10), "bench-sink.net"); err != nil {
+				return err
+			}
+			if sessions[g], err = smtp.Dial(g.sys.mx); err != nil {
+				return err
+			}
+		}
+		return sessions[g].Send(from, g.reader.address, letter[g])
+	})
+}
+
+// folderSize is how many bytes the files in a folder have.
+func folderSize(dir string) (bytes float64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = e.Info(); err == nil {
+				bytes += float64(info.Size())
+			}
+		}
+		return err
+	})
+	return bytes, err
+}
