@@ -63,6 +63,8 @@ type Options struct {
 	// Part is how many messages other commands change in one commit, so that
 	// others write in between; 0 is 5,000.
 	Part int
+	// Look is how many messages one page of a list looks at, at most; 0 is 5,000.
+	Look int
 	// MaxMessages is how many messages a folder may hold; 0 is DefaultMaxMessages.
 	// Only mail that was accepted before the folder was full may exceed it.
 	MaxMessages int
@@ -74,9 +76,9 @@ type Options struct {
 	// Without it, or if it returns nil, Search scans.
 	Narrow func(ctx context.Context, mailbox db.ID, among []db.ID, sought []Sought) (*Narrowed, error)
 	// Find asks the index which messages of a mailbox may meet a clause, for a
-	// search in one of its folders, and which of the folder it does not know. It
-	// returns nil if it can't tell, or has too many. Without it Search looks at
-	// all messages of the folder.
+	// search in one of its folders or in all, and which it does not know. It
+	// returns nil if it can't tell, or has too many. Without it Search and the lists
+	// of messages look at all of them.
 	Find func(ctx context.Context, mailbox db.ID, s Seek) (*Found, error)
 }
 
@@ -116,6 +118,9 @@ func New(o Options) *Store {
 	}
 	if o.Part == 0 {
 		o.Part = 5_000
+	}
+	if o.Look == 0 {
+		o.Look = 5_000
 	}
 	if o.MaxMessages == 0 {
 		o.MaxMessages = DefaultMaxMessages

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/digest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -63,7 +64,7 @@ type KeptFilter struct {
 
 // Bounds of the work for one page of messages.
 const (
-	keptLooks = 5_000 // messages that are looked at
+	keptFew   = 200 // messages that are looked at before an index is asked
 	keptChunk = 100
 )
 
@@ -78,6 +79,10 @@ var (
 			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
 		FROM message m WHERE mailbox = $1 AND {page}`)
+	keptThread = db.Paged(`SELECT id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768),
+			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
+				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
+		FROM message m WHERE account = $5 AND thread = $6 AND thread <> '' AND mailbox + 0 = $1 AND {page}`)
 	keptOne = db.SQL(`SELECT id, outbound, thread, verdicts, size FROM message WHERE id = $1 AND mailbox = $2`)
 	places  = db.SQL(`SELECT f.message, d.name, f.uid, f.flags, f.keywords, f.internal_date
 		FROM folder_message f JOIN folder d ON d.id = f.folder
@@ -89,58 +94,117 @@ var (
 // one that was looked at: when more is true the list goes on behind it, also
 // if little was found. A folder that is not there is a fault.NotFound; f is
 // right as Check has it.
-func (s *Store) Messages(ctx context.Context, mailbox db.ID, f KeptFilter, page db.Page) (found []Kept, more bool, next db.ID, err error) {
-	var in db.ID
+func (s *Store) Messages(ctx context.Context, box db.ID, f KeptFilter, page db.Page) (found []Kept, more bool, next db.ID, err error) {
+	var in Folder
 	if f.Folder != "" {
-		folder, err := s.byName(ctx, mailbox, f.Folder)
-		if err != nil {
+		if in, err = s.byName(ctx, box, f.Folder); err != nil || in.Messages == 0 {
 			return nil, false, 0, err
 		}
-		in = folder.ID
 	}
-	return s.list(ctx, f, page, func(at db.Page) ([]keptCandidate, bool, error) {
-		return db.ReadPage(ctx, s.DB, keptPage, at, scanCandidate, mailbox, in)
+	var account db.ID
+	if f.Thread != "" {
+		if account, err = mailbox.AccountOf(ctx, s.DB, box); err != nil {
+			return nil, false, 0, err
+		}
+	}
+	read := func(at db.Page) ([]keptCandidate, bool, error) {
+		if f.Thread != "" {
+			return db.ReadPage(ctx, s.DB, keptThread, at, scanCandidate, box, in.ID, account, f.Thread)
+		}
+		return db.ReadPage(ctx, s.DB, keptPage, at, scanCandidate, box, in.ID)
+	}
+	return s.find(ctx, f, page, read, func(at db.Page) (*keptIDs, error) {
+		ids, err := s.keptByIndex(ctx, []db.ID{box}, f)
+		if err == nil && ids == nil && in.ID != 0 && f.Thread == "" {
+			ids, err = s.keptByFolder(ctx, in.ID, at)
+		}
+		if ids != nil {
+			ids.read = func(some [keptGroup]any) db.Statement { return keptSome.With(append(some[:], box, in.ID)...) }
+		}
+		return ids, err
 	})
 }
 
-// list goes through what read gives, as Messages says.
-func (s *Store) list(ctx context.Context, f KeptFilter, page db.Page, read func(db.Page) ([]keptCandidate, bool, error)) (found []Kept, more bool, next db.ID, err error) {
-	limit := cmp.Or(page.Limit, db.DefaultPage)
-	back := page.After == 0 && page.Before != 0
-	least, most := db.ID(0), db.ID(math.MaxInt64)
-	if !f.Since.IsZero() {
-		least = db.FirstID(f.Since)
-	}
-	if !f.Until.IsZero() {
-		most = db.FirstID(f.Until)
-	}
-	at := db.Page{After: page.After, Before: page.Before, Limit: keptChunk}
-	switch {
-	case back:
-		at.Before = max(at.Before, least-1)
-	case at.After == 0 || at.After > most:
-		at.After = most
-	}
-	wanted, err := f.fits()
+// find lists what few candidates of read tell. If they don't fill the page, it
+// asks for those that may be meant, and looks at these alone; without them it
+// looks at more.
+func (s *Store) find(ctx context.Context, f KeptFilter, page db.Page, read keptReader, narrow func(db.Page) (*keptIDs, error)) (found []Kept, more bool, next db.ID, err error) {
+	l, err := newKeptList(f, page)
 	if err != nil {
 		return nil, false, 0, err
 	}
+	found, more, next, err = l.walk(min(keptFew, s.Look), read)
+	if err != nil {
+		return nil, false, 0, err
+	}
+	if more && len(found) < l.limit {
+		ids, err := narrow(l.begin)
+		if err != nil {
+			return nil, false, 0, err
+		}
+		if ids != nil {
+			read = func(at db.Page) ([]keptCandidate, bool, error) { return ids.page(ctx, s.DB, at) }
+		}
+		if found, more, next, err = l.walk(s.Look, read); err != nil {
+			return nil, false, 0, err
+		}
+	}
+	found, err = s.withPlaces(ctx, found, l.back)
+	return found, more, next, err
+}
+
+// keptReader reads a chunk of candidates, newest first, as db.ReadPage does.
+type keptReader func(db.Page) (chunk []keptCandidate, more bool, err error)
+
+// keptList is a page of messages that is to be found.
+type keptList struct {
+	least, most db.ID // ids that are meant: from least on, below most
+	limit       int
+	back        bool    // the list is walked towards the newest
+	begin       db.Page // the first chunk
+	wanted      func(*keptCandidate) bool
+}
+
+func newKeptList(f KeptFilter, page db.Page) (*keptList, error) {
+	l := &keptList{most: math.MaxInt64, limit: cmp.Or(page.Limit, db.DefaultPage), back: page.After == 0 && page.Before != 0}
+	if !f.Since.IsZero() {
+		l.least = db.FirstID(f.Since)
+	}
+	if !f.Until.IsZero() {
+		l.most = db.FirstID(f.Until)
+	}
+	l.begin = db.Page{After: page.After, Before: page.Before, Limit: keptChunk}
+	switch {
+	case l.back:
+		l.begin.Before = max(page.Before, l.least-1)
+	case page.After == 0 || page.After > l.most:
+		l.begin.After = l.most
+	}
+	var err error
+	l.wanted, err = f.fits()
+	return l, err
+}
+
+// walk goes through what read gives until the page is full or so many messages
+// were looked at. In what it returns they stand in the order in which they were found.
+func (l *keptList) walk(looks int, read keptReader) (found []Kept, more bool, next db.ID, err error) {
+	at := l.begin
 	for looked := 0; ; {
 		chunk, rest, err := read(at)
 		if err != nil {
 			return nil, false, 0, err
 		}
-		if back { // they come newest first, whichever way the list is walked
+		if l.back { // they come newest first, whichever way the list is walked
 			slices.Reverse(chunk)
 		}
 		for i := range chunk {
 			c := &chunk[i]
-			if c.ID < least && !back || c.ID >= most && back {
-				return s.withPlaces(ctx, found, false, next, back)
+			if c.ID < l.least && !l.back || c.ID >= l.most && l.back {
+				return found, false, next, nil
 			}
-			fits := c.ID >= least && c.ID < most && wanted(c)
-			if fits && len(found) == limit || looked == keptLooks {
-				return s.withPlaces(ctx, found, true, next, back)
+			fits := c.ID >= l.least && c.ID < l.most && l.wanted(c)
+			if fits && len(found) == l.limit || looked == looks {
+				return found, true, next, nil
 			}
 			looked++
 			next = c.ID
@@ -149,9 +213,9 @@ func (s *Store) list(ctx context.Context, f KeptFilter, page db.Page, read func(
 			}
 		}
 		if !rest {
-			return s.withPlaces(ctx, found, false, next, back)
+			return found, false, next, nil
 		}
-		if back {
+		if l.back {
 			at.Before = next
 		} else {
 			at.After = next
@@ -161,19 +225,20 @@ func (s *Store) list(ctx context.Context, f KeptFilter, page db.Page, read func(
 
 type keptCandidate struct {
 	Kept
-	there bool
+	there    bool
+	envelope []byte
 }
 
 func scanCandidate(r db.Row) (c keptCandidate, err error) {
 	var messageID string
-	var envelope []byte
 	var there int
 	var account db.ID
-	if err := r.Scan(&c.ID, &c.Mailbox, &account, &c.Outbound, &c.Thread, &c.Verdicts, &c.Size, &messageID, &envelope, &there); err != nil {
+	if err := r.Scan(&c.ID, &c.Mailbox, &account, &c.Outbound, &c.Thread, &c.Verdicts, &c.Size, &messageID, &c.envelope, &there); err != nil {
 		return c, err
 	}
 	c.Arrived = account != 0
 	if c.there = there == 1; c.there {
+		envelope := c.envelope
 		date, _ := message.ParseDate(envelopeText(envelope, 0))
 		c.Summary = digest.Summarized(messageID, envelopeAddresses(envelope, 2), envelopeAddresses(envelope, 5), envelopeAddresses(envelope, 6),
 			envelopeText(envelope, 1), date)
@@ -224,22 +289,17 @@ func (f KeptFilter) fits() (func(*keptCandidate) bool, error) {
 		return nil, err
 	}
 	recipient, err := person(f.To)
-	var subjects []needle
-	for _, text := range append([]string{f.Subject}, f.Words...) {
-		if text != "" {
-			subjects = append(subjects, newNeedle(text))
-		}
-	}
+	texts := f.texts()
 	return func(c *keptCandidate) bool {
 		return c.there && (c.Arrived || !f.Arrived) && (f.Thread == "" || c.Thread == f.Thread) &&
-			!slices.ContainsFunc(subjects, func(n needle) bool { return !n.in(c.Summary.Subject) }) &&
+			!slices.ContainsFunc(texts, func(t keptText) bool { return !t.in(c.envelope) }) &&
 			(f.From == "" || slices.ContainsFunc(c.Summary.From, author)) &&
 			(f.To == "" || slices.ContainsFunc(c.Summary.To, recipient) || slices.ContainsFunc(c.Summary.Cc, recipient))
 	}, err
 }
 
-// withPlaces ends list.
-func (s *Store) withPlaces(ctx context.Context, found []Kept, more bool, next db.ID, back bool) ([]Kept, bool, db.ID, error) {
+// withPlaces tells where messages are, and puts them newest first.
+func (s *Store) withPlaces(ctx context.Context, found []Kept, back bool) ([]Kept, error) {
 	all := make([]*Kept, len(found))
 	for i := range found {
 		all[i] = &found[i]
@@ -249,7 +309,7 @@ func (s *Store) withPlaces(ctx context.Context, found []Kept, more bool, next db
 	if back {
 		slices.Reverse(found)
 	}
-	return found, more, next, err
+	return found, err
 }
 
 // Message returns a message of a mailbox, without its Summary. One that no folder

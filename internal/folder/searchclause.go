@@ -17,9 +17,9 @@ type Clause struct {
 	Any    bool
 }
 
-// Seek is what a search in a folder asks an index.
+// Seek is what a search in a folder asks an index, or in a whole mailbox.
 type Seek struct {
-	Folder db.ID
+	Folder db.ID  // 0 for all of the mailbox
 	Last   uint32 // the highest UID in it
 	Clause Clause
 	Limit  int // of messages; more are too many
@@ -31,6 +31,7 @@ type Seek struct {
 type Found struct {
 	Messages []db.ID
 	UpTo     uint32
+	Folders  map[db.ID]uint32 // UpTo of each folder that it knows, if the Seek is in all of them
 	After    db.ID
 }
 
@@ -79,7 +80,7 @@ func (v *View) fromIndex(ctx context.Context, c *criterion) (uids []uint32, know
 	}
 	found, err := v.store.Find(ctx, v.row.Mailbox, Seek{v.shared.id, v.snap.last(), *clause, min(maxFound, v.snap.n/2)})
 	if err != nil {
-		return nil, false, v.without(ctx, err)
+		return nil, false, v.store.without(ctx, v.row.Mailbox, err)
 	}
 	if found == nil {
 		return nil, false, nil
@@ -139,9 +140,9 @@ func (v *View) later(ctx context.Context, uids []uint32, after db.ID) (_ []uint3
 }
 
 // without logs that the index failed; the search goes on without it.
-func (v *View) without(ctx context.Context, err error) error {
+func (s *Store) without(ctx context.Context, mailbox db.ID, err error) error {
 	if ctx.Err() == nil {
-		v.store.Log.Error("the search index could not be read", "mailbox", v.row.Mailbox, "error", err)
+		s.Log.Error("the search index could not be read", "mailbox", mailbox, "error", err)
 	}
 	return ctx.Err()
 }

@@ -106,7 +106,7 @@ func (v *View) narrow(ctx context.Context, c *criterion, open []uint32, hits *[]
 	slices.Sort(among)
 	index, err := v.store.Narrow(ctx, v.row.Mailbox, among, sought)
 	if err != nil {
-		return nil, open, v.without(ctx, err)
+		return nil, open, v.store.without(ctx, v.row.Mailbox, err)
 	}
 	left := open[:0]
 	for i, uid := range open {

@@ -99,7 +99,10 @@ func (x *Index) uncover(ctx context.Context, folders ...db.ID) error {
 
 // coveredOf returns up to which UID the folders of a mailbox are indexed.
 func (x *Index) coveredOf(ctx context.Context, mailbox db.ID) (map[db.ID]uint32, error) {
-	rows, err := x.reader.QueryContext(ctx, coveredFolders, mailbox)
+	return coveredIn(x.reader.QueryContext(ctx, coveredFolders, mailbox))
+}
+
+func coveredIn(rows *sql.Rows, err error) (map[db.ID]uint32, error) {
 	if err != nil {
 		return nil, err
 	}

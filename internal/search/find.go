@@ -16,6 +16,7 @@ import (
 
 const (
 	foundFrom  = `SELECT upto, (SELECT upto FROM search_state WHERE pass = 0) FROM search_folder WHERE folder = ?`
+	foundUpTo  = `SELECT upto FROM search_state WHERE pass = 0`
 	topShelves = `SELECT id, blocks FROM search_shelf WHERE mailbox = ? ORDER BY id`
 	bareBlocks = `SELECT id FROM search_block WHERE mailbox = ? AND shelf = ?`
 	allBlocks  = `SELECT id FROM search_block WHERE mailbox = ?`
@@ -30,7 +31,7 @@ const (
 // findQueries are those of Find and Narrow, which are prepared once: for most of them that
 // takes longer than to run them.
 var findQueries = []string{
-	foundFrom, topShelves, bareBlocks, allBlocks, someFields, someSlices, blockIDs, tailFields, tailAll, readBlocks, readTail,
+	foundFrom, foundUpTo, coveredFolders, topShelves, bareBlocks, allBlocks, someFields, someSlices, blockIDs, tailFields, tailAll, readBlocks, readTail,
 }
 
 // finding is a read transaction of theirs.
@@ -117,12 +118,19 @@ func (x *Index) Find(ctx context.Context, mailbox db.ID, s folder.Seek) (*folder
 	defer begun.Rollback() //nolint:errcheck // nothing was written
 	tx := &finding{begun, x.prepared}
 	var out folder.Found
-	err = tx.StmtContext(ctx, tx.prepared[foundFrom]).QueryRowContext(ctx, s.Folder).Scan(&out.UpTo, &out.After) //nolint:sqlclosecheck // it ends with the transaction
-	if errors.Is(err, sql.ErrNoRows) {
+	if s.Folder == 0 {
+		out.Folders, err = coveredIn(tx.StmtContext(ctx, tx.prepared[coveredFolders]).QueryContext(ctx, mailbox)) //nolint:sqlclosecheck // it ends with the transaction
+		if err == nil {
+			err = tx.StmtContext(ctx, tx.prepared[foundUpTo]).QueryRowContext(ctx).Scan(&out.After) //nolint:sqlclosecheck // likewise
+		}
+	} else {
+		err = tx.StmtContext(ctx, tx.prepared[foundFrom]).QueryRowContext(ctx, s.Folder).Scan(&out.UpTo, &out.After) //nolint:sqlclosecheck // it ends with the transaction
+	}
+	if errors.Is(err, sql.ErrNoRows) || s.Folder == 0 && err == nil && len(out.Folders) == 0 {
 		x.ask(mailbox)
 		return nil, nil
 	}
-	if err == nil && out.UpTo < s.Last {
+	if err == nil && (s.Folder == 0 || out.UpTo < s.Last) {
 		x.ask(mailbox)
 	}
 	if err == nil {

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/mailbox"
+)
+
+var setArrived = db.SQL(`UPDATE message SET account = $1 WHERE mailbox = $2`)
+
+// list walks through a mailbox's messages, in one direction or the other, and returns
+// how many there are and in how many pages.
+func (h *house) list(s *folder.Store, f folder.KeptFilter, back bool) (subjects []string, pages int) {
+	h.Helper()
+	h.must(f.Check())
+	p := db.Page{Limit: 50}
+	if back {
+		p.Before = 1
+	}
+	for more := true; more; pages++ {
+		found, goesOn, next, err := s.Messages(h.ctx(), h.box, f, p)
+		h.must(err)
+		for _, k := range found {
+			subjects = append(subjects, k.Summary.Subject)
+		}
+		if more = goesOn; back {
+			p.Before = next
+		} else {
+			p.After = next
+		}
+	}
+	return subjects, pages
+}
+
+// A list of a mailbox's messages ends at once where the index, or the folder,
+// tells that nothing is right, however many messages there are.
+func TestListEndsAtOnce(t *testing.T) {
+	each(t, func(h *house) {
+		h.plain.Look, h.Look = 300, 300
+		texts := numbered(700)
+		texts[17] = "Subject: =?utf-8?q?F=C3=BCr?= Orders\r\nFrom: Bob <BOB@Shop.Example>\r\nTo: a@here.example\r\nCc: carl@there.example\r\n\r\nx\r\n"
+		h.append(h.box, folder.Inbox, texts...)
+		h.append(h.box, "Archive", "Subject: put away\r\nFrom: a@example.com\r\n\r\nx\r\n")
+		cases := []struct {
+			f    folder.KeptFilter
+			want string
+		}{
+			{folder.KeptFilter{Subject: "nowhere"}, "[]"},
+			{folder.KeptFilter{From: "nobody@example.com"}, "[]"},
+			{folder.KeptFilter{From: "none.example"}, "[]"},
+			{folder.KeptFilter{To: "none.example"}, "[]"},
+			{folder.KeptFilter{Words: []string{"number", "nowhere"}}, "[]"},
+			{folder.KeptFilter{Subject: "FÜR orders"}, "[Für Orders]"},
+			{folder.KeptFilter{Words: []string{"orders", "für"}, From: "shop.example"}, "[Für Orders]"},
+			{folder.KeptFilter{From: "bob@shop.example"}, "[Für Orders]"},
+			{folder.KeptFilter{To: "carl@THERE.example"}, "[Für Orders]"},
+			{folder.KeptFilter{Subject: "number 9 "}, "[number 9 of all]"},
+			{folder.KeptFilter{Subject: "number 9 ", Folder: "Archive"}, "[]"},
+			{folder.KeptFilter{Folder: "Archive"}, "[put away]"},
+			{folder.KeptFilter{Folder: "Drafts"}, "[]"},
+			{folder.KeptFilter{Thread: "none"}, "[]"},
+		}
+		check := func(when string, s *folder.Store, most int) {
+			t.Helper()
+			for _, c := range cases {
+				for _, back := range []bool{false, true} {
+					got, pages := h.list(s, c.f, back)
+					if fmt.Sprint(got) != c.want || pages > most {
+						t.Errorf("%s: %+v, back %v: %q in %d pages", when, c.f, back, got, pages)
+					}
+				}
+			}
+		}
+		check("without an index", h.plain, 3)
+		check("nothing is indexed", h.Store, 3)
+		h.fill()
+		check("indexed", h.Store, 1)
+		h.append(h.box, folder.Inbox, "Subject: late in nowhere\r\nFrom: x@none.example\r\n\r\nx\r\n")
+		cases = cases[:0]
+		for _, f := range []folder.KeptFilter{{Subject: "nowhere"}, {From: "none.example"}, {Folder: folder.Inbox, Subject: "late"}} {
+			cases = append(cases, struct {
+				f    folder.KeptFilter
+				want string
+			}{f, "[late in nowhere]"})
+		}
+		check("one is not indexed", h.Store, 1)
+		account, err := mailbox.AccountOf(h.ctx(), h.db, h.box)
+		h.must(err)
+		dbtest.Exec(t, h.db, setArrived.With(account, h.box))
+		for want, f := range map[string]folder.KeptFilter{
+			"[]": {Subject: "nobody knows"}, "[late in nowhere]": {Words: []string{"nowhere"}}, "[Für Orders]": {From: "shop.example", Arrived: true},
+		} {
+			found, more, _, err := h.Received(h.ctx(), account, f, db.Page{})
+			h.must(err)
+			subjects := []string{}
+			for _, k := range found {
+				subjects = append(subjects, k.Summary.Subject)
+			}
+			if more || fmt.Sprint(subjects) != want {
+				t.Errorf("received, %+v: %q, more %v", f, subjects, more)
+			}
+		}
+	})
+}
+
+// What lies in a folder is listed without a page that shows little, however much
+// other folders hold, and wherever it stands among their messages.
+func TestListOfFolder(t *testing.T) {
+	each(t, func(h *house) {
+		h.plain.Look = 60 // fewer than the folder has
+		all := numbered(600)
+		h.append(h.box, "Archive", all[:100]...)
+		h.append(h.box, folder.Inbox, all[100:300]...)
+		h.append(h.box, "Archive", all[300:400]...)
+		h.append(h.box, folder.Inbox, all[400:]...)
+		for _, back := range []bool{false, true} {
+			got, pages := h.list(h.plain, folder.KeptFilter{Folder: "Archive"}, back)
+			var want []string
+			for i := range 4 {
+				for j := 49; j >= 0; j-- {
+					n := i*50 + j // of the 200 in the Archive, in pages of 50
+					if !back {
+						n = (3-i)*50 + j
+					}
+					if n >= 100 {
+						n += 200
+					}
+					want = append(want, fmt.Sprintf("number %d of all", n))
+				}
+			}
+			if !slices.Equal(got, want) || pages > 5 { // that a full page is the last may show only in the next
+				t.Errorf("back %v: %d in %d pages: %q", back, len(got), pages, got)
+			}
+		}
+	})
+}
