@@ -104,10 +104,8 @@ func fillFrom(ctx context.Context, from, path string) error {
 	case now != version:
 		return errors.New("the database was migrated to another release meanwhile; begin again")
 	}
-	for _, t := range tables {
-		if err := t.fill(ctx, file, tx); err != nil {
-			return fmt.Errorf("table %s: %w", t.name, err)
-		}
+	if err := fillTables(ctx, file, tx, tables); err != nil {
+		return err
 	}
 	return file.Close()
 }
@@ -150,6 +148,7 @@ func schemaVersion(ctx context.Context, pg querier) (version int64, err error) {
 type table struct {
 	name    string
 	columns []string
+	key     []string // that SQLite keeps the rows in the order of; nil for a plain number
 }
 
 // tablesOf lists the tables of a file, each after those that it refers to. What
@@ -185,6 +184,10 @@ func tablesOf(ctx context.Context, file *sql.DB) (list []table, err error) {
 			if t.columns, err = texts(ctx, file, `SELECT name FROM pragma_table_info(?) ORDER BY cid`, name); err != nil {
 				return nil, err
 			}
+			if t.key, err = texts(ctx, file, `SELECT i.name FROM pragma_table_list(?1) AS t JOIN pragma_table_info(?1) AS i
+				WHERE t.wr = 1 AND i.pk > 0 ORDER BY i.pk`, name); err != nil {
+				return nil, err
+			}
 			list, listed[name] = append(list, t), true
 		}
 		if len(list) == before {
@@ -217,39 +220,5 @@ func namesOf(tables []table) string {
 }
 
 func (t *table) quoted() string { return `"` + strings.Join(t.columns, `", "`) + `"` }
-
-// fill copies the table's rows from PostgreSQL, one after the other.
-func (t *table) fill(ctx context.Context, file *sql.DB, from pgx.Tx) error {
-	to, err := file.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer to.Rollback()                                                        //nolint:errcheck // the file is thrown away
-	if _, err := to.ExecContext(ctx, `DELETE FROM "`+t.name+`"`); err != nil { // what the migrations put there
-		return err
-	}
-	insert, err := to.PrepareContext(ctx, `INSERT INTO "`+t.name+`" (`+t.quoted()+`) VALUES (?`+strings.Repeat(`, ?`, len(t.columns)-1)+`)`)
-	if err != nil {
-		return err
-	}
-	rows, err := from.Query(ctx, `SELECT `+t.quoted()+` FROM "`+t.name+`"`)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		values, err := rows.Values()
-		if err != nil {
-			return err
-		}
-		if _, err := insert.ExecContext(ctx, values...); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	return to.Commit()
-}
 
 func (t *table) has(column string) bool { return slices.Contains(t.columns, column) }

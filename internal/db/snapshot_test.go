@@ -3,10 +3,12 @@
 package db_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -76,6 +78,9 @@ func TestSnapshotAndLoad(t *testing.T) {
 			aDomain.With(d.NewID(), account, "shop.test"),
 			aBlob.With(d.NewID(), []byte{0, 0xff, '\n', 'x', 0}), aBlob.With(d.NewID(), []byte{}), aBlob.With(d.NewID(), []byte(strings.Repeat("long\r\n", 9000))),
 			aPerson.With(d.NewID(), "p@shop.test", nil), aPerson.With(d.NewID(), "q@shop.test", []byte{1, 0}))
+		for n := range 131 { // more than one statement inserts
+			dbtest.Exec(t, d, aBlob.With(d.NewID(), bytes.Repeat([]byte{byte(n)}, 300_000*(n%50/49)+n)))
+		}
 		if err := d.SameKey(t.Context(), "fingerprint"); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +97,7 @@ func TestSnapshotAndLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		one, two := everyRow(t, first), everyRow(t, second)
-		if len(one["account"]) != 2 || len(one["blob"]) != 3 || len(one["dashboard_user"]) != 2 || len(one["tenure"]) != 1 {
+		if len(one["account"]) != 2 || len(one["blob"]) != 134 || len(one["dashboard_user"]) != 2 || len(one["tenure"]) != 1 {
 			t.Errorf("the first snapshot holds %v", one)
 		}
 		delete(one, "server_life") // is the server's own
@@ -114,6 +119,75 @@ func TestSnapshotAndLoad(t *testing.T) {
 		loaded, _ := dbtest.Open(t, to)
 		dbtest.Exec(t, loaded, anAccount.With(loaded.NewID(), "c@shop.test", ""))
 	})
+}
+
+var (
+	someEvents = db.SQL(`INSERT INTO event (id, position, account, kind, message, data, created_at, recipient)
+		WITH RECURSIVE n(i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+		SELECT i, i, 7, 'bounce', 0, '', i, 'recipient-' || ((i * 48271) % 65521) || '@a-long-name.of-a-domain.shop.test' FROM n`)
+	someRows = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+		WITH RECURSIVE n(i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+		SELECT (i * 48271) % 97, i, (i * 48271) % 65521, 0, '', 1, 2000, i, i FROM n`)
+)
+
+// A snapshot is written in bulk: rows in the order of their keys, and each index of a
+// sorted list, so that no page is left half empty. Its schema is as migrations make it.
+func TestSnapshotIsPacked(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, _ := dbtest.Open(t, url)
+		dbtest.Exec(t, d, someEvents.With(1, 6_000), someRows.With(1, 6_000))
+		folder := t.TempDir()
+		path, packed := filepath.Join(folder, "snapshot.db"), filepath.Join(folder, "packed.db")
+		if err := db.Snapshot(t.Context(), url, path); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.CheckFile(t.Context(), path); err != nil {
+			t.Error(err)
+		}
+		if err := db.Snapshot(t.Context(), "sqlite:"+path, packed); err != nil {
+			t.Fatal(err)
+		}
+		var size [2]int64
+		for i, path := range []string{path, packed} {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size[i] = info.Size()
+		}
+		if size[0] > size[1]*102/100 {
+			t.Errorf("it has %d bytes, of which %d would be enough", size[0], size[1])
+		}
+	})
+}
+
+// A snapshot that nobody waits for any more ends, though it waits itself.
+func TestSnapshotEnds(t *testing.T) {
+	url := dbtest.Postgres(t)
+	d, _ := dbtest.Open(t, url)
+	dbtest.Exec(t, d, someEvents.With(1, 2_000))
+	// Held back at a table that it reads after others.
+	conn := plannerConn(t, url)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background()) //nolint:errcheck // nothing was written
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE webhook IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- db.Snapshot(ctx, url, filepath.Join(t.TempDir(), "snapshot.db")) }()
+	for waits := false; !waits; {
+		if err := tx.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'webhook'::regclass)`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
 }
 
 // What SQLite lets stand in a text, PostgreSQL may not.
