@@ -197,3 +197,123 @@ func BenchmarkFind(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFindText tells what the index takes to find messages by a text anywhere in
+// them, in a thousand and in a hundred thousand, short ones and of 8 KiB.
+func BenchmarkFindText(b *testing.B) {
+	text := lines(b)
+	for _, length := range []int{500, 8 << 10} {
+		r := rand.New(rand.NewPCG(1, 2))
+		sigs := make([]*signature, 8*blockDocs)
+		for i := range sigs {
+			var body strings.Builder
+			for body.Len() < length {
+				body.WriteString(text[r.IntN(len(text))] + "\r\n")
+			}
+			sigs[i] = new(signature)
+			sigs[i].add(folder.InBodies, []byte(strings.ToLower(body.String())))
+			sigs[i].add(folder.InHeaders, fmt.Appendf(nil, "message-id: <%d.%d@bench-sink.net>", i, r.Uint64()))
+		}
+		sigs[77].add(folder.InBodies, []byte("in the orchard"))
+		for _, blocks := range []int{2, 200} {
+			x, err := Open(b.Context(), Options{Path: filepath.Join(b.TempDir(), "search.db")})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = x.Close() })
+			for block := range blocks {
+				docs := make([]doc, blockDocs)
+				for i := range docs {
+					docs[i] = doc{db.ID(block*blockDocs + i + 1), 1, sigs[block%8*blockDocs+i]}
+				}
+				if err := x.write(b.Context(), func(tx *sql.Tx) error {
+					if err := addBlock(b.Context(), tx, 1, docs, rowsPerBlock); err != nil {
+						return err
+					}
+					return makeShelves(b.Context(), tx, 1)
+				}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if _, err := x.writer.ExecContext(b.Context(), cover, 1, 1, blocks*blockDocs); err != nil {
+				b.Fatal(err)
+			}
+			for _, word := range []string{"orchard", "nowhere near it"} {
+				b.Run(fmt.Sprintf("%dB/%d/%s", length, blocks*blockDocs, word), func(b *testing.B) {
+					hits, took := 0, make([]time.Duration, 0, 4096)
+					for b.Loop() {
+						began := time.Now()
+						found, err := x.Find(b.Context(), 1, folder.Seek{Folder: 1, Clause: seek(word, folder.InHeaders, folder.InBodies), Limit: 10_000})
+						if err != nil {
+							b.Fatal(err)
+						}
+						hits, took = len(found.Messages), append(took, time.Since(began))
+					}
+					slices.Sort(took) // the machine has other work
+					b.ReportMetric(float64(took[len(took)/10].Microseconds()), "µs-fastest-tenth")
+					b.ReportMetric(float64(hits), "hits")
+				})
+			}
+		}
+	}
+}
+
+var (
+	sowMessages = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure)
+		WITH RECURSIVE n(i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+		SELECT $3 + i, $4, 0, 2000, 0, '', $5, $6 FROM n`)
+	sowRows = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
+		WITH RECURSIVE n(i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+		SELECT $4, i, $3 + i, 0, '', 1, 2000, 0, 0 FROM n`)
+	sowFolder = db.SQL(`UPDATE folder SET uid_next = $2 + 1, messages = $2 WHERE id = $1`)
+)
+
+// BenchmarkList tells what a page of a mailbox's messages by a subject takes, which all
+// have, or none.
+func BenchmarkList(b *testing.B) {
+	for _, blocks := range []int{2, 330} {
+		for engine, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
+			h := newHouse(b, url(b))
+			folders, err := h.Folders(h.ctx(), h.box)
+			h.must(err)
+			in := folders[slices.IndexFunc(folders, func(f folder.Folder) bool { return f.Name == folder.Inbox })].ID
+			first, n := db.FirstID(time.Now().Add(-time.Hour)), blocks*blockDocs
+			envelope := []byte(`(NIL "Your order of this week" (("Ann" NIL "ann" "shop.example")) NIL NIL (("Bob" NIL "bob" "here.example")) NIL NIL NIL NIL)`)
+			dbtest.Exec(b, h.db, sowMessages.With(1, n, first, h.box, envelope, []byte{}), sowRows.With(1, n, first, in), sowFolder.With(in, n))
+			sig := new(signature)
+			sig.add(1, []byte("your order of this week"))
+			for block := range blocks {
+				docs := make([]doc, blockDocs)
+				for i := range docs {
+					docs[i] = doc{first + db.ID(block*blockDocs+i+1), h.box, sig}
+				}
+				h.must(h.index.write(h.ctx(), func(tx *sql.Tx) error {
+					if err := addBlock(h.ctx(), tx, h.box, docs, fieldBuckets/rowBuckets); err != nil {
+						return err
+					}
+					return makeShelves(h.ctx(), tx, h.box)
+				}))
+			}
+			for _, text := range []string{fmt.Sprintf("UPDATE search_state SET upto = %d", int64(first)+int64(n)), fmt.Sprintf("INSERT INTO search_folder VALUES (%d, %d, %d)", in, h.box, n)} {
+				_, err := h.index.writer.ExecContext(h.ctx(), text)
+				h.must(err)
+			}
+			for _, subject := range []string{"order", "nowhere"} {
+				for index, s := range map[string]*folder.Store{"indexed": h.Store, "plain": h.plain} {
+					b.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, subject, index), func(b *testing.B) {
+						pages := 0
+						for b.Loop() {
+							pages = 0
+							for p, more := (db.Page{Limit: 50}), true; more; pages++ {
+								_, goesOn, next, err := s.Messages(h.ctx(), h.box, folder.KeptFilter{Subject: subject}, p)
+								h.must(err)
+								p.After, more = next, goesOn && subject == "nowhere"
+							}
+						}
+						b.ReportMetric(float64(pages), "pages")
+					})
+				}
+			}
+		}
+	}
+}

@@ -247,7 +247,7 @@ func (f *finder) either(n int, from []source, within set, of func(i int) (set, e
 const (
 	atOnce  = 8
 	onShelf = 3
-	abreast = 4
+	abreast = 10
 	aRead   = 32
 )
 
@@ -263,11 +263,10 @@ func (f *finder) inAll(want []uint32, from []source, within set) (set, error) {
 			found.fill()
 		}
 	}
-	n := atOnce
-	if len(found) > abreast*blockWords {
-		n = onShelf
+	n, enough, blocks := onShelf, len(from)+len(found)>>10, len(found) <= abreast*blockWords
+	if blocks {
+		enough = 0 // until more was read of those that are left
 	}
-	enough := len(from) + len(found)>>10
 	for len(want) > 0 {
 		some := want[:min(n, len(want))]
 		if err := f.and(some, from, found, all); err != nil {
@@ -278,7 +277,9 @@ func (f *finder) inAll(want []uint32, from []source, within set) (set, error) {
 		if left == before || left <= enough {
 			break
 		}
-		before = left
+		if before = left; blocks {
+			n, enough = atOnce, abreast/3
+		}
 	}
 	return found, nil
 }
