@@ -126,7 +126,7 @@ func (x *Index) Find(ctx context.Context, mailbox db.ID, s folder.Seek) (*folder
 	} else {
 		err = tx.StmtContext(ctx, tx.prepared[foundFrom]).QueryRowContext(ctx, s.Folder).Scan(&out.UpTo, &out.After) //nolint:sqlclosecheck // it ends with the transaction
 	}
-	if errors.Is(err, sql.ErrNoRows) || s.Folder == 0 && err == nil && len(out.Folders) == 0 {
+	if errors.Is(err, sql.ErrNoRows) {
 		x.ask(mailbox)
 		return nil, nil
 	}

@@ -13,7 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-var setArrived = db.SQL(`UPDATE message SET account = $1 WHERE mailbox = $2`)
+var (
+	setArrived = db.SQL(`UPDATE message SET account = $1 WHERE mailbox = $2`)
+	setAccount = db.SQL(`UPDATE mailbox SET account = $1 WHERE id = $2`)
+)
 
 // list walks through a mailbox's messages, in one direction or the other, and returns
 // how many there are and in how many pages.
@@ -93,7 +96,7 @@ func TestListEndsAtOnce(t *testing.T) {
 		check("one is not indexed", h.Store, 1)
 		account, err := mailbox.AccountOf(h.ctx(), h.db, h.box)
 		h.must(err)
-		dbtest.Exec(t, h.db, setArrived.With(account, h.box))
+		dbtest.Exec(t, h.db, setArrived.With(account, h.box), setAccount.With(account, h.newMailbox())) // an empty one, too
 		for want, f := range map[string]folder.KeptFilter{
 			"[]": {Subject: "nobody knows"}, "[late in nowhere]": {Words: []string{"nowhere"}}, "[Für Orders]": {From: "shop.example", Arrived: true},
 		} {
