@@ -48,25 +48,7 @@ const (
 	lateness = time.Minute
 )
 
-// Those of a message, of a recipient and of one kind are found by an index of
-// their own; what else is asked for is looked for among them.
 var (
-	ofAccountAfter = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
-		WHERE account = $1 AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`)
-	ofAccountBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
-		WHERE account = $1 AND position IS NOT NULL AND position < $2 ORDER BY position DESC LIMIT $3`)
-	ofMessageAfter = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
-		WHERE message = $4 AND message > 0 AND account = $1 AND position > $2 ORDER BY position LIMIT $3`)
-	ofMessageBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
-		WHERE message = $4 AND message > 0 AND account = $1 AND position < $2 ORDER BY position DESC LIMIT $3`)
-	ofRecipientAfter = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
-		WHERE account = $1 AND recipient = $4 AND recipient <> '' AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`)
-	ofRecipientBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
-		WHERE account = $1 AND recipient = $4 AND recipient <> '' AND position IS NOT NULL AND position < $2 ORDER BY position DESC LIMIT $3`)
-	ofKindAfter = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
-		WHERE account = $1 AND kind = $4 AND position IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`)
-	ofKindBefore = db.SQL(`SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
-		WHERE account = $1 AND kind = $4 AND position IS NOT NULL AND position < $2 ORDER BY position DESC LIMIT $3`)
 	firstFrom = db.SQL(`SELECT COALESCE(position, 0) FROM event WHERE id >= $1 ORDER BY id LIMIT 1`)
 	// What follows a time may have got its position before what was first: the
 	// lowest of the first ones' is where to begin.
@@ -146,26 +128,6 @@ func (l *Log) some(ctx context.Context, account db.ID, s db.Statement) (list []E
 		err = nil
 	}
 	return list, bytes, err
-}
-
-// query reads the next events, some of which may fit.
-func (f *Filter) query(account db.ID, from int64, n int) db.Statement {
-	after := f.Before == 0
-	pick := func(forward, back *db.Query) *db.Query {
-		if after {
-			return forward
-		}
-		return back
-	}
-	switch {
-	case f.Message != 0:
-		return pick(ofMessageAfter, ofMessageBefore).With(account, from, n, f.Message)
-	case f.Recipient != "":
-		return pick(ofRecipientAfter, ofRecipientBefore).With(account, from, n, f.Recipient)
-	case len(f.Kinds) == 1:
-		return pick(ofKindAfter, ofKindBefore).With(account, from, n, f.Kinds[0])
-	}
-	return pick(ofAccountAfter, ofAccountBefore).With(account, from, n)
 }
 
 func (f *Filter) fits(e *Event) bool {
