@@ -16,8 +16,12 @@ var (
 		WHERE account = $1 AND {page}`)
 	allOfReason = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE account = $1 AND reason = $4 AND {page}`)
-	allOfAddress = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
-		WHERE account = $1 AND address = $4 AND ($5 = '' OR reason = $5) AND {page}`)
+	// An address has one entry of each scope. Found by their key first, they are then
+	// sorted; a planner could otherwise walk the whole list by id.
+	allOfAddress = db.Paged(`WITH found AS MATERIALIZED (SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at
+			FROM suppression WHERE account = $1 AND address = $4)
+		SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM found
+		WHERE ($5 = '' OR reason = $5) AND {page}`)
 	byID = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE id = $2 AND account = $1`)
 	byAddress = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression

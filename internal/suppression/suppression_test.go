@@ -193,7 +193,12 @@ func TestListGetDelete(t *testing.T) {
 			{suppression.Filter{Reason: suppression.Manual}, db.Page{}, "b a", false},
 			{suppression.Filter{Reason: suppression.Bounce}, db.Page{}, "", false},
 			{suppression.Filter{Address: b}, db.Page{}, "b b", false},
+			{suppression.Filter{Address: b}, db.Page{Limit: 1}, "b", true},
+			{suppression.Filter{Address: b}, db.Page{After: left.ID}, "b", false},
+			{suppression.Filter{Address: b}, db.Page{After: a[1].ID}, "", false},
+			{suppression.Filter{Address: b}, db.Page{Limit: 1, Before: a[1].ID}, "b", false},
 			{suppression.Filter{Address: b, Reason: suppression.Unsubscribe}, db.Page{}, "b", false},
+			{suppression.Filter{Address: b, Reason: suppression.Manual}, db.Page{Limit: 1}, "b", false},
 		} {
 			entries, more, err := l.List(ctx, me, c.filter, c.page)
 			var got []string
