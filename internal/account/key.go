@@ -145,7 +145,7 @@ var (
 	countKeys = db.SQL(`SELECT COUNT(*) FROM api_key WHERE account = $1`)
 	listKeys  = db.Paged(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, exposed_at, created_at,
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day
-		FROM api_key WHERE account = $1 AND {page}`)
+		FROM api_key WHERE {page account = $1}`)
 	insertOperators = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
 		ON CONFLICT (id) DO NOTHING`)  // the address is none, so that nobody has it
 	deleteKey = db.SQL(`DELETE FROM api_key WHERE id = $1 AND account = $2`)

@@ -81,7 +81,7 @@ var (
 	complete = db.SQL(`UPDATE dashboard_audit SET state = $2, what = $3, object = $4 WHERE id = $1`)
 	remove   = db.SQL(`DELETE FROM dashboard_audit WHERE id = $1`)
 	entries  = db.Paged(`SELECT id, account, person, who, what, address, created_at, actor, action, object, state FROM dashboard_audit
-		WHERE account = $1 AND {page}`)
+		WHERE {page account = $1}`)
 	old = db.SQL(`DELETE FROM dashboard_audit WHERE id IN (SELECT id FROM dashboard_audit WHERE created_at < $1 ORDER BY created_at LIMIT $2)`)
 )
 

@@ -114,9 +114,8 @@ func projectQueries(t *testing.T) (queries []namedQuery) {
 				return true
 			}
 			if name == "Paged" {
-				queries = append(queries,
-					namedQuery{where, strings.Replace(text, "{page}", "id < $2 ORDER BY id DESC LIMIT $3", 1)},
-					namedQuery{where, strings.Replace(text, "{page}", "id > $2 ORDER BY id LIMIT $3", 1)})
+				older, newer := db.PageTexts(text)
+				queries = append(queries, namedQuery{where, older}, namedQuery{where, newer})
 			} else if first, _, _ := strings.Cut(text, " "); !slices.Contains([]string{"BEGIN", "COMMIT", "ROLLBACK"}, first) {
 				queries = append(queries, namedQuery{where, text})
 			}

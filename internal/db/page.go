@@ -5,6 +5,7 @@ package db
 import (
 	"context"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -35,30 +36,81 @@ type PagedQuery struct{ older, newer *Query }
 // Paged makes a list query from a text whose last condition is {page}: it
 // becomes a bound on the column id, an order and a limit. $1 is what owns the
 // list, $2 and $3 are the page's, further conditions use $4….
+//
+// {page account = $1, deleted_at = 0} makes these conditions, too, and has the list
+// read by an index on account, deleted_at and id. With {page} alone PostgreSQL may
+// take the primary key instead, where it expects to find a page's rows soon among all.
+// Of a {clustered} table it is {clustered page webhook = $1}.
 func Paged(text string) *PagedQuery {
-	return &PagedQuery{
-		older: SQL(strings.Replace(text, "{page}", "id < $2 ORDER BY id DESC LIMIT $3", 1)),
-		newer: SQL(strings.Replace(text, "{page}", "id > $2 ORDER BY id LIMIT $3", 1)),
+	older, newer := PageTexts(text)
+	return &PagedQuery{older: SQL(older), newer: SQL(newer)}
+}
+
+var (
+	pageMark = regexp.MustCompile(`\{(clustered )?page( [^}]*)?\}`)
+	pageBy   = regexp.MustCompile(`(\w+) = (\S+?)(?:,|$)`)
+)
+
+// PageTexts returns the texts of the two queries that Paged makes.
+func PageTexts(text string) (older, newer string) {
+	mark := pageMark.FindStringSubmatch(text)
+	if mark == nil {
+		return text, text
 	}
+	page := func(beyond, within, order string) string {
+		plain := "id" + beyond + "$2 ORDER BY id" + order + " LIMIT $3"
+		var columns, values []string
+		for _, by := range pageBy.FindAllStringSubmatch(mark[2], -1) {
+			columns, values = append(columns, by[1]), append(values, by[2])
+			plain = by[1] + " = " + by[2] + " AND " + plain
+		}
+		if columns == nil {
+			return strings.Replace(text, mark[0], plain, 1)
+		}
+		// Equal to a value would leave no order but that of the ids, which other indexes
+		// have, too.
+		list := func(all []string) string { return "(" + strings.Join(all, ", ") + ")" }
+		by := list(append(columns, "id")) + beyond + list(append(values, "$2")) + " AND " + list(columns) + within + list(values) +
+			" ORDER BY " + strings.Join(append(columns, "id"), order+", ") + order + " LIMIT $3"
+		if mark[1] == "" {
+			// SQLite takes the index that has all the columns, and finds an id that is its
+			// row number in no such list.
+			by = "\n{sqlite}" + plain + "\n{postgres}" + by
+		}
+		return strings.Replace(text, mark[0], by, 1)
+	}
+	return page(" < ", " >= ", " DESC"), page(" > ", " <= ", "")
 }
 
 // ReadPage reads a page of owner's list, newest first. more says whether the
 // list goes on in the direction that was asked for.
 func ReadPage[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, scan func(Row) (T, error), owner ID, more ...any) (items []T, hasMore bool, err error) {
 	limit := p.limit()
-	query, from, back := q.older, ID(math.MaxInt64), false
+	query, from, back := q.from(p)
+	items, err = All(ctx, r, query.With(append([]any{owner, from, limit + 1}, more...)...), scan)
+	items, hasMore = cut(items, limit, back)
+	return items, hasMore, err
+}
+
+// from returns the query that reads a page, the id that it begins after, and whether it
+// reads towards the newest.
+func (q *PagedQuery) from(p Page) (query *Query, from ID, back bool) {
 	switch {
 	case p.After > 0:
-		from = p.After
+		return q.older, p.After, false
 	case p.Before > 0:
-		query, from, back = q.newer, p.Before, true
+		return q.newer, p.Before, true
 	}
-	items, err = All(ctx, r, query.With(append([]any{owner, from, limit + 1}, more...)...), scan)
+	return q.older, ID(math.MaxInt64), false
+}
+
+// cut makes a page of what was read for it, which may be more by some.
+func cut[T any](items []T, limit int, back bool) (page []T, hasMore bool) {
 	if len(items) > limit {
 		items, hasMore = items[:limit], true
 	}
 	if back {
 		slices.Reverse(items)
 	}
-	return items, hasMore, err
+	return items, hasMore
 }

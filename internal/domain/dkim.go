@@ -72,7 +72,7 @@ var (
 	keysOf = db.SQL(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
 		FROM dkim_key WHERE domain = $1 ORDER BY id`)
 	keyPage = db.Paged(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
-		FROM dkim_key WHERE domain = $1 AND {page}`)
+		FROM dkim_key WHERE {page domain = $1}`)
 	updateKey = db.SQL(`UPDATE dkim_key SET seen = $2, state = $3, active_at = $4, until_at = $5 WHERE id = $1`)
 	// The key is destroyed; its selector stays taken.
 	retireKey = db.SQL(`UPDATE dkim_key SET seen = FALSE, state = 'retired', until_at = $2, private = $3 WHERE id = $1`)

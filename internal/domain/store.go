@@ -3,8 +3,10 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -66,11 +68,13 @@ var (
 		FROM domain WHERE name = $1 ORDER BY id {for_update}`)
 	domainsOf = db.Paged(`SELECT id, account, name, status, held, token, receives, sends, aligned, records, checks,
 			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at
-		FROM domain WHERE account = $1 AND {page}`)
+		FROM domain WHERE {page account = $1}`)
+	// In no order: for one by k.id all keys would be walked.
 	keysOfRange = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
 			k.created_at, k.active_at, k.until_at
-		FROM domain d JOIN dkim_key k ON k.domain = d.id
-		WHERE d.account = $1 AND d.id >= $2 AND d.id <= $3 ORDER BY k.id`)
+		FROM domain d CROSS JOIN dkim_key k WHERE k.domain = d.id AND
+		{sqlite}d.account = $1 AND d.id >= $2 AND d.id <= $3
+		{postgres}(d.account, d.id) >= ($1, $2) AND (d.account, d.id) <= ($1, $3)`)
 	lockDomain   = db.SQL(`SELECT suspended_at FROM domain WHERE id = $1 AND account = $2 {for_update}`)
 	deleteDomain = db.SQL(`DELETE FROM domain WHERE id = $1 AND account = $2`)
 )
@@ -140,6 +144,7 @@ func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Doma
 	if err != nil {
 		return nil, false, err
 	}
+	slices.SortFunc(keys, func(a, b key) int { return cmp.Compare(a.id, b.id) })
 	byDomain := map[db.ID][]key{}
 	for _, k := range keys {
 		byDomain[k.domain] = append(byDomain[k.domain], k)

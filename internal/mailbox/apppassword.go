@@ -53,7 +53,7 @@ var (
 	insertApp = db.SQL(`INSERT INTO app_password (id, mailbox, name, protocols, hash, scram, created_at, last_used_at)
 		SELECT $1, $2, CAST($3 AS TEXT), CAST($4 AS TEXT), $5, CAST($6 AS TEXT), $7, 0
 		WHERE (SELECT COUNT(*) FROM app_password WHERE mailbox = $2) < $8`)
-	listApps  = db.Paged(`SELECT id, mailbox, name, protocols, created_at, last_used_at FROM app_password WHERE mailbox = $1 AND {page}`)
+	listApps  = db.Paged(`SELECT id, mailbox, name, protocols, created_at, last_used_at FROM app_password WHERE {page mailbox = $1}`)
 	removeApp = db.SQL(`DELETE FROM app_password WHERE id = $1 AND mailbox = $2`)
 	noApps    = db.SQL(`DELETE FROM app_password WHERE mailbox = $1`)
 	touchApp  = db.SQL(`UPDATE app_password SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`)

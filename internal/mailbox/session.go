@@ -32,7 +32,7 @@ var (
 		ON CONFLICT (id) DO UPDATE SET tenure = excluded.tenure, program = excluded.program`)
 	endSession   = db.SQL(`DELETE FROM mailbox_session WHERE id = $1`)
 	listSessions = db.Paged(`SELECT id, protocol, address, app_password, program, since FROM mailbox_session
-		WHERE mailbox = $1 AND EXISTS (SELECT 1 FROM tenure WHERE tenure.id = mailbox_session.tenure AND expires_at > {now}) AND {page}`)
+		WHERE EXISTS (SELECT 1 FROM tenure WHERE tenure.id = mailbox_session.tenure AND expires_at > {now}) AND {page mailbox = $1}`)
 	// With the tenure, as a row may be taken on by the next one of its node meanwhile.
 	staleSessions = db.SQL(`DELETE FROM mailbox_session WHERE (id, tenure) IN (SELECT id, tenure FROM mailbox_session AS s
 		WHERE s.tenure < $1 AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.id = s.tenure AND expires_at > {now}) ORDER BY s.tenure, s.id LIMIT $2)`)

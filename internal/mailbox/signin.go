@@ -53,7 +53,7 @@ var (
 	trimSignIns = db.SQL(`DELETE FROM sign_in WHERE mailbox = $1 AND failed = $2
 		AND id <= (SELECT id FROM sign_in WHERE mailbox = $1 AND failed = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)`)
 	listSignIns = db.Paged(`SELECT id, protocol, address, result, app_password, times, first_at, last_at
-		FROM sign_in WHERE mailbox = $1 AND {page}`)
+		FROM sign_in WHERE {page mailbox = $1}`)
 	pruneSignIns = db.SQL(`DELETE FROM sign_in WHERE id IN (SELECT id FROM sign_in WHERE last_at < $1 ORDER BY last_at LIMIT $2)`)
 	noSignIns    = db.SQL(`DELETE FROM sign_in WHERE mailbox = $1`)
 )

@@ -21,11 +21,11 @@ var (
 	list = db.Paged(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
 			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
 			created_at, started_at, finished_at, updated_at
-		FROM migration WHERE account = $1 AND {page}`)
+		FROM migration WHERE {page account = $1}`)
 	listOfDomain = db.Paged(`SELECT id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
 			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
 			created_at, started_at, finished_at, updated_at
-		FROM migration WHERE account = $1 AND domain = $4 AND {page}`)
+		FROM migration WHERE {page account = $1, domain = $4}`)
 	listFolders  = db.SQL(`SELECT name, target, state, trouble, messages, done, copied, skipped, failed FROM migration_folder WHERE migration = $1 ORDER BY n`)
 	listFailures = db.SQL(`SELECT folder, uid, why FROM migration_failure WHERE migration = $1 ORDER BY n LIMIT $2`)
 	listNotes    = db.SQL(`SELECT folder, uid, messages, note FROM migration_note WHERE migration = $1 ORDER BY folder, uid, k LIMIT $2`)

@@ -79,11 +79,11 @@ var (
 	waitingTo = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
 		FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
-			AND destination = $1 AND (due_at, message, n) > ($2, $3, $4) ORDER BY due_at, message, n LIMIT $5`)
+			AND (destination, due_at, message, n) > ($1, $2, $3, $4) AND destination <= $1 ORDER BY destination, due_at, message, n LIMIT $5`)
 	waitingOf = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
 		FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
-			AND account = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
+			AND (account, message, n) > ($1, $2, $3) AND account <= $1 ORDER BY account, message, n LIMIT $4`)
 	heldAll = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
 		FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred')
@@ -91,11 +91,11 @@ var (
 	heldTo = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
 		FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred')
-			AND destination = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
+			AND (destination, message, n) > ($1, $2, $3) AND destination <= $1 ORDER BY destination, message, n LIMIT $4`)
 	heldOf = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
 		FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred')
-			AND account = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
+			AND (account, message, n) > ($1, $2, $3) AND account <= $1 ORDER BY account, message, n LIMIT $4`)
 	handAll = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
 		FROM delivery WHERE tenure IS NOT NULL AND (tenure, message, n) > ($1, $2, $3) ORDER BY tenure, message, n LIMIT $4`)

@@ -28,12 +28,12 @@ type Captured struct {
 
 var (
 	listCaptured = db.Paged(`SELECT id, message, sender, recipients, size, blob, structure FROM captured
-		WHERE account = $1 AND ($4 = '' OR domain = $4) AND {page}`)
+		WHERE ($4 = '' OR domain = $4) AND {page account = $1}`)
 	oneCaptured = db.SQL(`SELECT id, message, sender, recipients, size, blob, structure FROM captured
 		WHERE id = $1 AND account = $2 AND ($3 = '' OR domain = $3)`)
 	someCaptured = db.SQL(`SELECT id, blob FROM captured
-		WHERE account = $1 AND ($2 = '' OR domain = $2) AND id <= $3 ORDER BY id DESC LIMIT $4`)
-	lastCaptured = db.SQL(`SELECT id FROM captured WHERE account = $1 ORDER BY id DESC LIMIT 1 OFFSET 1000`)
+		WHERE account >= $1 AND account <= $1 AND ($2 = '' OR domain = $2) AND id <= $3 ORDER BY account DESC, id DESC LIMIT $4`)
+	lastCaptured = db.SQL(`SELECT id FROM captured WHERE account >= $1 AND account <= $1 ORDER BY account DESC, id DESC LIMIT 1 OFFSET 1000`)
 	isCaptured   = db.SQL(`SELECT id FROM captured WHERE id = $1`)
 	dropCaptured = db.SQL(`DELETE FROM captured WHERE id = $1`)
 )

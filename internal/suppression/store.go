@@ -13,9 +13,9 @@ import (
 
 var (
 	all = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
-		WHERE account = $1 AND {page}`)
+		WHERE {page account = $1}`)
 	allOfReason = db.Paged(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
-		WHERE account = $1 AND reason = $4 AND {page}`)
+		WHERE {page account = $1, reason = $4}`)
 	// An address has one entry of each scope. Found by their key first, they are then
 	// sorted; a planner could otherwise walk the whole list by id.
 	allOfAddress = db.Paged(`WITH found AS MATERIALIZED (SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at
@@ -27,7 +27,8 @@ var (
 	byAddress = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE account = $1 AND address = $2 ORDER BY scope`)
 	following = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
-		WHERE account = $1 AND id > $2 ORDER BY id LIMIT $3`)
+		WHERE {sqlite}account = $1 AND id > $2 ORDER BY id LIMIT $3
+		{postgres}(account, id) > ($1, $2) AND account <= $1 ORDER BY account, id LIMIT $3`)
 	removeID      = db.SQL(`DELETE FROM suppression WHERE id = $2 AND account = $1`)
 	removeAddress = db.SQL(`DELETE FROM suppression WHERE account = $1 AND address = $2`)
 )

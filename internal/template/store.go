@@ -68,7 +68,7 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 	byID    = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE id = $1 AND account = $2`)
 	byAlias = db.SQL(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND alias = $2 AND alias <> ''`)
-	all     = db.Paged(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE account = $1 AND {page}`)
+	all     = db.Paged(`SELECT id, name, alias, latest, published, created_at, updated_at FROM template WHERE {page account = $1}`)
 	version = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
 		WHERE template = $1 AND version = $2`)
 	remove = db.SQL(`DELETE FROM template WHERE id = $1 AND account = $2`)

@@ -12,7 +12,7 @@ import (
 
 var (
 	invitations = db.SQL(`SELECT id, kind, account, person, email, address, role, proves, confirms, inviter, inviter_of, created_at, expires_at
-		FROM dashboard_ticket WHERE account = $1 AND kind = 'invite' AND expires_at > $2 ORDER BY id LIMIT $3`)
+		FROM dashboard_ticket WHERE account >= $1 AND account <= $1 AND kind = 'invite' AND expires_at > $2 ORDER BY account, id LIMIT $3`)
 	people = db.SQL(`SELECT (SELECT COUNT(*) FROM dashboard_member WHERE account = $1)
 		+ (SELECT COUNT(*) FROM dashboard_ticket WHERE account = $1 AND kind = 'invite' AND expires_at > $2)`)
 	// mayInvite keeps the inviter in the role until the invitation is written: who

@@ -54,7 +54,7 @@ var (
 	sessionsOf = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
 			u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, '', FALSE
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
-		WHERE s.person = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`)
+		WHERE s.person >= $1 AND s.person <= $1 AND s.expires_at > $2 ORDER BY s.person DESC, s.id DESC LIMIT $3`)
 	stillIn = db.SQL(`SELECT s.id FROM dashboard_session s JOIN dashboard_member m ON m.person = s.person
 		WHERE s.id = $1 AND s.expires_at > $2 AND m.account = $3 AND m.role = $4 AND (m.reads_mail OR m.role = 'owner' OR NOT $5)`)
 	seen = db.SQL(`UPDATE dashboard_session SET seen_at = $2,

@@ -64,8 +64,8 @@ const shownDelivery = `SELECT id, webhook, kind, state, attempts, due_at, code, 
 		kind = 'inbound_email' AND COALESCE(content, TRUE) AND (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook) FROM webhook_delivery`
 
 var (
-	deliveryPage      = db.Paged(shownDelivery + ` WHERE webhook = $1 AND {page}`)
-	deliveryStatePage = db.Paged(shownDelivery + ` WHERE webhook = $1 AND state = $4 AND {page}`)
+	deliveryPage      = db.Paged(shownDelivery + ` WHERE {clustered page webhook = $1}`)
+	deliveryStatePage = db.Paged(shownDelivery + ` WHERE {clustered page webhook = $1, state = $4}`)
 	deliveryOf        = db.SQL(shownDelivery + ` WHERE webhook = $1 AND id = $2`)
 	attemptsOf        = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
 		FROM webhook_attempt WHERE webhook = $1 AND id = $2 ORDER BY n DESC LIMIT $3`)

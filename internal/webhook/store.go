@@ -28,7 +28,7 @@ var (
 		WHERE w.id = $2 AND w.account = $1 AND w.status IN ('enabled', 'disabled')`)
 	hookPage = db.Paged(`SELECT id, account, url, description, kinds, domains, mailboxes, status, reason, status_at,
 			old_until, created_at, updated_at, (SELECT failing_since FROM webhook_lane WHERE webhook = webhook.id), revision, content
-		FROM webhook WHERE account = $1 AND status IN ('enabled', 'disabled') AND {page}`)
+		FROM webhook WHERE status IN ('enabled', 'disabled') AND {page account = $1}`)
 	updateHook = db.SQL(`UPDATE webhook SET url = $3, description = $4, kinds = $5, domains = $6, mailboxes = $7,
 			status = $8, reason = $9, status_at = $10, content = $13, revision = revision + 1, updated_at = $11
 		WHERE id = $2 AND account = $1 AND revision = $12 AND status IN ('enabled', 'disabled')`)
