@@ -35,7 +35,7 @@ const contentNeeds = "For a key without `mail.read`, an `inbound_email` event le
 func (a *API) eventRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
 		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data. A page may be short although `has_more` is true: " +
-			"a request looks at a bounded number of events. Events are kept for some days: 30, unless the service says otherwise. " + contentNeeds}, a.listEvents)
+			"it holds about 2 MiB, and with several filters a request looks at a bounded number of events. Events are kept for some days: 30, unless the service says otherwise. " + contentNeeds}, a.listEvents)
 	stream := operation{method: "GET", path: "/events/stream", id: "streamEvents", scope: "events.read", media: "text/event-stream",
 		summary: "Stream events", description: "Server-Sent Events, in order, each once: `id` is where to go on, `event` the type, `data` the same JSON that webhooks get. " +
 			"A client that comes back sends the last id as `Last-Event-ID` (or `after`) and misses nothing that is still kept; without it the stream begins with what happens next, " +

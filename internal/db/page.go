@@ -58,11 +58,10 @@ func PageTexts(text string) (older, newer string) {
 		return text, text
 	}
 	page := func(beyond, within, order string) string {
-		plain := "id" + beyond + "$2 ORDER BY id" + order + " LIMIT $3"
+		plain, fixed := "id"+beyond+"$2 ORDER BY id"+order+" LIMIT $3", ""
 		var columns, values []string
 		for _, by := range pageBy.FindAllStringSubmatch(mark[2], -1) {
 			columns, values = append(columns, by[1]), append(values, by[2])
-			plain = by[1] + " = " + by[2] + " AND " + plain
 		}
 		if columns == nil {
 			return strings.Replace(text, mark[0], plain, 1)
@@ -70,12 +69,19 @@ func PageTexts(text string) (older, newer string) {
 		// Equal to a value would leave no order but that of the ids, which other indexes
 		// have, too.
 		list := func(all []string) string { return "(" + strings.Join(all, ", ") + ")" }
-		by := list(append(columns, "id")) + beyond + list(append(values, "$2")) + " AND " + list(columns) + within + list(values) +
-			" ORDER BY " + strings.Join(append(columns, "id"), order+", ") + order + " LIMIT $3"
-		if mark[1] == "" {
-			// SQLite takes the index that has all the columns, and finds an id that is its
-			// row number in no such list.
-			by = "\n{sqlite}" + plain + "\n{postgres}" + by
+		rows := func(columns, values []string) string {
+			return list(append(slices.Clip(columns), "id")) + beyond + list(append(slices.Clip(values), "$2")) + " AND " + list(columns) + within + list(values) +
+				" ORDER BY " + strings.Join(append(slices.Clip(columns), "id"), order+", ") + order + " LIMIT $3"
+		}
+		last := len(columns) - 1
+		for i := range last {
+			fixed += columns[i] + " = " + values[i] + " AND "
+		}
+		by := "\n{postgres}" + rows(columns, values) + "\n{sqlite}"
+		if mark[1] == "" { // it finds an id that is a row number in no such list, and takes the index with all columns
+			by += fixed + columns[last] + " = " + values[last] + " AND " + plain
+		} else {
+			by += fixed + rows(columns[last:], values[last:])
 		}
 		return strings.Replace(text, mark[0], by, 1)
 	}

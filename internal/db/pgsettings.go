@@ -34,6 +34,8 @@ var sessionSettings = map[string]string{
 	"enable_hashjoin":   "off",
 	"enable_mergejoin":  "off",
 	"jit":               "off",
+	// It would order a list by a part of its key, and sort all of that part.
+	"enable_incremental_sort": "off",
 }
 
 var errPooler = errors.New("a connection pooler stands before PostgreSQL that does not pass the settings of a session on: let the database's URL name the server itself")

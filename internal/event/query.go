@@ -48,10 +48,13 @@ const (
 var _ [8]string = Kinds
 
 var (
-	accountOlder = db.SQL(columns + `WHERE (account, position) < ($1, $2) AND account >= $1 AND position IS NOT NULL
-		ORDER BY account DESC, position DESC LIMIT $3`)
-	accountNewer = db.SQL(columns + `WHERE (account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL
-		ORDER BY account, position LIMIT $3`)
+	// SQLite, with statistics, would sort what an index of account and kind has.
+	accountOlder = db.SQL(columns + `WHERE
+		{sqlite}account = $1 AND position < $2 ORDER BY position DESC LIMIT $3
+		{postgres}(account, position) < ($1, $2) AND account >= $1 AND position IS NOT NULL ORDER BY account DESC, position DESC LIMIT $3`)
+	accountNewer = db.SQL(columns + `WHERE
+		{sqlite}account = $1 AND position > $2 ORDER BY position LIMIT $3
+		{postgres}(account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT $3`)
 	recipientOlder = db.SQL(columns + `WHERE account = $1 AND (recipient, position) < ($4, $2) AND recipient >= $4 AND recipient <> ''
 		AND position IS NOT NULL ORDER BY recipient DESC, position DESC LIMIT $3`)
 	recipientNewer = db.SQL(columns + `WHERE account = $1 AND (recipient, position) > ($4, $2) AND recipient <= $4 AND recipient <> ''

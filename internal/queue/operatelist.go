@@ -44,17 +44,19 @@ const (
 )
 
 // Equality is written as a range, and the order begins with its column: only the index
-// that leads with it has that order.
+// that leads with it has that order. Of what is held SQLite would take the index of a
+// tenure, which has all of it.
 var (
 	seekHeld = db.SQL(`SELECT destination FROM delivery
+		{sqlite}INDEXED BY delivery_held
 		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination > $1
 		ORDER BY destination, message, n LIMIT 1`)
 	countWaiting = db.SQL(`SELECT COUNT(*), COALESCE(MIN(message), 0), COALESCE(MIN(due_at), 0) FROM (SELECT message, due_at FROM delivery
 		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
 		ORDER BY destination, due_at LIMIT $2) AS counted`)
 	countHeld = db.SQL(`SELECT COUNT(*), COALESCE(MIN(message), 0) FROM (SELECT message FROM delivery
-		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
-		ORDER BY destination, message LIMIT $2) AS counted`)
+		{sqlite}INDEXED BY delivery_held
+		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 ORDER BY message LIMIT $2) AS counted`)
 	lastWaiting = db.SQL(`SELECT attempts, code, enhanced, reply, remote, updated_at FROM delivery
 		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
 		ORDER BY destination DESC, due_at DESC, message DESC, n DESC LIMIT $2`)

@@ -86,16 +86,18 @@ var (
 			AND (account, message, n) > ($1, $2, $3) AND account <= $1 ORDER BY account, message, n LIMIT $4`)
 	heldAll = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
-		FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred')
-			AND (destination, message, n) > ($1, $2, $3) ORDER BY destination, message, n LIMIT $4`)
+		FROM delivery
+		{sqlite}INDEXED BY delivery_held
+		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND (destination, message, n) > ($1, $2, $3) ORDER BY destination, message, n LIMIT $4`)
 	heldTo = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
-		FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred')
-			AND (destination, message, n) > ($1, $2, $3) AND destination <= $1 ORDER BY destination, message, n LIMIT $4`)
+		FROM delivery
+		{sqlite}INDEXED BY delivery_held
+		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
 	heldOf = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
 		FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred')
-			AND (account, message, n) > ($1, $2, $3) AND account <= $1 ORDER BY account, message, n LIMIT $4`)
+			AND account = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
 	handAll = db.SQL(`SELECT message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
 			attempts, code, enhanced, reply, remote
 		FROM delivery WHERE tenure IS NOT NULL AND (tenure, message, n) > ($1, $2, $3) ORDER BY tenure, message, n LIMIT $4`)

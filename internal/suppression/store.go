@@ -27,7 +27,8 @@ var (
 	byAddress = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
 		WHERE account = $1 AND address = $2 ORDER BY scope`)
 	following = db.SQL(`SELECT id, account, address, reason, message, n, diagnostic, simulated, created_at FROM suppression
-		WHERE {sqlite}account = $1 AND id > $2 ORDER BY id LIMIT $3
+		WHERE
+		{sqlite}account = $1 AND id > $2 ORDER BY id LIMIT $3
 		{postgres}(account, id) > ($1, $2) AND account <= $1 ORDER BY account, id LIMIT $3`)
 	removeID      = db.SQL(`DELETE FROM suppression WHERE id = $2 AND account = $1`)
 	removeAddress = db.SQL(`DELETE FROM suppression WHERE account = $1 AND address = $2`)

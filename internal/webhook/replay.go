@@ -24,10 +24,16 @@ var (
 	replayStart = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
 		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
 	chunkEnd = db.SQL(`SELECT COALESCE(MAX(position), 0), COUNT(*), COALESCE(MAX(created_at), 0) FROM (SELECT position, created_at FROM event
-		WHERE (account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT 500) AS chunk`)
+		WHERE
+		{sqlite}account = $1 AND position > $2 ORDER BY position LIMIT 500
+		{postgres}(account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT 500
+		) AS chunk`)
 	// The next events by position may be older than those before them.
 	unseen = db.SQL(`SELECT COALESCE(MIN(created_at), 0) FROM (SELECT created_at FROM event
-		WHERE (account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT 500) AS next`)
+		WHERE
+		{sqlite}account = $1 AND position > $2 ORDER BY position LIMIT 500
+		{postgres}(account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT 500
+		) AS next`)
 	replayEvents = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at, content)
 		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $5, 0, '', '', $5, $5, w.content
 		FROM event AS e CROSS JOIN webhook AS w
