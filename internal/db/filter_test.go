@@ -17,14 +17,20 @@ import (
 // walks are lists that test rows for a filter after they were read, by a part of their
 // text, with the reason.
 var walks = map[string]string{
-	"FROM captured\n":           "an account has at most 1,000 captured messages",
-	"FROM found\n\t\tWHERE ($5": "an address has at most two entries",
-	"WITH waiting AS (":         "at most 10,000 rows are read, whatever is in them",
-	"($2 AS BIGINT) = 0 OR":     "a message has few answers",
-	"($3 AS BIGINT) = 0 OR":     "a conversation is of one domain, but for a few",
-	"PARTITION BY account + 0":  "all that are due are put in turns",
-	"FROM folder_change\n":      "the log of a folder is bounded, and each kind of its changes frequent",
-	"AND t.mailbox = $3":        "one alias is found by its address",
+	"FROM captured\n":                                          "an account has at most 1,000 captured messages",
+	"FROM found\n\t\tWHERE ($5":                                "an address has at most two entries",
+	"WITH waiting AS (":                                        "at most 10,000 rows are read, whatever is in them",
+	"($2 AS BIGINT) = 0 OR":                                    "a message has few answers",
+	"($3 AS BIGINT) = 0 OR":                                    "a conversation is of one domain, but for a few",
+	"PARTITION BY account + 0":                                 "all that are due are put in turns",
+	"FROM folder_change\n":                                     "the log of a folder is bounded, and each kind of its changes frequent",
+	"AND t.mailbox = $3":                                       "one alias is found by its address",
+	"FROM message m WHERE mailbox = $1":                        "a message is in few folders",
+	"FROM message m WHERE account = $1":                        "most messages are received ones",
+	"WHERE m.mailbox = $1 AND m.id > $2":                       "what is not indexed yet is little",
+	"FROM alias\n\t\tWHERE account = $1":                       "an account has few aliases",
+	"FROM mailbox JOIN mailbox_usage u ON u.mailbox = id\n":    "parts of names are searched",
+	"m.status = 'active' AND d.suspended_at = 0 ORDER BY m.id": "one of the first is active",
 }
 
 // Each filter of each list is a condition of the index by which the list is read,
@@ -140,7 +146,7 @@ var manyValued = []string{"thread", "thread_id", "reference", "message_id"}
 
 // likely are values that most rows have: those for which there are partial indexes.
 var likely = map[string]string{
-	"delivery.state": "'queued'", "webhook_delivery.state": "'pending'", "webhook.status": "'enabled'", "mailbox.deleted_at": "0",
+	"delivery.state": "'queued'", "webhook_delivery.state": "'pending'", "webhook.status": "'enabled'", "mailbox.deleted_at": "i % 2",
 }
 
 // oneOfAll makes the statements that fill each table with rows of one owner, which are
