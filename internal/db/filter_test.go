@@ -22,6 +22,7 @@ var walks = map[string]string{
 	"WITH waiting AS (":                                        "at most 10,000 rows are read, whatever is in them",
 	"($2 AS BIGINT) = 0 OR":                                    "a message has few answers",
 	"($3 AS BIGINT) = 0 OR":                                    "a conversation is of one domain, but for a few",
+	"outbound_message WHERE account = $1 AND id > $2":          "with bounds at both ends PostgreSQL would read on beyond the second bound of rows",
 	"PARTITION BY account + 0":                                 "all that are due are put in turns",
 	"FROM folder_change\n":                                     "the log of a folder is bounded, and each kind of its changes frequent",
 	"AND t.mailbox = $3":                                       "one alias is found by its address",

@@ -58,7 +58,7 @@ func PageTexts(text string) (older, newer string) {
 		return text, text
 	}
 	page := func(beyond, within, order string) string {
-		plain, fixed := "id"+beyond+"$2 ORDER BY id"+order+" LIMIT $3", ""
+		plain := "id" + beyond + "$2 ORDER BY id" + order + " LIMIT $3"
 		var columns, values []string
 		for _, by := range pageBy.FindAllStringSubmatch(mark[2], -1) {
 			columns, values = append(columns, by[1]), append(values, by[2])
@@ -66,22 +66,20 @@ func PageTexts(text string) (older, newer string) {
 		if columns == nil {
 			return strings.Replace(text, mark[0], plain, 1)
 		}
-		// Equal to a value would leave no order but that of the ids, which other indexes
-		// have, too.
-		list := func(all []string) string { return "(" + strings.Join(all, ", ") + ")" }
-		rows := func(columns, values []string) string {
-			return list(append(slices.Clip(columns), "id")) + beyond + list(append(slices.Clip(values), "$2")) + " AND " + list(columns) + within + list(values) +
-				" ORDER BY " + strings.Join(append(slices.Clip(columns), "id"), order+", ") + order + " LIMIT $3"
-		}
 		last := len(columns) - 1
+		column, value, fixed := columns[last], values[last], ""
 		for i := range last {
 			fixed += columns[i] + " = " + values[i] + " AND "
 		}
-		by := "\n{postgres}" + rows(columns, values) + "\n{sqlite}"
-		if mark[1] == "" { // it finds an id that is a row number in no such list, and takes the index with all columns
-			by += fixed + columns[last] + " = " + values[last] + " AND " + plain
-		} else {
-			by += fixed + rows(columns[last:], values[last:])
+		// Equal to a value would leave no order but that of the ids, which other indexes
+		// have, too. Of the columns before there is one value: PostgreSQL goes on to the
+		// end of the first one's where it differs in another.
+		by := fixed + "(" + column + ", id)" + beyond + "(" + value + ", $2) AND " + column + within + value +
+			" ORDER BY " + column + order + ", id" + order + " LIMIT $3"
+		if mark[1] == "" {
+			// SQLite finds an id that is a row number in no such list, and takes the index
+			// that has all columns.
+			by = "\n{postgres}" + by + "\n{sqlite}" + fixed + column + " = " + value + " AND " + plain
 		}
 		return strings.Replace(text, mark[0], by, 1)
 	}

@@ -72,9 +72,8 @@ var (
 	// In no order: for one by k.id all keys would be walked.
 	keysOfRange = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
 			k.created_at, k.active_at, k.until_at
-		FROM domain d CROSS JOIN dkim_key k WHERE k.domain = d.id AND
-		{sqlite}d.account = $1 AND d.id >= $2 AND d.id <= $3
-		{postgres}(d.account, d.id) >= ($1, $2) AND (d.account, d.id) <= ($1, $3)`)
+		FROM domain d CROSS JOIN dkim_key k
+		WHERE k.domain = d.id AND d.account = $1 AND d.id >= $2 AND d.id <= $3`)
 	lockDomain   = db.SQL(`SELECT suspended_at FROM domain WHERE id = $1 AND account = $2 {for_update}`)
 	deleteDomain = db.SQL(`DELETE FROM domain WHERE id = $1 AND account = $2`)
 )

@@ -119,6 +119,14 @@ func TestFilters(t *testing.T) {
 	})
 }
 
+var (
+	manyEvents = db.SQL(`WITH RECURSIVE s(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i < 4999)
+		INSERT INTO event (id, position, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)
+		SELECT i + 1, i + 1, CAST($1 AS BIGINT), 'delivery_status', CAST($2 AS BIGINT), '{"n":' || i || '}', 0, i,
+			CAST($3 AS BIGINT), CAST($4 AS BIGINT), 'usual@example.org', '' FROM s`)
+	rareEvent = db.SQL(`UPDATE event SET kind = $2, message = $3, domain = $4, mailbox = $5, recipient = $6 WHERE id = $1 + 1`)
+)
+
 // Who asks for what is rare gets it on the first page, however much else there is.
 func TestRareEvents(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
@@ -126,24 +134,15 @@ func TestRareEvents(t *testing.T) {
 		l := newLog(d, node)
 		account, message, domain, mailbox := d.NewID(), d.NewID(), d.NewID(), d.NewID()
 		usual := event.New{Account: account, Kind: event.DeliveryStatus, Message: d.NewID(), Domain: d.NewID(), Mailbox: d.NewID(), Recipient: "usual@example.org"}
-		var all []event.New
-		for i := range 5000 {
-			e := usual
-			switch i {
-			case 1:
-				e.Kind, e.Domain, e.Mailbox = event.Complaint, domain, mailbox
-			case 3:
-				e.Kind, e.Message = event.Bounce, message
-			case 2500:
-				e.Kind, e.Recipient = event.DomainVerified, "rare@example.org"
-			case 4998:
-				e.Kind, e.Domain, e.Mailbox = event.Bounce, domain, mailbox
-			}
-			e.Data = data{i}
-			all = append(all, e)
+		dbtest.Exec(t, d, manyEvents.With(account, usual.Message, usual.Domain, usual.Mailbox))
+		for i, e := range map[int]event.New{
+			1:    {Kind: event.Complaint, Domain: domain, Mailbox: mailbox, Message: usual.Message, Recipient: usual.Recipient},
+			3:    {Kind: event.Bounce, Domain: usual.Domain, Mailbox: usual.Mailbox, Message: message, Recipient: usual.Recipient},
+			2500: {Kind: event.DomainVerified, Domain: usual.Domain, Mailbox: usual.Mailbox, Message: usual.Message, Recipient: "rare@example.org"},
+			4998: {Kind: event.Bounce, Domain: domain, Mailbox: mailbox, Message: usual.Message, Recipient: usual.Recipient},
+		} {
+			dbtest.Exec(t, d, rareEvent.With(i, e.Kind, e.Message, e.Domain, e.Mailbox, e.Recipient))
 		}
-		recordAll(t, l, all)
-		numberAll(t, l)
 		for _, c := range []struct {
 			f    event.Filter
 			want []int
