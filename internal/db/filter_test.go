@@ -26,7 +26,7 @@ var walks = map[string]string{
 	"PARTITION BY account + 0":                                 "all that are due are put in turns",
 	"FROM folder_change\n":                                     "the log of a folder is bounded, and each kind of its changes frequent",
 	"AND t.mailbox = $3":                                       "one alias is found by its address",
-	"FROM message m WHERE mailbox = $1":                        "a message is in few folders",
+	"WHERE f.message = m.id AND (CAST(":                        "a message is in few folders",
 	"FROM message m WHERE account = $1":                        "most messages are received ones",
 	"WHERE m.mailbox = $1 AND m.id > $2":                       "what is not indexed yet is little",
 	"FROM alias\n\t\tWHERE account = $1":                       "an account has few aliases",
