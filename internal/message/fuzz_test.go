@@ -195,6 +195,35 @@ func FuzzCompose(f *testing.F) {
 	})
 }
 
+func FuzzRelayed(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		mail, err := io.ReadAll(message.MendBare(bytes.NewReader(raw)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var once, twice bytes.Buffer
+		ix := message.Scan(mail)
+		first, err := message.Relayed(&once, bytes.NewReader(mail), ix, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ix2 := message.Scan(once.Bytes())
+		if ix2.Has(message.EightBit|message.HeaderEightBit) && !first.Needs8Bit && !first.NeedsUTF8 {
+			t.Fatalf("%q is still 8-bit: %q", mail, once.Bytes())
+		}
+		if len(ix2.Parts) != len(ix.Parts) {
+			t.Fatalf("%d parts of %q became %d of %q", len(ix.Parts), mail, len(ix2.Parts), once.Bytes())
+		}
+		if _, err = message.Relayed(&twice, bytes.NewReader(once.Bytes()), ix2, true); err != nil {
+			t.Fatal(err)
+		}
+		if !first.Needs8Bit && !first.NeedsUTF8 && !bytes.Equal(once.Bytes(), twice.Bytes()) {
+			t.Fatalf("%q changes again to %q", once.Bytes(), twice.Bytes())
+		}
+	})
+}
+
 func FuzzSevenBit(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {

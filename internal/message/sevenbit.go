@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // SevenBitResult tells what became of a message that was to be 7-bit.
@@ -27,7 +28,15 @@ type SevenBitResult struct {
 // HeaderEightBit comes out as it went in, save that a multipart may lose the
 // claim to be 8bit.
 func SevenBit(w io.Writer, r io.ReaderAt, ix *Index) (SevenBitResult, error) {
-	return reencode(w, r, ix, EightBit|HasNUL|LongLines)
+	return (&sevenBit{ix: ix, r: r, unfit: EightBit | HasNUL | LongLines}).write(w)
+}
+
+// Relayed is SevenBit for a message of others that goes to a host without 8BITMIME, once
+// no signature of it counts: what messages within it hold is encoded anew, too (RFC 2045
+// §6.4), and with mends the message's own header is made 7-bit. multipart/signed stays
+// untouched. Where the result needs neither UTF8 nor 8Bit all of it is 7-bit.
+func Relayed(w io.Writer, r io.ReaderAt, ix *Index, mends bool) (SevenBitResult, error) {
+	return (&sevenBit{ix: ix, r: r, unfit: EightBit | HasNUL | LongLines, deep: true, top: mends}).write(w)
 }
 
 // WithoutNUL writes the message at r, which ix is the index of, with the leaf
@@ -35,18 +44,18 @@ func SevenBit(w io.Writer, r io.ReaderAt, ix *Index) (SevenBitResult, error) {
 // §4.4). All else stays, also NUL in headers and in multipart/signed and
 // message/….
 func WithoutNUL(w io.Writer, r io.ReaderAt, ix *Index) error {
-	_, err := reencode(w, r, ix, HasNUL)
+	_, err := (&sevenBit{ix: ix, r: r, unfit: HasNUL}).write(w)
 	return err
 }
 
-// reencode writes a message with its leaf parts that are unfit encoded anew.
-func reencode(w io.Writer, r io.ReaderAt, ix *Index, unfit Traits) (SevenBitResult, error) {
-	s := sevenBit{w: bufio.NewWriterSize(w, int(min(ix.Size, 32<<10))), r: r, ix: ix, unfit: unfit}
+// write writes the message with its leaf parts that are unfit encoded anew.
+func (s *sevenBit) write(w io.Writer) (SevenBitResult, error) {
+	s.w = bufio.NewWriterSize(w, int(min(s.ix.Size, 32<<10)))
 	s.plan()
-	for i := 0; i < len(ix.Parts) && s.err == nil; {
+	for i := 0; i < len(s.ix.Parts) && s.err == nil; {
 		i = s.part(i)
 	}
-	s.copyTo(ix.Size)
+	s.copyTo(s.ix.Size)
 	if s.err == nil {
 		s.err = s.w.Flush()
 	}
@@ -65,6 +74,8 @@ type sevenBit struct {
 	fixed  []bool
 	above  []bool // a multipart around a part that stays 8-bit
 	unfit  Traits // what may not stay in a part
+	deep   bool   // messages within the message are changed as well
+	top    bool   // and its own header is
 	result SevenBitResult
 	err    error
 }
@@ -77,14 +88,14 @@ func (s *sevenBit) plan() {
 		p := &s.ix.Parts[i]
 		if i > 0 {
 			q := &s.ix.Parts[p.Parent]
-			s.fixed[i] = s.fixed[p.Parent] || q.Kind == Embedded || q.Subtype == "signed"
+			s.fixed[i] = s.fixed[p.Parent] || q.Kind == Embedded && !s.deep || q.Subtype == "signed"
 		}
 		// Containers that were not taken apart, too: RFC 2045 §6.4 lets them
 		// have no encoding.
-		s.fixed[i] = s.fixed[i] || p.Type == "message" || p.Kind == Leaf && p.Type == "multipart" ||
-			p.Header.Len > int64(headerLimit(i)) || !identity(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
+		s.fixed[i] = s.fixed[i] || p.Type == "message" && !s.mayEncode(p) || p.Kind == Leaf && p.Type == "multipart" ||
+			s.deep && p.Kind != Leaf && !s.closed(p) || p.Header.Len > int64(headerLimit(i)) || !identity(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
 		embedded := s.ix.inside(i, Embedded)
-		s.result.NeedsUTF8 = s.result.NeedsUTF8 || i > 0 && s.fixed[i] && p.Traits&HeaderEightBit != 0 && !embedded
+		s.result.NeedsUTF8 = s.result.NeedsUTF8 || (i > 0 || s.top) && s.fixed[i] && p.Traits&HeaderEightBit != 0 && !embedded
 		stays := s.fixed[i] || p.Kind == Multipart && !s.mayDrop(p)
 		if stays && (p.Traits&s.unfit != 0 || embedded && p.Traits&HeaderEightBit != 0) {
 			s.result.Needs8Bit = s.result.Needs8Bit || p.Traits&EightBit != 0 || embedded
@@ -93,6 +104,12 @@ func (s *sevenBit) plan() {
 			}
 		}
 	}
+}
+
+// mayEncode reports whether a part of type message may be changed: another message, or
+// what RFC 6533 §§4-5 lets have an encoding.
+func (s *sevenBit) mayEncode(p *Part) bool {
+	return s.deep && (p.Kind == Embedded || strings.HasPrefix(p.Subtype, "global-"))
 }
 
 // mayDrop reports whether what stands around the parts of a multipart may be
@@ -124,6 +141,14 @@ func (s *sevenBit) part(i int) int {
 			s.header(p, "7bit", "")
 		}
 		next = s.children(i)
+	case p.Kind == Embedded:
+		switch {
+		case p.Encoding != "" && p.Encoding != "7bit" && !s.above[i]:
+			s.header(p, "7bit", "")
+		case s.mends(p):
+			s.header(p, "", "")
+		}
+		next = s.part(next)
 	}
 	return next
 }
@@ -192,7 +217,7 @@ func (s *sevenBit) leaf(p *Part) {
 
 // mends reports whether the header of a part may have to be mended.
 func (s *sevenBit) mends(p *Part) bool {
-	return p.Parent >= 0 && s.unfit&EightBit != 0 && (p.Traits&HeaderEightBit != 0 || p.Header.Len > maxLine)
+	return (p.Parent >= 0 || s.top) && s.unfit&EightBit != 0 && (p.Traits&HeaderEightBit != 0 || p.Header.Len > maxLine)
 }
 
 // mended returns the header of a part as other hosts take it.
@@ -204,7 +229,13 @@ func (s *sevenBit) mended(p *Part, h Header) Header {
 	for f := range h.Fields() {
 		m.add(f) // what can't be folded stays long
 	}
-	s.result.NeedsUTF8 = s.result.NeedsUTF8 || Header(m.dst).EightBit()
+	if Header(m.dst).EightBit() {
+		if p.Parent >= 0 && (s.ix.Parts[p.Parent].Kind == Embedded || s.ix.inside(p.Parent, Embedded)) {
+			s.result.Needs8Bit = true
+		} else {
+			s.result.NeedsUTF8 = true
+		}
+	}
 	return m.dst
 }
 
@@ -225,7 +256,7 @@ func (s *sevenBit) header(p *Part, encoding, charset string) {
 	}
 	field := "Content-Transfer-Encoding: " + encoding + "\r\n"
 	written := false
-	hasType, hasVersion := false, p.Parent >= 0
+	hasType, hasVersion := false, p.Parent >= 0 && s.ix.Parts[p.Parent].Kind != Embedded
 	for f := range h.Fields() {
 		hasType = hasType || f.Is("Content-Type")
 		hasVersion = hasVersion || f.Is("MIME-Version")
@@ -247,6 +278,16 @@ func (s *sevenBit) header(p *Part, encoding, charset string) {
 	}
 	s.print("\r\n")
 	s.result.Changed = true
+}
+
+// closed reports whether an empty line ends the header of a part. What stands in for one
+// elsewhere does no longer where one is written further below.
+func (s *sevenBit) closed(p *Part) bool {
+	end := make([]byte, min(p.Header.Len, 4))
+	if s.err == nil {
+		_, s.err = io.ReadFull(io.NewSectionReader(s.r, p.Body.Start-int64(len(end)), int64(len(end))), end)
+	}
+	return string(end) == "\r\n" || string(end) == "\r\n\r\n"
 }
 
 func (s *sevenBit) copyTo(offset int64) {
