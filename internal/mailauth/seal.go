@@ -93,13 +93,8 @@ func (s *Signer) seal(header []byte, body [sha256.Size]byte, host string, k Key)
 // is the topmost, in CRLF, and what it says of the chain: none, pass or fail;
 // "" where the host found nothing that can be sealed.
 func judgedBy(head *head, host string) (value []byte, cv Result) {
-	all := head.fields["authentication-results"]
-	if len(all) == 0 {
-		return nil, ""
-	}
-	value = bytes.TrimLeft(all[0][bytes.IndexByte(all[0], ':')+1:], " \t")
-	found, _ := ParseResults(string(value))
-	if !strings.EqualFold(found.Server, host) {
+	found, value := ownResults(head, host)
+	if value == nil {
 		return nil, ""
 	}
 	cv = None
@@ -112,6 +107,21 @@ func judgedBy(head *head, host string) (value []byte, cv Result) {
 		return nil, ""
 	}
 	return value, cv
+}
+
+// ownResults reads a host's own Authentication-Results field, which is the topmost, and
+// returns its value, in CRLF; nil if there is none.
+func ownResults(head *head, host string) (found Results, value []byte) {
+	all := head.fields["authentication-results"]
+	if len(all) == 0 {
+		return found, nil
+	}
+	value = bytes.TrimLeft(all[0][bytes.IndexByte(all[0], ':')+1:], " \t")
+	found, _ = ParseResults(string(value))
+	if !strings.EqualFold(found.Server, host) {
+		return found, nil
+	}
+	return found, value
 }
 
 // nextSet is the number that the next set gets: one more than the highest there
