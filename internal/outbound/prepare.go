@@ -72,20 +72,8 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	if err != nil {
 		return nil, o.lost(ctx, r, err)
 	}
-	sign := sender.Signer.SignReader
-	switch {
-	case nobodys: // there is nobody in whose name
-		sign = func(io.Reader) ([]byte, error) { return nil, nil }
-	case r.forwarded != 0: // its author has signed it, or nobody: only how it arrived is ours to tell
-		sign = func(r io.Reader) ([]byte, error) { return sender.Signer.Seal(r, o.Host) }
-	}
-	head, err := o.sign(ctx, sign, b)
-	if err != nil {
-		return nil, o.lost(ctx, r, err)
-	}
 	m := &queue.Mail{
-		About: r.about(), ID: r.id, Domain: sender.Name, ReturnDomain: r.returnsTo, Sender: r.sender,
-		Head: head, Body: opener(b), Size: int64(len(head)) + r.size, UTF8: r.utf8, EightBit: r.eightBit,
+		About: r.about(), ID: r.id, Domain: sender.Name, ReturnDomain: r.returnsTo, Sender: r.sender, UTF8: r.utf8, EightBit: r.eightBit,
 		RequireTLS: r.requireTLS == tlsRequired, OptionalTLS: r.requireTLS == tlsOptional,
 	}
 	if r.api() {
@@ -93,6 +81,16 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 		m.Notify, m.Ret = smtpclient.NotifyFailure, "HDRS"
 	} else {
 		m.Ret, m.EnvID = r.ret, r.envid
+	}
+	sign := sender.Signer.SignReader
+	switch {
+	case nobodys: // there is nobody in whose name
+		sign = func(io.Reader) ([]byte, error) { return nil, nil }
+	case r.forwarded != 0: // its author has signed it, or nobody: only how it arrived is ours to tell
+		sign = func(r io.Reader) ([]byte, error) { return sender.Signer.Seal(r, o.Host) }
+	}
+	if err := o.form(ctx, r, m, b, sign); err != nil {
+		return nil, o.lost(ctx, r, err)
 	}
 	return m, nil
 }

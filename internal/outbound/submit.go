@@ -190,7 +190,7 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 //
 // A message that is sent later is dated so.
 func (o *Outbox) mend(ctx context.Context, r *row, raw *blob.Blob, index *message.Index, s Submission, later time.Time) (*blob.Blob, error) {
-	in, encoded, err := sevenBit(ctx, raw, index)
+	in, encoded, err := encoding(ctx, raw, index, message.SevenBit)
 	if err != nil {
 		return nil, err
 	}
@@ -247,10 +247,13 @@ type buffered struct {
 	io.Closer
 }
 
-// sevenBit reads a message as 7-bit. encoded tells, once it was read to its end,
+// encode writes a message with its parts encoded anew.
+type encode func(io.Writer, io.ReaderAt, *message.Index) (message.SevenBitResult, error)
+
+// encoding reads a message as encode writes it. encoded tells, once it was read to its end,
 // what became of it. A small message is encoded at once; a large one while it is
 // read, so that it need not be in memory.
-func sevenBit(ctx context.Context, raw *blob.Blob, index *message.Index) (in buffered, encoded func() message.SevenBitResult, err error) {
+func encoding(ctx context.Context, raw *blob.Blob, index *message.Index, encode encode) (in buffered, encoded func() message.SevenBitResult, err error) {
 	source, err := raw.Open(ctx)
 	if err != nil {
 		return in, nil, err
@@ -258,18 +261,18 @@ func sevenBit(ctx context.Context, raw *blob.Blob, index *message.Index) (in buf
 	if whole, inRow := raw.Bytes(); inRow {
 		var b bytes.Buffer
 		b.Grow(len(whole) + bytes.MinRead)
-		seven, err := message.SevenBit(&b, source, index)
+		seven, err := encode(&b, source, index)
 		return buffered{bufio.NewReaderSize(&b, b.Len()), source}, func() message.SevenBitResult { return seven }, err
 	}
-	pipe, encoding := io.Pipe()
+	pipe, out := io.Pipe()
 	var seven message.SevenBitResult
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer source.Close() //nolint:errcheck // only read
 		var err error
-		seven, err = message.SevenBit(encoding, source, index)
-		encoding.CloseWithError(err)
+		seven, err = encode(out, source, index)
+		out.CloseWithError(err)
 	}()
 	return buffered{bufio.NewReaderSize(pipe, 32<<10), pipe}, func() message.SevenBitResult { <-done; return seven }, nil
 }

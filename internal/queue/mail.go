@@ -43,8 +43,12 @@ type Mail struct {
 	// Size is the length of Head and Body together, in octets.
 	Size int64
 
-	UTF8       bool // the headers need SMTPUTF8
-	EightBit   bool // the body has octets above 127
+	UTF8     bool // the headers need SMTPUTF8
+	EightBit bool // the body has octets above 127
+	// SevenBit, if set, returns the message in the form for a host without 8BITMIME: with its
+	// parts encoded anew, and signed or sealed so (RFC 6152 §3). It is a fault.Denied if
+	// something in it can't be encoded. Without it an EightBit message must stay as it is.
+	SevenBit   func(ctx context.Context) (*Mail, error)
 	RequireTLS bool // RFC 8689
 	// OptionalTLS: no policy of the recipient's domain is to keep the message
 	// from it ("TLS-Required: No", RFC 8689 §3).

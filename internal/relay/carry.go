@@ -348,6 +348,9 @@ func (s *shift) report(j *job, r *smtpclient.Result) {
 		s.again(j, r)
 		return
 	}
+	if j.lacks8Bit(r) && s.encode(j, r) {
+		return
+	}
 	elsewhere := len(s.ways) > 1 && !j.partial() && unfit(r)
 	if elsewhere && s.needs == nil { // the others stay with this host
 		s.aside = append(s.aside, j)

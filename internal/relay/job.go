@@ -21,6 +21,7 @@ const bufferSize = 32 << 10
 // of it.
 type job struct {
 	c        *queue.Consignment
+	mail     *queue.Mail     // as it goes out: that of c, or its SevenBit
 	outcomes []queue.Outcome // per recipient
 	open     []int           // recipients without an outcome
 
@@ -32,7 +33,7 @@ type job struct {
 }
 
 func newJob(c *queue.Consignment) *job {
-	j := &job{c: c, outcomes: make([]queue.Outcome, len(c.To)), open: make([]int, len(c.To))}
+	j := &job{c: c, mail: c.Mail, outcomes: make([]queue.Outcome, len(c.To)), open: make([]int, len(c.To))}
 	for i := range j.open {
 		j.open[i] = i
 	}
@@ -45,7 +46,7 @@ func (j *job) partial() bool { return len(j.open) < len(j.outcomes) }
 // message makes the transaction for the recipients that are open, or as many of
 // them as the host takes before it hangs up.
 func (j *job) message(s *shift) *smtpclient.Message {
-	mail := j.c.Mail
+	mail := j.mail
 	j.body = &body{s: s, c: j.c, open: mail.Body}
 	j.began = s.c.o.Now()
 	now := j.open[:s.visit.recipients(len(j.open))]
@@ -111,6 +112,9 @@ func outcome(o smtpclient.Outcome, r *smtpclient.Result, via string) queue.Outco
 		State: queue.Deferred, Code: o.Reply.Code, Enhanced: o.Reply.Enhanced, Reply: o.Reply.Text(),
 		Stage: string(o.Stage), Via: via, Host: r.Facts.Host, IP: r.Facts.Addr.Addr().String(), TLS: r.Facts.TLS,
 		Transcript: r.Transcript,
+	}
+	if o.Local && o.Reply.Enhanced == lacks8Bit {
+		q.Reply += "; it can't be encoded for that host without breaking a signature in it"
 	}
 	switch o.Class {
 	case smtpclient.Delivered:

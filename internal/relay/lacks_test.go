@@ -3,8 +3,13 @@
 package relay_test
 
 import (
+	"context"
+	"errors"
+	"io"
+	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -65,5 +70,59 @@ func TestAnotherHostHasIt(t *testing.T) {
 	}
 	if got := h.states(h.send("bob@two.test")); got != "delivered 2.0.0" || len(small.mail()) != 1 || len(large.mail()) != want {
 		t.Errorf("another is %s; the first has %d messages, the second %d", got, len(small.mail()), len(large.mail()))
+	}
+}
+
+// What a host without 8BITMIME does not take goes there encoded anew, unless that can't
+// be; then the report names the host. One that offers it gets the message as it is.
+func TestEncodedForTheHost(t *testing.T) {
+	const seven = "Subject: hi\r\n\r\nGr=C3=BC=C3=9Fe\r\n"
+	encoded := func(err error) func(*queue.Mail) {
+		return func(m *queue.Mail) {
+			m.EightBit = true
+			m.SevenBit = func(context.Context) (*queue.Mail, error) {
+				other := *m
+				other.EightBit, other.SevenBit, other.Size, other.Head = false, nil, int64(len(seven)), nil
+				other.Body = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(seven)), nil }
+				return &other, err
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		ext         []string
+		edit        func(*queue.Mail)
+		want, reply string
+		data        string // that the host has
+	}{
+		"offered":        {[]string{"PIPELINING", "8BITMIME"}, encoded(nil), "delivered 2.0.0", "taken", head + text},
+		"lacking":        {[]string{"PIPELINING"}, encoded(nil), "delivered 2.0.0", "taken", seven},
+		"no PIPELINING":  {[]string{"SIZE"}, encoded(nil), "delivered 2.0.0", "taken", seven},
+		"too large then": {[]string{"SIZE 20"}, encoded(nil), "bounced 5.3.4", "and mx.d.test takes 20", ""},
+		"signed":         {[]string{"PIPELINING"}, func(m *queue.Mail) { m.EightBit = true }, "bounced 5.6.3", "which mx.d.test does not offer; it can't be encoded for that host without breaking a signature in it", ""},
+		"can't be":       {[]string{"PIPELINING"}, encoded(fault.New(fault.Denied, "needs_8bit", "no")), "bounced 5.6.3", "without breaking a signature", ""},
+		"not now":        {[]string{"PIPELINING"}, encoded(errors.New("the disk is slow")), "deferred 4.3.0", "could not be encoded", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &sink{ext: c.ext}
+			h := oneHost(t, s)
+			id := h.accept(h.newMail(c.edit), "bob@d.test", "ann@d.test")
+			if got := h.states(id); got != c.want+", "+c.want {
+				t.Errorf("states %s, want %s", got, c.want)
+			}
+			if a := h.attempt(id); !strings.Contains(a.Reply, c.reply) {
+				t.Errorf("the reply is %q", a.Reply)
+			}
+			data := ""
+			for _, m := range s.mail() {
+				data += m.data
+			}
+			if data != c.data {
+				t.Errorf("the host has\n%s", data)
+			}
+			// The connection serves what comes after it.
+			if got := h.states(h.send("bob@d.test")); c.ext[0] != "SIZE 20" && got != "delivered 2.0.0" || s.connections() != 1 {
+				t.Errorf("after that: %s, %d connections", got, s.connections())
+			}
+		})
 	}
 }

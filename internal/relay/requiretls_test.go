@@ -28,14 +28,14 @@ func TestRequireTLS(t *testing.T) {
 		story string
 	}{
 		{"willing", []string{willing}, "delivered 2.0.0", "* TLS is demanded: REQUIRETLS"},
-		{"unwilling", []string{unwilling}, "bounced 5.7.30", "which the host does not offer"},
+		{"unwilling", []string{unwilling}, "bounced 5.7.30", "does not offer"},
 		{"stranger", []string{stranger}, "bounced 5.7.10", "REQUIRETLS: TLS handshake"},
 		{"clear", []string{clear}, "bounced 5.7.10", "REQUIRETLS: TLS is required"},
 		{"busy", []string{busy}, "deferred 4.7.0", "454 4.7.0 later"},
 		{"dead", []string{dead}, "deferred 4.4.1", "refused"},
-		{"third", []string{clear, unwilling, willing}, "delivered 2.0.0", "which the host does not offer"},
-		{"all", []string{clear, unwilling, stranger}, "bounced 5.7.10", "which the host does not offer"},
-		{"perhaps-later", []string{unwilling, dead}, "deferred 4.4.1", "which the host does not offer"},
+		{"third", []string{clear, unwilling, willing}, "delivered 2.0.0", "does not offer"},
+		{"all", []string{clear, unwilling, stranger}, "bounced 5.7.10", "does not offer"},
+		{"perhaps-later", []string{unwilling, dead}, "deferred 4.4.1", "does not offer"},
 	}
 	var names []string
 	for _, c := range cases {

@@ -112,7 +112,7 @@ func (c *Conn) begin(m *Message) *transaction {
 		case !fitAddress(addr):
 			t.settle(i, local(Permanent, StageRcpt, "5.1.3", "the recipient's address is not valid"))
 		case !ascii(addr) && !c.ext.UTF8:
-			t.settle(i, local(Permanent, StageRcpt, "5.6.7", "the recipient's address needs SMTPUTF8, which the host does not offer"))
+			t.settle(i, local(Permanent, StageRcpt, "5.6.7", "the recipient's address needs SMTPUTF8, which "+c.name()+" does not offer"))
 		case c.ext.MaxRecipients > 0 && n >= c.ext.MaxRecipients:
 			t.settle(i, local(Resend, StageRcpt, "4.5.3", "more recipients than the host takes at once"))
 		default:
@@ -137,15 +137,23 @@ func (c *Conn) unfit(m *Message) (Outcome, bool) {
 	case m.From != "" && !fitAddress(m.From):
 		return no("5.1.7", "the sender's address is not valid")
 	case c.ext.MaxSize > 0 && m.Size > c.ext.MaxSize:
-		return no("5.3.4", "the message has %d octets, and the host takes %d", m.Size, c.ext.MaxSize)
+		return no("5.3.4", "the message has %d octets, and %s takes %d", m.Size, c.name(), c.ext.MaxSize)
 	case (m.UTF8 || !ascii(m.From)) && !c.ext.UTF8:
-		return no("5.6.7", "the message needs SMTPUTF8, which the host does not offer")
+		return no("5.6.7", "the message needs SMTPUTF8, which %s does not offer", c.name())
 	case m.EightBit && !c.ext.EightBit:
-		return no("5.6.3", "the message needs 8BITMIME, which the host does not offer")
+		return no("5.6.3", "the message needs 8BITMIME, which %s does not offer", c.name())
 	case m.RequireTLS && (c.facts.TLS == "" || !c.facts.Verified || !c.ext.RequireTLS):
-		return no("5.7.30", "the message requires TLS all the way, which the host does not offer")
+		return no("5.7.30", "the message requires TLS all the way, which %s does not offer", c.name())
 	}
 	return Outcome{}, true
+}
+
+// name is what to call the host in words.
+func (c *Conn) name() string {
+	if c.facts.Host != "" {
+		return c.facts.Host
+	}
+	return c.facts.Addr.Addr().String()
 }
 
 // plan lists the commands of a transaction.

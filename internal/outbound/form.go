@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outbound
+
+import (
+	"context"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/queue"
+)
+
+// sign makes the fields that go on top of a message: its signatures, or its seal.
+type sign func(io.Reader) ([]byte, error)
+
+// form fills in the bytes in which a message goes out. Most goes as it is stored. What
+// others wrote can have what no host need take: lines over 998 octets, NUL. That is
+// encoded anew unless a signature counts that this would break. SevenBit is for what a
+// host without 8BITMIME does not take.
+func (o *Outbox) form(ctx context.Context, r *row, m *queue.Mail, b *blob.Blob, sign sign) error {
+	if r.forwarded == 0 {
+		head, err := o.sign(ctx, sign, b)
+		m.Head, m.Body, m.Size = head, opener(b), int64(len(head))+r.size
+		if m.EightBit {
+			m.SevenBit = o.sevenBit(r, m, b, sign)
+		}
+		return err
+	}
+	var scan message.Scanner
+	head, err := o.sign(ctx, func(in io.Reader) ([]byte, error) {
+		tee := io.TeeReader(in, &scan)
+		head, err := sign(tee)
+		if err == nil {
+			_, err = io.Copy(io.Discard, tee)
+		}
+		return head, err
+	}, b)
+	if err != nil {
+		return err
+	}
+	m.Head, m.Body, m.Size = head, opener(b), int64(len(head))+r.size
+	index, header := scan.Finish(), scan.Header()
+	breaks := mailauth.Breaks(header, o.Host)
+	if !breaks && index.Has(message.LongLines|message.HasNUL) {
+		_, err := o.recode(ctx, r, m, b, index, sign)
+		return err
+	}
+	// A report on its way back is worth more than its signature: nobody is told that it
+	// could not be delivered.
+	if breaks && !r.returns() {
+		return nil
+	}
+	m.EightBit = m.EightBit || header.EightBit() && !r.utf8
+	if m.EightBit {
+		m.SevenBit = o.sevenBit(r, m, b, sign)
+	}
+	return nil
+}
+
+// sevenBit returns what queue.Mail.SevenBit is.
+func (o *Outbox) sevenBit(r *row, m *queue.Mail, b *blob.Blob, sign sign) func(context.Context) (*queue.Mail, error) {
+	return func(ctx context.Context) (*queue.Mail, error) {
+		in, err := b.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		index, _, err := message.ScanReader(in.All())
+		_ = in.Close() // only read
+		if err != nil {
+			return nil, err
+		}
+		seven := *m
+		seven.SevenBit = nil
+		result, err := o.recode(ctx, r, &seven, b, index, sign)
+		if err == nil && (result.Needs8Bit || result.NeedsUTF8 && !seven.UTF8) {
+			err = fault.New(fault.Denied, "needs_8bit", "A part of the message can't be encoded: it is signed, or no encoding is allowed there.")
+		}
+		return &seven, err
+	}
+}
+
+// recode has a message go out with its parts encoded anew, and signed so. They are encoded
+// each time that it is read: the stored message stays.
+func (o *Outbox) recode(ctx context.Context, r *row, m *queue.Mail, b *blob.Blob, index *message.Index, sign sign) (message.SevenBitResult, error) {
+	encode := func(w io.Writer, in io.ReaderAt, index *message.Index) (message.SevenBitResult, error) {
+		return message.Relayed(w, in, index, !r.utf8)
+	}
+	var result message.SevenBitResult
+	var size counter
+	head, err := o.sign(ctx, func(io.Reader) ([]byte, error) {
+		in, encoded, err := encoding(ctx, b, index, encode)
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close() //nolint:errcheck // only read
+		tee := io.TeeReader(in, &size)
+		head, err := sign(tee)
+		if err == nil {
+			_, err = io.Copy(io.Discard, tee)
+		}
+		if err == nil {
+			result = encoded()
+		}
+		return head, err
+	}, b)
+	if err != nil {
+		return result, err
+	}
+	m.Head, m.Size, m.EightBit = head, int64(len(head))+int64(size), result.Needs8Bit
+	m.Body = func(ctx context.Context) (io.ReadCloser, error) {
+		in, _, err := encoding(ctx, b, index, encode)
+		return in, err
+	}
+	return result, nil
+}
+
+// counter counts the bytes that are written to it.
+type counter int64
+
+// Write is that of io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
