@@ -38,7 +38,7 @@ type Report struct {
 	Original   Original
 	// SevenBit is set where other hosts pass the report on: not all of them take more.
 	// Of a message that is not 7-bit it has the header alone, in encoded words. Addresses
-	// of recipients that are not ASCII stay.
+	// of recipients that are not ASCII are written as RFC 6533 §3 has it for 7 bits.
 	SevenBit bool
 	// Boundary returns a new boundary; nil makes random ones.
 	Boundary func() string
@@ -64,7 +64,7 @@ type Original struct {
 	// Open opens the whole message, to be sent back; nil sends its header.
 	Open     func() (io.ReadCloser, error)
 	UTF8     bool // its header has bytes above 127
-	EightBit bool // its body has
+	EightBit bool // its body has, or, for SevenBit, what else is not 7-bit: NUL, lines over 998 octets
 }
 
 // longest bounds in octets what a report repeats of a text that a host chose.
@@ -73,7 +73,7 @@ const longest = 900
 // Write writes the report: words for people, fields for programs, and the
 // message or its header. Errors are those of w and of Original.Open.
 func (r *Report) Write(w io.Writer) error {
-	if r.SevenBit && (r.Original.UTF8 || r.Original.EightBit) {
+	if r.SevenBit && (r.Original.UTF8 || r.Original.EightBit || longLine(r.Original.Header)) {
 		plain := *r
 		plain.Original = Original{Header: r.Original.Header.sevenBit()}
 		r = &plain
@@ -150,9 +150,12 @@ func (r *Report) subject() string {
 	return word + " mail"
 }
 
-// international reports whether an address is not ASCII, which the plain form
-// of the status has no way to say (RFC 6533 §3).
+// international reports whether an address is not ASCII, so that the status takes the
+// 8-bit form of RFC 6533 §4.
 func (r *Report) international() bool {
+	if r.SevenBit {
+		return false
+	}
 	for i := range r.Recipients {
 		if !isASCII(r.Recipients[i].Recipient) || !isASCII(r.Recipients[i].Original) {
 			return true
@@ -198,8 +201,8 @@ func (r *Report) status(c *composer) {
 	for i := range r.Recipients {
 		one := &r.Recipients[i]
 		w.dst = append(w.dst, "\r\n"...)
-		field("Original-Recipient", typedAddress(one.Original))
-		field("Final-Recipient", finalRecipient(one.Recipient))
+		field("Original-Recipient", r.typedAddress(one.Original))
+		field("Final-Recipient", r.finalRecipient(one.Recipient))
 		field("Action", one.Action)
 		field("Status", one.status())
 		if one.remote() != "" {
@@ -215,19 +218,36 @@ func (r *Report) status(c *composer) {
 	c.write(w.dst)
 }
 
-func typedAddress(orcpt string) string {
+func (r *Report) typedAddress(orcpt string) string {
 	kind, addr, ok := strings.Cut(orcpt, ";")
 	if !ok {
 		return ""
 	}
-	return inClause(kind) + "; " + addr
+	return inClause(kind) + "; " + r.inSevenBit(addr)
 }
 
-func finalRecipient(addr string) string {
+func (r *Report) finalRecipient(addr string) string {
 	if isASCII(addr) {
 		return "rfc822; " + addr
 	}
-	return "utf-8; " + addr
+	return "utf-8; " + r.inSevenBit(addr)
+}
+
+// inSevenBit writes an address that is not ASCII as a report in 7 bits has it
+// (utf-8-addr-xtext, RFC 6533 §3).
+func (r *Report) inSevenBit(addr string) string {
+	if !r.SevenBit || isASCII(addr) {
+		return addr
+	}
+	var b strings.Builder
+	for _, c := range strings.ToValidUTF8(addr, "\uFFFD") {
+		if c < '!' || c > '~' || c == '+' || c == '=' || c == '\\' {
+			fmt.Fprintf(&b, `\x{%02X}`, c)
+			continue
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
 }
 
 // status returns the Status field: what the host said, if that is one.
@@ -260,10 +280,17 @@ func number(s string) bool {
 	return err == nil && len(s) <= 3
 }
 
+// here is the Remote of what was decided where the mailboxes of this service are.
+const here = "local"
+
+// ours reports whether this host decided what became of the recipient, and no other said
+// so.
+func (r *Reported) ours() bool { return r.Code == 0 || r.Remote == here }
+
 // remote names the host that gave the reply, if another did.
 func (r *Reported) remote() string {
-	if !strings.Contains(r.Remote, ".") {
-		return "" // "local" and the like are our own words
+	if r.ours() || !strings.Contains(r.Remote, ".") {
+		return "" // "sandbox" and the like are our own words
 	}
 	return inClause(oneLine(r.Remote))
 }
@@ -290,6 +317,8 @@ func (r *Reported) diagnostic() string {
 		return ""
 	case r.Code == 0 || r.Enhanced == expired:
 		return "X-Mailstead; " + reply
+	case r.ours():
+		return "X-Mailstead; " + r.said()
 	}
 	return "smtp; " + r.said()
 }

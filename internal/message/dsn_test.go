@@ -115,6 +115,16 @@ func TestReportStatus(t *testing.T) {
 			[]string{"Status: 5.0.0\r\n"}, nil},
 		"no code at all": {message.Reported{Action: message.ActionFailed, Enhanced: "5.x\r\nBcc: a", Reply: "no"}, []string{"Status: 5.0.0\r\n"}, []string{"\r\nBcc"}},
 		"ours":           {message.Reported{Action: message.ActionFailed, Enhanced: "5.1.2", Reply: "there is no such domain"}, []string{"X-Mailstead; there is no such domain", "Status: 5.1.2"}, []string{"Remote-MTA"}},
+		"8BITMIME": {message.Reported{Action: message.ActionFailed, Enhanced: "5.6.3", Reply: "the message needs 8BITMIME, which relay.a.test does not offer", Remote: "relay.a.test"},
+			[]string{"Status: 5.6.3\r\n", "Diagnostic-Code: X-Mailstead; the message needs 8BITMIME, ", "next mail host", "In detail: the message needs"}, []string{"Remote-MTA", "recipient's server", "said:"}},
+		"SMTPUTF8": {message.Reported{Action: message.ActionFailed, Enhanced: "5.6.7", Reply: "the message needs SMTPUTF8, which relay.a.test does not offer", Remote: "relay.a.test"},
+			[]string{"Status: 5.6.7\r\n", "X-Mailstead; the", "next mail host"}, []string{"Remote-MTA", "recipient", "said:"}},
+		"SMTPUTF8, says the host": {message.Reported{Action: message.ActionFailed, Code: 553, Enhanced: "5.6.7", Reply: "no SMTPUTF8", Remote: "relay.a.test"},
+			[]string{"Remote-MTA: dns; relay.a.test\r\n", "smtp; 553 5.6.7 no SMTPUTF8", "said: 553"}, []string{"next mail host"}},
+		"SIZE": {message.Reported{Action: message.ActionFailed, Enhanced: "5.3.4", Reply: "the message has 2 octets, and relay.a.test takes 1", Remote: "relay.a.test"},
+			[]string{"next mail host"}, []string{"Remote-MTA", "recipient's"}},
+		"refused here": {message.Reported{Action: message.ActionFailed, Code: 550, Enhanced: "5.7.1", Reply: "The filter does not let it in.", Remote: "local"},
+			[]string{"X-Mailstead; 550 5.7.1 The filter", "This service does not", "In detail: The filter"}, []string{"Remote-MTA", "recipient's server", "The server"}},
 		"expired": {message.Reported{Action: message.ActionFailed, Code: 451, Enhanced: "4.4.7", Reply: "in time; the last answer was: busy", Remote: "mx.a.test"},
 			[]string{"Status: 4.4.7", "X-Mailstead; in time; the last answer was: busy", "Remote-MTA: dns; mx.a.test"}, nil},
 		"filed":   {message.Reported{Action: message.ActionDelivered, Code: 250, Enhanced: "2.1.5", Reply: "ok", Remote: "local"}, []string{"Action: delivered", "Status: 2.1.5", "Subject: =?utf-8?b?RGVsaXZlcmVk"}, []string{"Remote-MTA"}},
@@ -248,6 +258,15 @@ func TestReportSevenBit(t *testing.T) {
 		if what != "8-bit body" && !strings.Contains(text, "\r\nSubject: =?utf-8?b?R3LDvMOfZQ==?=\r\n") {
 			t.Errorf("%s has no subject:\n%s", what, text)
 		}
+	}
+	utf8 := report(message.Reported{Recipient: "bj+örn@far.example", Original: "utf-8;bjørn@far.example", Action: message.ActionFailed, Code: 550, Enhanced: "5.1.1", Reply: "нет"})
+	utf8.SevenBit, utf8.Original.Header = true, message.Header("Subject: x\r\nX-Long: "+strings.Repeat("x ", 600)+"\r\n\r\n")
+	text := written(t, utf8)
+	if !strings.Contains(text, "message/delivery-status\r\n") || !strings.Contains(text, "Original-Recipient: utf-8; bj\\x{F8}rn@far.example\r\nFinal-Recipient: utf-8; bj\\x{2B}\\x{F6}rn@far.example\r\n") || strings.Contains(text, "8bit") {
+		t.Errorf("a report about an address that is not ASCII:\n%s", text)
+	}
+	if ix := message.Scan([]byte(text)); ix.Has(message.EightBit | message.HeaderEightBit | message.LongLines) {
+		t.Errorf("it is not 7-bit:\n%s", text)
 	}
 	whole := report(message.Reported{Recipient: "bob@far.example", Action: message.ActionFailed})
 	whole.Original.Open, whole.SevenBit = content("Subject: x\r\n\r\nHi\r\n"), true

@@ -77,7 +77,7 @@ func (r *Reported) words(b *strings.Builder) {
 	reply := oneLine(r.Reply)
 	switch {
 	case reply == "" || reply == reason:
-	case r.Code == 0 || r.Enhanced == expired:
+	case r.ours() || r.Enhanced == expired:
 		wrap(b, "    ", "In detail: "+reply)
 	case r.remote() != "":
 		wrap(b, "    ", "The server "+r.remote()+" said: "+r.said())
@@ -123,20 +123,54 @@ var reasons = map[string][2]string{
 	"4.6":  {"The message went round in circles between servers.", "Tell the recipient: the forwarding of this address is broken."},
 	"4.7":  {"It was tried until its time was over.", "Send it again, or reach the recipient in another way."},
 	"6.0":  {"The recipient's server refused the message for what is in it.", "Its words below may say why."},
-	"6.3":  {"The message has text that the recipient's server takes in another form only, which would break its signatures.", "Ask its author to send it to the recipient directly."},
+	"6.3":  {"The recipient's server does not take the form in which the message is written.", "Its words below may say why."},
 	"6.7":  {"The address needs a server that knows international addresses, and the recipient's does not.", "Ask the recipient for another address."},
 	"7.0":  {"The recipient's server refused the message by its rules.", "Its words below may say why."},
 	"7.1":  {"The recipient's server takes no such message from you.", "Ask the recipient, or those who run the server, to allow it."},
 	"7.30": {"The message demands encryption all the way, which the recipient's server does not offer.", "Send it without that demand."},
 }
 
+// ours are the reasons of what this service did not hand to the next host on the way,
+// before that said anything: the recipient and their server are not to blame.
+var ours = map[string][2]string{
+	"1.7":  {"The sender's address is not valid.", "Look for a slip in it."},
+	"3.4":  {"The message is larger than the next mail host on its way takes.", "Send it without large attachments."},
+	"6.3":  {"The message has text that the next mail host on its way does not take (8BITMIME), and that can't be encoded without breaking a signature.", "Nothing is wrong with the address: send the message without the signature, or as plain text."},
+	"6.7":  {"The message has international addresses, which the next mail host on its way does not take (SMTPUTF8).", "Use addresses in plain letters, where there are any."},
+	"7.10": {"The message demands encryption all the way, which the next mail host on its way does not offer.", "Send it without that demand."},
+	"7.30": {"The message demands encryption all the way, which the next mail host on its way does not offer.", "Send it without that demand."},
+}
+
+// oursHere are the reasons of what this service did not take for a recipient of its own.
+var oursHere = map[string][2]string{
+	"3.4": {"The message is too large for the recipient's mailbox.", "Send it without large attachments."},
+	"6.0": {"This service does not take the message for the recipient.", "The words below say why."},
+	"7.0": {"This service does not take the message for the recipient.", "The words below say why."},
+	"7.1": {"This service does not take the message for the recipient.", "The words below say why."},
+}
+
+// reason returns why, and what can be done, as far as a code says it.
+func (r *Reported) reason(code string) (words [2]string, known bool) {
+	if r.ours() {
+		own := ours
+		if r.Remote == here {
+			own = oursHere
+		}
+		if words, known = own[code]; known {
+			return words, true
+		}
+	}
+	words, known = reasons[code]
+	return words, known
+}
+
 // explain returns why, in plain words, and what can be done.
 func (r *Reported) explain() (reason, advice string) {
 	_, code, _ := strings.Cut(r.Enhanced, ".")
-	words, known := reasons[code]
+	words, known := r.reason(code)
 	if !known {
 		subject, _, _ := strings.Cut(code, ".")
-		words, known = reasons[subject+".0"]
+		words, known = r.reason(subject + ".0")
 	}
 	if r.Action == ActionDelayed {
 		switch {
