@@ -142,10 +142,14 @@ func (i *Inbound) report(ctx context.Context, id db.ID, all []queue.Notice) erro
 	return err
 }
 
-// untold drops notices that nobody can be told.
+// untold drops notices that nobody can be told: the account has an event, the operator a
+// line in the log.
 func (i *Inbound) untold(ctx context.Context, message db.ID, all []queue.Notice, reason error) error {
-	i.Log.Warn("nobody is there to be told what became of a message", "message", message, "notices", len(all), "reason", reason)
-	return i.Queue.Drop(ctx, all)
+	if err := i.Queue.Untold(ctx, message, all); err != nil {
+		return err
+	}
+	i.Log.Warn("a sender is not told what became of a message", "message", message, "notices", len(all), "reason", reason)
+	return nil
 }
 
 // senderOf finds the mailbox of a message's sender. Should mail to its address

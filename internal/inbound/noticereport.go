@@ -59,6 +59,11 @@ func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []
 		// Of what was submitted the row knows it, not of what was forwarded before it did.
 		r.Original.UTF8 = r.Original.UTF8 || r.Original.Header.EightBit()
 		if whole(m, r.Recipients) {
+			if out {
+				if r.Original.EightBit, err = odd(source.All()); err != nil {
+					return nil, err
+				}
+			}
 			r.Original.Open = func() (io.ReadCloser, error) { return io.NopCloser(source.All()), nil }
 		}
 	}
@@ -72,6 +77,12 @@ func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []
 	_ = pipe.Close() // lets a writer end that nobody reads from
 	<-written
 	return s, err
+}
+
+// odd reports whether a message is anything but lines of ASCII that every host takes.
+func odd(r io.Reader) (bool, error) {
+	index, _, err := message.ScanReader(r)
+	return index.Has(message.EightBit | message.HeaderEightBit | message.HasNUL | message.HeaderNUL | message.LongLines), err
 }
 
 // whole reports whether the message is sent back as a whole: only when it was

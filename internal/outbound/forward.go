@@ -17,7 +17,8 @@ import (
 )
 
 // Forwarded is a message that goes on to addresses elsewhere as it came: it is
-// neither mended nor signed, so that its author's signatures still hold.
+// neither mended nor signed, so that its author's signatures still hold; form says what
+// of it is encoded anew.
 type Forwarded struct {
 	Account, Domain db.ID  // who forwards it, and in whose name; account.Operators is the host
 	By              db.ID  // the alias or the mailbox that leads there; of role mail the account; the domain, for a report that goes back
@@ -52,13 +53,17 @@ type Asked struct {
 	Ret, EnvID string
 }
 
-// notify is NOTIFY of what is forwarded: success and delay are told of what becomes of
-// the message here.
+// notify is NOTIFY of what is forwarded: success is told of what becomes of the message
+// here (RFC 3461 §5.2.7).
 func (a Asked) notify() smtpclient.Notify {
-	if a.Notify != 0 && a.Notify&smtpclient.NotifyFailure == 0 {
+	const goesOn = smtpclient.NotifyFailure | smtpclient.NotifyDelay
+	switch {
+	case a.Notify == 0:
+		return smtpclient.NotifyFailure
+	case a.Notify&goesOn == 0:
 		return smtpclient.NotifyNever
 	}
-	return smtpclient.NotifyFailure
+	return a.Notify & goesOn
 }
 
 // returns reports whether a message is a report on its way back to who sent what was
@@ -72,7 +77,7 @@ func (r *row) nobodys() bool { return r.returns() || r.account == account.Operat
 
 // Forward makes a message that is forwarded ready. It is no API mail: nobody is
 // suppressed by what becomes of it. Its sender, if there is one, is told of
-// failure alone, unless it asked not to be.
+// failure alone, unless it asked for something else.
 func (o *Outbox) Forward(ctx context.Context, f Forwarded) (*Ready, error) {
 	now := o.Now().UTC()
 	r := &row{

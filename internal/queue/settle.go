@@ -21,8 +21,10 @@ type verdict struct {
 	Outcome
 	tried   bool // there is an attempt to record
 	expired bool
-	about   *About
-	due     time.Time
+	// unanswered: nobody is told of a failure, as the message has the null sender.
+	unanswered bool
+	about      *About
+	due        time.Time
 }
 
 // Sizes of what is kept of a reply and a conversation, in octets.
@@ -62,7 +64,7 @@ func (q *Queue) report(c *Consignment, d *Delivery, o Outcome) {
 	if o.Took == 0 {
 		o.Took = max(0, now.Sub(o.StartedAt))
 	}
-	v := verdict{Outcome: o, tried: true, about: &c.Mail.About}
+	v := verdict{Outcome: o, tried: true, about: &c.Mail.About, unanswered: c.From == ""}
 	if o.State == Deferred && !now.Before(d.ExpiresAt) {
 		d.last = o
 		v.expired = true
@@ -151,6 +153,10 @@ func (q *Queue) record(d *Delivery, v verdict) {
 	case err != nil:
 		q.o.Log.Error("an outcome could not be written", "message", d.Message, "n", d.N,
 			"outcome", v.State, "reply", v.Reply, "error", err)
+	}
+	if err == nil && v.unanswered && (v.State == Bounced || v.State == Failed) {
+		q.o.Log.Warn("a report or reply could not be delivered", "message", d.Message, "n", d.N, "destination", d.Destination,
+			"outcome", v.State, "code", v.Code, "enhanced", v.Enhanced)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
