@@ -730,3 +730,78 @@ func TestNoticesOfSuspended(t *testing.T) {
 		alice.wantReport(sub, "ann@elsewhere.example")
 	})
 }
+
+// That nobody can be told what became of a message is an event of its account, once for
+// each recipient; it counts as no further bounce.
+func TestUntoldIsAnEvent(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		const forged = "b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+		id := alice.submit(nil, note, rcpt(t, "bounced@simulator.test", smtpclient.NotifyNever, ""))
+		servertest.Eventually(t, func() string {
+			if d, err := s.Queue.Deliveries(t.Context(), id); err != nil || !d[0].State.Final() {
+				return fmt.Sprintf("the delivery is %+v, %v", d, err)
+			}
+			return ""
+		})
+		dbtest.Exec(t, s.DB, passedOn.With(id, forged+"@demo.test", alice.box.ID))
+		for range 2 {
+			alice.notice(id)
+			alice.tell()
+			alice.wantNotices(0)
+		}
+		var list struct {
+			Data []struct {
+				Type string
+				Data struct {
+					Status, Reason, Recipient string
+					Sequence                  int
+					Code                      int `json:"smtp_code"`
+				}
+			}
+		}
+		servertest.Eventually(t, func() string {
+			s.API("GET", "/events?limit=100&recipient=bounced@simulator.test", nil).Into(t, &list)
+			if len(list.Data) < 4 {
+				return fmt.Sprintf("%d events", len(list.Data))
+			}
+			return ""
+		})
+		told := map[int]bool{}
+		for _, e := range list.Data {
+			if e.Data.Reason == "" {
+				continue
+			}
+			if told[e.Data.Sequence] = true; e.Type != "delivery_status" || e.Data.Reason != queue.ReasonNotReported || e.Data.Status != "bounced" || e.Data.Recipient != "bounced@simulator.test" || e.Data.Code != 550 {
+				t.Errorf("the event is %+v", e)
+			}
+		}
+		if len(list.Data) != 4 || len(told) != 2 || !told[3] || !told[4] {
+			t.Errorf("the events are %+v", list.Data)
+		}
+		var bounces int
+		if err := s.DB.One(t.Context(), bouncesN.With(alice.box.Account), &bounces); err != nil || bounces != 1 {
+			t.Errorf("%d bounces, %v", bounces, err)
+		}
+	})
+}
+
+// Who asked to be told of delay is told of it, too, where the message was sent on.
+func TestDelayOfForwardIsTold(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		alice := postOf(t, s, 0)
+		if _, err := s.Mailboxes.CreateAlias(t.Context(), alice.box.Account, "slow@demo.test", []string{"deferred@simulator.test"}); err != nil {
+			t.Fatal(err)
+		}
+		sub := s.Hub.Subscribe(signal.Key{Kind: signal.Stream, ID: int64(alice.box.Account)})
+		defer sub.Close()
+		late := db.SQL(`UPDATE delivery SET late_at = 1 WHERE recipient = $1 AND late_at > 0 AND state = 'deferred' AND tenure IS NULL`)
+		alice.submit(nil, note, rcpt(t, "slow@demo.test", smtpclient.NotifyDelay, ""))
+		for dbtest.Exec(t, alice.DB, late.With("deferred@simulator.test")) == 0 {
+			<-sub.C
+		}
+		alice.tell() // notes it
+		alice.tell()
+		has(t, alice.mail(1)[0], "Subject: Delayed: a question\r\n", "Final-Recipient: rfc822; deferred@simulator.test\r\nAction: delayed\r\n")
+	})
+}

@@ -274,6 +274,10 @@ func (l *lacking) test() {
 		}
 		l.forward(kind, string(signature)+signed)
 	}
+	// Old programs write such headers, and say nothing of it.
+	if err := plainly(l.o.s, "ann@plain.example.net", "From: ann@plain.example.net\r\nSubject: raw unsigned\r\nX-Comment: Grüße\r\n\r\nHi\r\n", "out0@demo.test"); err != nil {
+		l.t.Fatal(err)
+	}
 	// What one host does not take is reported to a sender behind each.
 	for _, h := range l.hosts {
 		signed := "From: ann@bank.com\r\nSubject: back\r\n" + kinds["body"]
@@ -413,6 +417,11 @@ func (l *lacking) check() {
 		} else {
 			delete(became, want)
 		}
+	}
+	if raw := "raw unsigned to@h0.example.net"; became[raw] == 1 {
+		delete(became, raw)
+	} else {
+		l.t.Errorf("%q, %d times", raw, became[raw])
 	}
 	for what := range became {
 		l.t.Errorf("nobody knows of %q", what)
