@@ -58,7 +58,7 @@ func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []
 		}
 		// Of what was submitted the row knows it, not of what was forwarded before it did.
 		r.Original.UTF8 = r.Original.UTF8 || r.Original.Header.EightBit()
-		if whole(m, r.Recipients) {
+		if whole(m, r.Recipients) && !(out && m.Size > wholeUpTo) { // nobody knows what the host there takes
 			if out {
 				if r.Original.EightBit, err = odd(source.All()); err != nil {
 					return nil, err
