@@ -155,16 +155,28 @@ func (b *binder) parameter(name string, f reflect.StructField, v reflect.Value) 
 		switch {
 		case errors.Is(err, strconv.ErrSyntax):
 			b.bad.Add(name, "wrong_type", "Give a whole number.")
+			b.reset(f, v)
 		default: // one that is too large is the largest
 			b.obey(name, f, v)
 		}
 	}
 }
 
-// obey tells the rule that a parameter breaks.
+// obey tells the rule that a parameter breaks, which then counts as left out.
 func (b *binder) obey(name string, f reflect.StructField, v reflect.Value) {
 	if code, words := rules(f.Tag).broken(v); code != "" {
 		b.bad.Add(name, code, "%s", words)
+		b.reset(f, v)
+	}
+}
+
+// reset gives a parameter the value that it has when it is left out.
+func (b *binder) reset(f reflect.StructField, v reflect.Value) {
+	v.SetZero()
+	if n, err := strconv.ParseInt(f.Tag.Get("default"), 10, 64); err == nil && v.Kind() == reflect.Int {
+		v.SetInt(n)
+	} else if v.Kind() == reflect.String && f.Type.Kind() == reflect.String {
+		v.SetString(f.Tag.Get("default"))
 	}
 }
 

@@ -168,10 +168,11 @@ func (r *reader) time(v reflect.Value, at string) {
 	v.Set(reflect.ValueOf(t))
 }
 
-// obey tells the rule that a value breaks.
+// obey tells the rule that a value breaks, which then counts as left out.
 func (r *reader) obey(v reflect.Value, at string, s rules) {
 	if code, words := s.broken(v); code != "" {
 		r.fault(at, code, "%s", words)
+		v.SetZero()
 	}
 }
 

@@ -37,18 +37,6 @@ func (in *listMessagesInput) filter(bad *fault.Fields) outbound.Filter {
 	return f
 }
 
-func (in *listMessagesInput) judge() error {
-	var bad fault.Fields
-	_, err := in.db()
-	if err := merge(&bad, err); err != nil {
-		return err
-	}
-	if err := merge(&bad, in.filter(&bad).Check()); err != nil {
-		return err
-	}
-	return bad.Err()
-}
-
 func (a *API) listMessages(ctx context.Context, p account.Principal, in *listMessagesInput) (list[messageAnswer], error) {
 	none := list[messageAnswer]{Data: []messageAnswer{}}
 	var bad fault.Fields

@@ -54,8 +54,6 @@ func (r createMailboxRequest) mailbox(domain db.ID) mailbox.New {
 
 type createMailboxInput struct{ Body createMailboxRequest }
 
-func (in *createMailboxInput) judge() error { return in.Body.mailbox(0).Check() }
-
 func (a *API) createMailbox(ctx context.Context, p account.Principal, in *createMailboxInput) (mailboxAnswer, error) {
 	const noDomain = "There is no domain of yours with this id."
 	domainID, err := a.domainID(ctx, p, &one{in.Body.DomainID})

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -36,6 +38,7 @@ type operation struct {
 	media        string // of the answer; JSON if ""
 	takes        string // media types of a request body that is no JSON
 	reads        bool   // it changes nothing, though it is no GET
+	tries        bool   // it finds all that is wrong with its values before it writes, or does anything that lasts
 	room         int    // bytes that its answer may have, of one that changes something and may have many
 }
 
@@ -71,7 +74,7 @@ func carryOut[I, O any](a *API, o operation, f func(ctx context.Context, p accou
 				body.giveBack()
 				_, _ = io.CopyN(io.Discard, req.Body, maxBody)
 			}
-			return alsoJudged(err, &in)
+			return a.alsoJudged(req.Context(), err, o, &body, func(ctx context.Context) (any, error) { return f(ctx, p, &in) })
 		}
 		if o.room > 0 { // what was done will have to be told
 			if err := body.take(o.room); err != nil {
@@ -117,23 +120,31 @@ func (a *API) made(ctx context.Context, o operation, room *kept, act func() (any
 	return answer, err
 }
 
-// judged is an input that can judge its values without looking anything up. Its
-// operation judges them by itself, so judge matters only for a request that is
-// refused already.
-type judged interface{ judge() error }
+// alsoJudged adds to the faults of an input's form those of its values, so that all are
+// told at once: the operation finds them by being carried out, without writing anything.
+func (a *API) alsoJudged(ctx context.Context, bad error, o operation, room *kept, act func(context.Context) (any, error)) error {
+	var all fault.Fields
+	if !o.tries && o.method != http.MethodGet || merge(&all, bad) != nil {
+		return bad
+	}
+	ctx = db.ReadOnly(ctx)
+	_, also := a.made(ctx, o, room, func() (any, error) { return act(ctx) })
+	var f *fault.Error
+	if errors.As(also, &f) { // what is not about a field, such as that nothing is there, matters once the form is right
+		for _, field := range f.Fields {
+			if !slices.ContainsFunc(all, func(known fault.Field) bool { return covers(known.Field, field.Field) }) {
+				all = append(all, field)
+			}
+		}
+	}
+	return all.Err()
+}
 
-// alsoJudged adds to the faults of an input's shape those of its values, so
-// that all are told at once.
-func alsoJudged(err error, in any) error {
-	values, ok := in.(judged)
-	var bad fault.Fields
-	if !ok || merge(&bad, err) != nil {
-		return err
-	}
-	if err := merge(&bad, values.judge()); err != nil {
-		return err
-	}
-	return bad.Err()
+// covers reports whether a fault of a field's form stands for others of it: those of the
+// same field, of a list whose element it is, and, where the body has no form, of all.
+func covers(form, field string) bool {
+	rest, ok := strings.CutPrefix(form, field)
+	return form == "body" || ok && (rest == "" || rest[0] == '[' || rest[0] == '.')
 }
 
 // handler answers a request of who may make it.

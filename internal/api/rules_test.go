@@ -89,7 +89,8 @@ func TestBounds(t *testing.T) {
 		}
 		told := false
 		for _, e := range p.Errors {
-			told = told || e.Field == at
+			// Of a value within its bounds the operation may still say something else.
+			told = told || e.Field == at && (b.beyond || slices.Contains([]string{"unknown_value", "out_of_range", "wrong_type"}, e.Code))
 		}
 		if told != b.beyond {
 			t.Errorf("%s: %s is %v: %+v", what, at, b.value, p.Errors)

@@ -192,7 +192,7 @@ func (s *simulation) envelope(from *address.Address, to []address.Address) {
 	switch {
 	case len(s.in.RcptTo) > outbound.MaxRecipients || len(to) > outbound.MaxRecipients:
 		s.bad.Add("rcpt_to", "too_many_recipients", "A message can have %d recipients.", outbound.MaxRecipients)
-	case len(to) == 0 && len(s.bad) == 0:
+	case len(to) == 0 && !slices.ContainsFunc(s.bad, ofRecipients):
 		s.bad.Add("rcpt_to", "required", "Give at least one recipient, here or in the header.")
 	}
 	seen := map[string]bool{}
@@ -201,6 +201,12 @@ func (s *simulation) envelope(from *address.Address, to []address.Address) {
 		seen[a.String()] = true
 		return twice
 	})
+}
+
+// ofRecipients reports whether a fault is one of a field that names recipients.
+func ofRecipients(f fault.Field) bool {
+	name, _, _ := strings.Cut(f.Field, "[")
+	return slices.Contains([]string{"rcpt_to", "to", "cc", "raw"}, name)
 }
 
 // readRaw takes a message as it is.

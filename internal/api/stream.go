@@ -77,10 +77,10 @@ type streamEventsInput struct {
 // streamFilter reads a request for a stream: what it wants, and from where on.
 func (a *API) streamFilter(w http.ResponseWriter, r *http.Request, p account.Principal) (f event.Filter, some bool, err error) {
 	var in streamEventsInput
-	if err := bind(r, &in); err != nil {
+	var bad fault.Fields
+	if err := merge(&bad, bind(r, &in)); err != nil {
 		return f, false, err
 	}
-	var bad fault.Fields
 	f = in.filter(&bad)
 	field, from := "after", in.After
 	if last := r.Header.Get("Last-Event-ID"); last != "" {

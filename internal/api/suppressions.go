@@ -22,9 +22,9 @@ func (a *API) suppressionRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/suppressions", id: "listSuppressions", scope: read,
 		summary: "List suppressed addresses", description: "Those that bounced for good, complained, unsubscribed or were added, newest first. " +
 			"What is sent to one of them by the API ends as suppressed; mail that mailboxes submit is not concerned."}, a.listSuppressions)
-	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppression", scope: write, status: 201,
+	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppression", tries: true, scope: write, status: 201,
 		summary: "Suppress an address", description: "An address that is on the list already stays there as it is; the answer shows the entry as it stands."}, a.addSuppression)
-	handle(r, operation{method: "POST", path: "/suppressions/batch", id: "addSuppressions", scope: write, status: 201,
+	handle(r, operation{method: "POST", path: "/suppressions/batch", id: "addSuppressions", tries: true, scope: write, status: 201,
 		summary: "Suppress up to 1000 addresses", description: "All of them, or none if one of them is no address. " +
 			"Addresses that are on the list already stay there as they are; the answer shows the entries as they stand."}, a.addSuppressions)
 	handle(r, operation{method: "GET", path: "/suppressions/{id}", id: "getSuppression", scope: read,
@@ -91,11 +91,6 @@ func (in *listSuppressionsInput) read() (f suppression.Filter, at db.Page, err e
 	return f, at, bad.Err()
 }
 
-func (in *listSuppressionsInput) judge() error {
-	_, _, err := in.read()
-	return err
-}
-
 // reasonIn reads a reason that may be left out.
 func reasonIn(bad *fault.Fields, text string, fallback suppression.Reason) suppression.Reason {
 	if text == "" {
@@ -133,11 +128,6 @@ func (in *addSuppressionInput) read() ([]address.Address, suppression.Reason, er
 	return readSuppressions([]string{in.Body.Address}, in.Body.Reason, func(int) string { return "address" })
 }
 
-func (in *addSuppressionInput) judge() error {
-	_, _, err := in.read()
-	return err
-}
-
 type addSuppressionsRequest struct {
 	Addresses []string `json:"addresses" nullable:"false" minItems:"1" maxItems:"1000" doc:"The addresses." example:"bob@example.org"`
 	Reason    string   `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
@@ -160,11 +150,6 @@ func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addS
 
 func (in *addSuppressionsInput) read() ([]address.Address, suppression.Reason, error) {
 	return readSuppressions(in.Body.Addresses, in.Body.Reason, func(i int) string { return fmt.Sprintf("addresses[%d]", i) })
-}
-
-func (in *addSuppressionsInput) judge() error {
-	_, _, err := in.read()
-	return err
 }
 
 // readSuppressions reads addresses and the reason for all of them; field names

@@ -16,7 +16,7 @@ const maxBatch = 256
 // error; with an error nothing of it was written, save ErrUnknown. ctx only
 // bounds the wait for a place in the lane: a job that began is carried through.
 func (d *DB) Write(ctx context.Context, key ID, job *Job) error {
-	if err := ctx.Err(); err != nil {
+	if err := mayWrite(ctx); err != nil {
 		return err
 	}
 	p := &pending{key: key, job: job, done: make(chan error, 1)}

@@ -26,7 +26,7 @@ func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
 }
 
 func txBy(ctx context.Context, carry func(context.Context, func(session) error) error, f func(tx *Tx) error) error {
-	if err := ctx.Err(); err != nil {
+	if err := mayWrite(ctx); err != nil {
 		return err
 	}
 	var after []func()

@@ -52,6 +52,9 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	if err := checkLimit(ctx, d.DB, account); err != nil { // before keys are made
 		return Domain{}, err
 	}
+	if db.IsReadOnly(ctx) {
+		return Domain{}, db.ErrReadOnly
+	}
 	now := d.Now().UTC().Truncate(time.Microsecond)
 	c := &claim{
 		id: d.DB.NewID(), account: account, name: name, standing: standing{status: Pending},

@@ -39,6 +39,9 @@ func (m *Migrations) Probe(ctx context.Context, account db.ID, from Source) ([]O
 	if err := from.Check().Err(); err != nil {
 		return nil, err
 	}
+	if db.IsReadOnly(ctx) { // only what is wrong with it is asked for
+		return nil, nil
+	}
 	if err := m.beginProbe(account); err != nil {
 		return nil, err
 	}

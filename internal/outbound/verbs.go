@@ -50,6 +50,9 @@ func (o *Outbox) Reschedule(ctx context.Context, account, id db.ID, at time.Time
 	if due.IsZero() {
 		due = now
 	}
+	if db.IsReadOnly(ctx) { // before any bytes are written
+		return Message{}, db.ErrReadOnly
+	}
 	return o.change(ctx, account, id, func(r *row) error {
 		expires := due.Add(ExpiryAPI)
 		if r.mailbox != 0 {

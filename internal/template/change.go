@@ -67,6 +67,9 @@ func (c Change) Check() error {
 // is published unless Change.Draft is set. Its faults are fault.NotFound, those
 // of Create, and nothing was changed then.
 func (t *Templates) Update(ctx context.Context, account, id db.ID, c Change) (Template, error) {
+	if db.IsReadOnly(ctx) { // together with what is there it is judged while it is written
+		return Template{}, c.Check()
+	}
 	bad := c.names()
 	if len(bad) > 0 { // the rest is judged, too; PostgreSQL does not even take each of these
 		c.Name, c.Alias = nil, nil
