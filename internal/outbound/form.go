@@ -63,12 +63,7 @@ func (o *Outbox) form(ctx context.Context, r *row, m *queue.Mail, b *blob.Blob, 
 // sevenBit returns what queue.Mail.SevenBit is.
 func (o *Outbox) sevenBit(r *row, m *queue.Mail, b *blob.Blob, sign sign) func(context.Context) (*queue.Mail, error) {
 	return func(ctx context.Context) (*queue.Mail, error) {
-		in, err := b.Open(ctx)
-		if err != nil {
-			return nil, err
-		}
-		index, _, err := message.ScanReader(in.All())
-		_ = in.Close() // only read
+		index, err := scanned(ctx, b)
 		if err != nil {
 			return nil, err
 		}
@@ -111,10 +106,25 @@ func (o *Outbox) recode(ctx context.Context, r *row, m *queue.Mail, b *blob.Blob
 	}
 	m.Head, m.Size, m.EightBit = head, int64(len(head))+int64(size), result.Needs8Bit
 	m.Body = func(ctx context.Context) (io.ReadCloser, error) {
+		// An index may be large, and many messages are kept loaded.
+		index, err := scanned(ctx, b)
+		if err != nil {
+			return nil, err
+		}
 		in, _, err := encoding(ctx, b, index, encode)
 		return in, err
 	}
 	return result, nil
+}
+
+func scanned(ctx context.Context, b *blob.Blob) (*message.Index, error) {
+	in, err := b.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	index, _, err := message.ScanReader(in.All())
+	return index, err
 }
 
 // counter counts the bytes that are written to it.
