@@ -364,7 +364,7 @@ func TestOperatorLimits(t *testing.T) {
 		m.sends(1) // what was used counts
 		limited(t, "beyond", m.send(m.Dev.APIKey), "sends_per_hour_exceeded", 1800)
 		refused(t, "wrong", m.As(operator, "PUT", path, object{"sends_per_hour": -1, "burst": 1_000_000_000_001, "storage_mb": -2}), 422, "validation_failed",
-			"sends_per_hour out_of_range", "storage_mb out_of_range")
+			"sends_per_hour out_of_range", "storage_mb out_of_range", "burst out_of_range")
 		refused(t, "too much", m.As(operator, "PUT", path, object{"burst": 1_000_000_000_001}), 422, "validation_failed", "burst out_of_range")
 		status(t, "not a number", m.As(operator, "PUT", path, object{"sends_per_hour": "many"}), 422)
 		status(t, "unknown", m.As(operator, "PUT", path, object{"sends_per_minute": 1}), 422)

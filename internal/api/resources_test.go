@@ -102,7 +102,7 @@ func TestMailboxes(t *testing.T) {
 			refused(t, what, s.API("POST", "/mailboxes", spec(c.change)), 422, "validation_failed", c.faults...)
 		}
 		refused(t, "beyond all numbers", s.API("POST", "/mailboxes", `{"domain_id":"x","local_part":"x","quota_mb":1`+strings.Repeat("0", 400)+`}`),
-			422, "validation_failed", "quota_mb out_of_range")
+			422, "validation_failed", "quota_mb out_of_range", "domain_id not_found")
 
 		a := s.API("POST", "/mailboxes", spec(object{"display_name": "<Carol> & 'co'", "quota_mb": 5, "password": nil}))
 		status(t, "making", a, 201)

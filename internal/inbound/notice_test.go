@@ -174,7 +174,7 @@ func TestFailureIsTold(t *testing.T) {
 			"Subject: Undelivered: a question\r\n", "In-Reply-To: <q1@demo.test>\r\n", "References: <q1@demo.test>\r\n",
 			"Auto-Submitted: auto-replied\r\n", "Content-Type: multipart/report; report-type=delivery-status;",
 			"Original-Envelope-Id: order 7\r\nReporting-MTA: dns; mail.mailstead.test\r\nArrival-Date: ",
-			"Original-Recipient: rfc822; old@list.example\r\nFinal-Recipient: rfc822; nobody@demo.test\r\nAction: failed\r\nStatus: 5.1.1\r\nDiagnostic-Code: smtp; 550 5.1.1 ",
+			"Original-Recipient: rfc822; old@list.example\r\nFinal-Recipient: rfc822; nobody@demo.test\r\nAction: failed\r\nStatus: 5.1.1\r\nDiagnostic-Code: X-Mailstead; 550 5.1.1 ",
 			"\r\n\r\nFinal-Recipient: rfc822; noone@demo.test\r\nAction: failed\r\n",
 			"There is no mailbox with this address.",
 			"Content-Type: message/rfc822\r\n", "\r\n\r\nWhen?\r\n")
