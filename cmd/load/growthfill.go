@@ -109,6 +109,10 @@ func (m *multiplied) mailboxes(ctx context.Context) error {
 		m.Copy(ctx, "mailbox", fmt.Sprintf("id = %d", m.boxID), m.boxes, fill.Change{
 			"id": back("id"), "account": m.ofAccount(), "domain": m.ofDomain(), "local_part": "'box' || k", "address": m.renamed("address"),
 		}),
+		m.Exec(ctx, "DELETE FROM mailbox_storage"),
+		m.Exec(ctx, "INSERT INTO mailbox_storage (account, allotted) SELECT account, SUM(counted) FROM mailbox GROUP BY account"),
+		// As many as there would be; searches find only that they are of others.
+		m.Copy(ctx, "mailbox_piece", at, m.boxes, fill.Change{"account": m.ofAccount(), "mailbox": back("mailbox")}),
 		m.Copy(ctx, "mailbox_usage", at, m.boxes, fill.Change{"mailbox": back("mailbox")}),
 		m.Copy(ctx, "folder", at, m.boxes, fill.Change{"id": back("id"), "mailbox": back("mailbox")}),
 		m.Copy(ctx, "subscription", at, m.boxes, fill.Change{"mailbox": back("mailbox")}),

@@ -42,8 +42,8 @@ type usageAnswer struct {
 
 type storageAnswer struct {
 	Limit    *int64 `json:"limit_bytes" doc:"What the quotas of all mailboxes may be together; null for no limit."`
-	Allotted int64  `json:"allotted_bytes" doc:"What they are together. Deleted mailboxes don't count."`
-	Used     int64  `json:"used_bytes" doc:"How much of their quotas the mailboxes use. Each message counts for 1,024 bytes at least."`
+	Allotted int64  `json:"allotted_bytes" doc:"What they are together. Deleted mailboxes count with what they hold."`
+	Used     int64  `json:"used_bytes" doc:"How much of their quotas the mailboxes use. Each message counts for 1,024 bytes at least. Of an account with more than 1,000 mailboxes this is up to a minute old."`
 }
 
 type keyUsageAnswer struct {

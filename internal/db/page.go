@@ -108,6 +108,52 @@ func (q *PagedQuery) from(p Page) (query *Query, from ID, back bool) {
 	return q.older, ID(math.MaxInt64), false
 }
 
+// ReadMatches is ReadPage for a list of which only what matches is shown. It reads on, in
+// ever larger steps, until the page is full, the list ends, or so many steps are done; 0 is
+// no bound. all is false if that kept it from filling the page. The first step is as
+// much as a page.
+func ReadMatches[T any](ctx context.Context, r Reader, q *PagedQuery, p Page, steps int, scan func(Row) (T, error), id func(T) ID,
+	matches func(T) bool, owner ID, more ...any) (items []T, hasMore, all bool, err error) {
+	limit := p.limit()
+	query, from, back := q.from(p)
+	for step, n := limit+1, 1; len(items) <= limit && !all && (steps == 0 || n <= steps); step, n = min(4*step, maxStep), n+1 {
+		rows, err := All(ctx, r, query.With(append([]any{owner, from, step}, more...)...), scan)
+		if err != nil {
+			return nil, false, false, err
+		}
+		for _, row := range rows {
+			if matches(row) {
+				items = append(items, row)
+			}
+		}
+		if all = len(rows) < step; !all {
+			from = id(rows[len(rows)-1])
+		}
+	}
+	all = all || len(items) > limit
+	items, hasMore = cut(items, limit, back)
+	return items, hasMore, all, nil
+}
+
+// maxStep is how many rows ReadMatches reads at once.
+const maxStep = 2000
+
+// PageOf returns a page of a list that is newest first, as ReadPage does.
+func PageOf[T any](list []T, p Page, id func(T) ID) (items []T, hasMore bool) {
+	back := p.After <= 0 && p.Before > 0
+	if back {
+		slices.Reverse(list)
+	}
+	for _, item := range list {
+		switch {
+		case p.After > 0 && id(item) >= p.After, back && id(item) <= p.Before:
+		default:
+			items = append(items, item)
+		}
+	}
+	return cut(items, p.limit(), back)
+}
+
 // cut makes a page of what was read for it, which may be more by some.
 func cut[T any](items []T, limit int, back bool) (page []T, hasMore bool) {
 	if len(items) > limit {

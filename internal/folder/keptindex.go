@@ -190,7 +190,9 @@ func (s *Store) keptByIndex(ctx context.Context, mailboxes []db.ID, f KeptFilter
 	return &k, nil
 }
 
-var laterIn = db.SQL(`SELECT id FROM message WHERE mailbox = $1 AND id > $2 ORDER BY id LIMIT $3`)
+var laterIn = db.SQL(`SELECT id FROM message WHERE
+		{sqlite}mailbox = $1 AND id > $2 ORDER BY id LIMIT $3
+		{postgres}(mailbox, id) > ($1, $2) AND mailbox <= $1 ORDER BY mailbox, id LIMIT $3`)
 
 // unindexed adds the messages of a mailbox of which the index knows nothing, and
 // counts them, until they are more than maxUnknown.

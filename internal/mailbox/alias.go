@@ -61,9 +61,10 @@ var (
 	removeAlias  = db.SQL(`DELETE FROM alias WHERE id = $1 AND account = $2`)
 	noLonger     = db.SQL(`DELETE FROM alias_target WHERE mailbox = $1 AND mailbox > 0`)
 
-	aliasByID   = db.SQL(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias WHERE id = $1 AND account = $2`)
-	listAliases = db.Paged(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias
-		WHERE account = $1 AND (CAST($4 AS BIGINT) = 0 OR domain = $4) AND {page}`)
+	aliasByID         = db.SQL(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias WHERE id = $1 AND account = $2`)
+	listAliases       = db.Paged(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias WHERE {page account = $1}`)
+	listAliasesDomain = db.Paged(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias
+		WHERE (SELECT d.account FROM domain d WHERE d.id = $4) = $1 AND {page domain = $4}`)
 	targetsOf = db.SQL(`SELECT mailbox, address FROM alias_target WHERE alias = $1 ORDER BY n`)
 
 	ownBox       = db.SQL(`SELECT id FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
@@ -265,7 +266,11 @@ func (m *Mailboxes) GetAlias(ctx context.Context, account, id db.ID) (Alias, err
 
 // Aliases lists an account's aliases, newest first; domain 0 is all.
 func (m *Mailboxes) Aliases(ctx context.Context, account, domain db.ID, page db.Page) ([]Alias, bool, error) {
-	list, more, err := db.ReadPage(ctx, m.db, listAliases, page, scanAlias, account, domain)
+	query, args := listAliases, []any{}
+	if domain != 0 {
+		query, args = listAliasesDomain, []any{domain}
+	}
+	list, more, err := db.ReadPage(ctx, m.db, query, page, scanAlias, account, args...)
 	for i := range list {
 		if err == nil {
 			err = m.readTargets(ctx, &list[i])

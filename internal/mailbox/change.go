@@ -63,11 +63,18 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Ma
 		}
 	}
 	tell := false
+	write := func(tx *db.Tx) error {
+		err := one(ctx, tx, set)
+		if err == nil && c.DisplayName != nil {
+			err = index(ctx, tx, id)
+		}
+		return err
+	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
 		if !quota {
-			return one(ctx, tx, set)
+			return write(tx)
 		}
-		if err := m.allot(ctx, tx, account, id, limit, func() error { return one(ctx, tx, set) }); err != nil {
+		if err := m.allot(ctx, tx, account, id, limit, func() error { return write(tx) }); err != nil {
 			return err
 		}
 		// With another quota it may be nearly full, or not any more.
@@ -124,7 +131,11 @@ func (m *Mailboxes) read(ctx context.Context, account, id db.ID, c Change) (set 
 // Delete takes a mailbox out of use at once. It can be restored for 30 days;
 // meanwhile its address is free for another.
 func (m *Mailboxes) Delete(ctx context.Context, account, id db.ID) error {
-	if err := m.exec(ctx, remove.With(id, account, db.Micros(m.now()))); err != nil {
+	if err := m.db.Tx(ctx, func(tx *db.Tx) error {
+		return m.allot(ctx, tx, account, id, 0, func() error {
+			return one(ctx, tx, remove.With(id, account, db.Micros(m.now())))
+		})
+	}); err != nil {
 		return err
 	}
 	m.revoked(id)
@@ -140,9 +151,6 @@ func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, er
 		return Mailbox{}, err
 	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := m.Accounts.Hold(ctx, tx, account); err != nil {
-			return err
-		}
 		if err := m.allot(ctx, tx, account, id, limit, func() error {
 			return one(ctx, tx, restore.With(id, account, db.Micros(m.now().Add(-Restorable))))
 		}); err != nil {
@@ -238,7 +246,7 @@ func one(ctx context.Context, tx *db.Tx, s db.Statement) error {
 }
 
 var (
-	expired = db.SQL(`SELECT id FROM mailbox WHERE deleted_at > 0 AND deleted_at < $1 ORDER BY deleted_at LIMIT 100`)
+	expired = db.SQL(`SELECT id, account FROM mailbox WHERE deleted_at > 0 AND deleted_at < $1 ORDER BY deleted_at LIMIT $2`)
 	burial  = db.SQL(`DELETE FROM mailbox WHERE id = $1 AND deleted_at > 0 AND deleted_at < $2`)
 	noUsage = db.SQL(`DELETE FROM mailbox_usage WHERE mailbox = $1`)
 )
@@ -246,6 +254,9 @@ var (
 // purgeMargin keeps a deleted mailbox longer than promised, so that nodes
 // whose clocks differ never purge what another is restoring.
 const purgeMargin = 24 * time.Hour
+
+// purgeAtOnce is how many mailboxes Purge deletes at most.
+const purgeAtOnce = 100
 
 // Purge deletes for good, with all mail, what can no longer be restored, and
 // returns how many mailboxes that were.
@@ -256,26 +267,17 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 		}
 	}
 	before := db.Micros(m.now().Add(-Restorable - purgeMargin))
-	ids, err := db.All(ctx, m.db, expired.With(before), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+	type box struct{ id, account db.ID }
+	boxes, err := db.All(ctx, m.db, expired.With(before, purgeAtOnce), func(r db.Row) (b box, err error) { return b, r.Scan(&b.id, &b.account) })
 	if err != nil {
 		return 0, err
 	}
 	var failed error
 	purged := 0
-	for _, id := range ids {
-		err := m.Empty(ctx, id)
+	for _, b := range boxes {
+		err := m.Empty(ctx, b.id)
 		if err == nil {
-			err = m.db.Tx(ctx, func(tx *db.Tx) error {
-				if _, err := tx.Exec(ctx, burial.With(id, before)); err != nil {
-					return err
-				}
-				for _, s := range []db.Statement{noLonger.With(id), noApps.With(id), noLinks.With(id), noSignIns.With(id), noSessions.With(id), noVacation.With(id), noAnswers.With(id), noUsage.With(id)} {
-					if _, err := tx.Exec(ctx, s); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			err = m.db.Tx(ctx, func(tx *db.Tx) error { return m.bury(ctx, tx, b.account, b.id, before) })
 		}
 		if err != nil {
 			failed = errors.Join(failed, err)
@@ -286,13 +288,43 @@ func (m *Mailboxes) Purge(ctx context.Context) (int, error) {
 	return purged, failed
 }
 
+// bury deletes the rows of a mailbox that was deleted before a time.
+func (m *Mailboxes) bury(ctx context.Context, tx *db.Tx, account, id db.ID, before int64) error {
+	if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+		return err
+	}
+	// It may count still, if an older release deleted it.
+	if _, err := count(ctx, tx, account, id); errors.Is(err, db.ErrNoRow) {
+		return nil // another node was first
+	} else if err != nil {
+		return err
+	}
+	if err := unindex(ctx, tx, id); err != nil {
+		return err
+	}
+	for _, s := range []db.Statement{burial.With(id, before), noLonger.With(id), noApps.With(id), noLinks.With(id), noSignIns.With(id),
+		noSessions.With(id), noVacation.With(id), noAnswers.With(id), noUsage.With(id)} {
+		if _, err := tx.Exec(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Run purges every hour until ctx ends, also of verifiers that nobody wants and
-// sessions that are over;
+// sessions that are over, and brings up to date what older releases have left behind;
 // report is told what went wrong.
 func (m *Mailboxes) Run(ctx context.Context, report func(error)) error {
+	if err := m.correct(ctx); err != nil && ctx.Err() == nil {
+		report(err)
+	}
 	signal.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
-		_, err := m.Purge(ctx)
-		return time.Hour, errors.Join(err, m.dropVerifiers(ctx), m.dropSessions(ctx))
+		n, err := m.Purge(ctx)
+		again := time.Hour
+		if n == purgeAtOnce {
+			again = 0
+		}
+		return again, errors.Join(err, m.dropVerifiers(ctx), m.dropSessions(ctx), m.countRest(ctx), m.indexRest(ctx))
 	}, report)
 	return nil
 }

@@ -90,15 +90,12 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 		return Mailbox{}, "", err
 	}
 	box := Mailbox{ID: m.db.NewID(), Account: account, Domain: n.Domain, Address: addr.String(), DisplayName: n.DisplayName,
-		Status: Active, Quota: int64(quota) << 20, KeepCopy: true, SpamFilter: SpamNormal, CreatedAt: m.now().UTC(), generation: 1}
+		Status: Active, Quota: int64(quota) << 20, KeepCopy: true, SpamFilter: SpamNormal, CreatedAt: m.now().UTC(), key: addr.Key(), generation: 1}
 	limit, err := m.storageLimit(ctx, account)
 	if err != nil {
 		return Mailbox{}, "", err
 	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := m.Accounts.Hold(ctx, tx, account); err != nil {
-			return err
-		}
 		if err := m.allot(ctx, tx, account, box.ID, limit, func() error {
 			_, err := tx.Exec(ctx, insertMailbox.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
 				stored.phc, stored.scram, box.Quota, db.Micros(box.CreatedAt)))
@@ -107,6 +104,9 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n New) (Mailbox, 
 			return err
 		}
 		if err := m.unaliased(ctx, tx, box.ID); err != nil {
+			return err
+		}
+		if err := index(ctx, tx, box.ID); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, insertUsage.With(box.ID)); err != nil {

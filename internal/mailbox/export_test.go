@@ -15,3 +15,8 @@ func (m *Mailboxes) DropVerifiers(ctx context.Context) error { return m.dropVeri
 
 // DropSessions is what Run does for sessions.
 func (m *Mailboxes) DropSessions(ctx context.Context) error { return m.dropSessions(ctx) }
+
+// CountRest, IndexRest and Correct are what Run does for what older releases left behind.
+func (m *Mailboxes) CountRest(ctx context.Context) error { return m.countRest(ctx) }
+func (m *Mailboxes) IndexRest(ctx context.Context) error { return m.indexRest(ctx) }
+func (m *Mailboxes) Correct(ctx context.Context) error   { return m.correct(ctx) }

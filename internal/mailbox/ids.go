@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	idsOf     = db.SQL(`SELECT id FROM mailbox WHERE account = $1 ORDER BY id LIMIT $2`)
+	idsOf     = db.SQL(`SELECT id FROM mailbox WHERE account >= $1 AND account <= $1 ORDER BY account, id LIMIT $2`)
 	accountOf = db.SQL(`SELECT account FROM mailbox WHERE id = $1`)
 )
 

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
@@ -47,6 +46,7 @@ type Mailbox struct {
 	DeletedAt   time.Time // zero while it lives
 	KeepCopy    bool      // what is forwarded is filed here too
 
+	key        string // address.Key of Address
 	forward    string // ForwardTo, one address to a line
 	generation int64
 	app        db.ID // the app password that it was signed in to with; 0 for none
@@ -111,6 +111,7 @@ type Mailboxes struct {
 
 	notes    notes
 	sessions sessions
+	sums     usedSums
 }
 
 // Open returns the mailboxes of a database.
@@ -120,7 +121,8 @@ func Open(o Options) *Mailboxes {
 	}
 	return &Mailboxes{Options: o, db: o.DB, now: o.Now, known: map[string]known{}, roomy: map[db.ID]time.Time{},
 		notes:    notes{rows: map[noteKey]*note{}, used: map[db.ID]time.Time{}},
-		sessions: sessions{open: map[db.ID]*openSession{}, news: map[db.ID]bool{}}}
+		sessions: sessions{open: map[db.ID]*openSession{}, news: map[db.ID]bool{}},
+		sums:     usedSums{of: map[db.ID]usedSum{}}}
 }
 
 // ForwardTo are the addresses that its mail goes to as well.
@@ -137,29 +139,15 @@ func (b Mailbox) Generation() int64 { return b.generation }
 
 func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such mailbox.") }
 
-var (
-	byID = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.display_name, m.status, m.quota,
-			` + used + `, u.messages, m.created_at, m.deleted_at, m.forward_to, m.keep_copy, m.spam_filter, m.generation
-		FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id WHERE m.id = $1 AND m.deleted_at = 0`)
-	listLive = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			` + used + `, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation
-		FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
-		WHERE account = $1 AND deleted_at = 0 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
-			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
-	listDeleted = db.Paged(`SELECT id, account, domain, local_part, address, display_name, status, quota,
-			` + used + `, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation
-		FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
-		WHERE account = $1 AND deleted_at > $6 AND (CAST($4 AS BIGINT) = 0 OR domain = $4)
-			AND (CAST($5 AS TEXT) = '' OR address LIKE $5 ESCAPE '!' OR LOWER(display_name) LIKE $5 ESCAPE '!') AND {page}`)
-)
+var byID = db.SQL(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE id = $1 AND deleted_at = 0`)
 
 func scan(r db.Row) (Mailbox, error) {
 	var m Mailbox
-	var local, key string
+	var local string
 	var created, deleted int64
-	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &key, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted,
+	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &m.key, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted,
 		&m.forward, &m.KeepCopy, &m.SpamFilter, &m.generation)
-	m.Address = shown(local, key)
+	m.Address = shown(local, m.key)
 	m.CreatedAt, m.DeletedAt = db.Time(created), db.Time(deleted)
 	return m, err
 }
@@ -260,35 +248,6 @@ var domainOpen = db.SQL(`SELECT m.id FROM mailbox m JOIN domain d ON d.id = m.do
 func DomainOpen(box db.ID) db.Statement { return domainOpen.With(box) }
 
 func revoked() error { return fault.New(fault.Unknown, "login_revoked", "Sign in again.") }
-
-// Filter chooses mailboxes of an account.
-type Filter struct {
-	Domain  db.ID  // 0 for all
-	Deleted bool   // those that can be restored, instead of those that live
-	Search  string // "" for all: what the address or the display name has in it, in either case
-}
-
-// maxSearch bounds a Filter's Search, in bytes: longer ones find nothing.
-const maxSearch = 200
-
-// like makes the pattern of LIKE for what is looked for anywhere.
-func like(search string) string {
-	if search = strings.TrimSpace(search); search == "" {
-		return ""
-	}
-	return "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(strings.ToLower(search)) + "%"
-}
-
-// List returns an account's mailboxes, newest first.
-func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.Page) (list []Mailbox, more bool, err error) {
-	if len(f.Search) > maxSearch || !utf8.ValidString(f.Search) || strings.ContainsRune(f.Search, 0) {
-		return nil, false, nil
-	}
-	if f.Deleted {
-		return db.ReadPage(ctx, m.db, listDeleted, page, scan, account, f.Domain, like(f.Search), db.Micros(m.now().Add(-Restorable)))
-	}
-	return db.ReadPage(ctx, m.db, listLive, page, scan, account, f.Domain, like(f.Search))
-}
 
 // changed drops what is remembered of mailboxes and tells those who wait, here
 // and on other nodes.

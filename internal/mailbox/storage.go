@@ -6,33 +6,111 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/signal"
 )
 
+// toCount is what a mailbox adds to mailbox_storage.allotted: its quota, while it lives.
+const toCount = `CASE WHEN deleted_at = 0 THEN quota ELSE 0 END`
+
 var (
-	storage = db.SQL(`SELECT CAST(COALESCE(SUM(CASE WHEN deleted_at = 0 THEN quota ELSE ` + used + ` END), 0) AS BIGINT),
-			CAST(COALESCE(SUM(` + used + `), 0) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN deleted_at = 0 THEN 0 ELSE ` + used + ` END), 0) AS BIGINT)
-		FROM mailbox LEFT JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1`)
-	quotaOf = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2`)
+	// What mailbox_storage lacks, such as what an older release has changed, is added.
+	allotted = db.SQL(`SELECT CAST(COALESCE((SELECT s.allotted FROM mailbox_storage s WHERE s.account = $1), 0)
+			+ COALESCE((SELECT SUM(` + toCount + ` - counted) FROM mailbox WHERE account = $1 AND counted <> ` + toCount + `), 0) AS BIGINT),
+		CAST(COALESCE((SELECT SUM(` + used + `) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1 AND deleted_at > 0), 0) AS BIGINT)`)
+	usedBy = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(` + used + `), 0) AS BIGINT) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1`)
+
+	uncounted   = db.SQL(`SELECT ` + toCount + `, ` + toCount + ` - counted FROM mailbox WHERE id = $1 AND +account = $2 {for_update}`)
+	setCounted  = db.SQL(`UPDATE mailbox SET counted = ` + toCount + ` WHERE id = $1`)
+	addAllotted = db.SQL(`INSERT INTO mailbox_storage (account, allotted) VALUES ($1, $2)
+		ON CONFLICT (account) DO UPDATE SET allotted = mailbox_storage.allotted + excluded.allotted`)
+
+	uncountedAccount = db.SQL(`SELECT account FROM mailbox WHERE counted <> ` + toCount + ` AND account > $1 ORDER BY account LIMIT 1`)
+	uncountedOf      = db.SQL(`SELECT id FROM mailbox WHERE counted <> ` + toCount + ` AND account = $1 LIMIT $2`)
+	storageAfter     = db.SQL(`SELECT account FROM mailbox_storage WHERE account > $1 ORDER BY account LIMIT 1`)
+	surplus          = db.SQL(`SELECT CAST(s.allotted - COALESCE((SELECT SUM(counted) FROM mailbox WHERE account = $1), 0) AS BIGINT)
+		FROM mailbox_storage s WHERE s.account = $1`)
 )
 
 // Stored returns what the quotas of an account's mailboxes are together, and
 // what these hold, in bytes. Of a deleted mailbox what it holds counts for both, until
-// that is gone.
-func (m *Mailboxes) Stored(ctx context.Context, account db.ID) (allotted, used int64, err error) {
-	err = m.db.One(ctx, storage.With(account), &allotted, &used, new(int64))
-	return allotted, used, err
+// that is gone. What more than ManyMailboxes hold may be what they held up to UsedFor ago.
+func (m *Mailboxes) Stored(ctx context.Context, account db.ID) (quotas, used int64, err error) {
+	var deleted int64
+	if err := m.db.One(ctx, allotted.With(account), &quotas, &deleted); err != nil {
+		return 0, 0, err
+	}
+	used, err = m.usedBy(ctx, account)
+	return quotas + deleted, used, err
 }
 
-// allot runs change, which gives a mailbox of the account a quota, and then
-// finds out whether the quotas are still within the limit of them all: if not,
-// it is a fault.Conflict. A quota that does not grow is never refused.
-func (m *Mailboxes) allot(ctx context.Context, tx *db.Tx, account, id db.ID, limit int64, change func() error) error {
-	if limit == 0 {
-		return change()
+const (
+	// ManyMailboxes is how many mailboxes of an account are summed up for each that asks.
+	ManyMailboxes = 1000
+	// UsedFor is for how long the sum of more is remembered.
+	UsedFor = time.Minute
+)
+
+// usedSums remembers what the mailboxes of large accounts hold together: to keep such a
+// sum in the database, each delivery would have to change it, one after the other.
+type usedSums struct {
+	turns signal.Turns[db.ID] // one reader for an account at a time
+	mu    sync.Mutex
+	of    map[db.ID]usedSum
+}
+
+type usedSum struct {
+	bytes int64
+	until time.Time
+}
+
+func (s *usedSums) get(account db.ID, now time.Time) (bytes int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.of[account]
+	return sum.bytes, now.Before(sum.until)
+}
+
+func (s *usedSums) put(account db.ID, bytes int64, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, sum := range s.of {
+		if !now.Before(sum.until) {
+			delete(s.of, other)
+		}
 	}
+	s.of[account] = usedSum{bytes, now.Add(UsedFor)}
+}
+
+func (m *Mailboxes) usedBy(ctx context.Context, account db.ID) (int64, error) {
+	if bytes, ok := m.sums.get(account, m.now()); ok {
+		return bytes, nil
+	}
+	pass, err := m.sums.turns.Take(ctx, account, 1)
+	if err != nil {
+		return 0, err
+	}
+	defer pass()
+	now := m.now()
+	if bytes, ok := m.sums.get(account, now); ok { // read by whoever was first
+		return bytes, nil
+	}
+	var mailboxes, bytes int64
+	err = m.db.One(ctx, usedBy.With(account), &mailboxes, &bytes)
+	if err == nil && mailboxes > ManyMailboxes {
+		m.sums.put(account, bytes, now)
+	}
+	return bytes, err
+}
+
+// allot runs change, which may give a mailbox of the account a quota or take it, and then
+// finds out whether the quotas are still within the limit of them all: if not,
+// it is a fault.Conflict. A quota that does not grow is never refused; limit 0 is none.
+func (m *Mailboxes) allot(ctx context.Context, tx *db.Tx, account, id db.ID, limit int64, change func() error) error {
 	// So that the figure is still true when this is committed.
 	if err := m.Accounts.Hold(ctx, tx, account); err != nil {
 		return err
@@ -44,14 +122,16 @@ func (m *Mailboxes) allot(ctx context.Context, tx *db.Tx, account, id db.ID, lim
 	if err := change(); err != nil {
 		return err
 	}
-	var after, sum, deleted int64
-	if err := tx.One(ctx, quotaOf.With(id, account), &after); err != nil {
+	after, err := count(ctx, tx, account, id)
+	if err != nil || limit == 0 || after <= before {
 		return err
 	}
-	if err := tx.One(ctx, storage.With(account), &sum, new(int64), &deleted); err != nil {
+	var quotas, deleted int64
+	if err := tx.One(ctx, allotted.With(account), &quotas, &deleted); err != nil {
 		return err
 	}
-	if sum <= limit || after <= before {
+	sum := quotas + deleted
+	if sum <= limit {
 		return nil
 	}
 	text := fmt.Sprintf("The quotas of this account's mailboxes may be %d megabytes together; %d of them are left.", limit>>20, max(0, limit-sum+after-before)>>20)
@@ -59,6 +139,21 @@ func (m *Mailboxes) allot(ctx context.Context, tx *db.Tx, account, id db.ID, lim
 		text += fmt.Sprintf(" Deleted mailboxes hold %d megabytes until they can't be restored any more.", (deleted+1<<20-1)>>20)
 	}
 	return fault.New(fault.Conflict, "storage_limit_exceeded", "%s", text)
+}
+
+// count brings mailbox_storage up to date with a mailbox, and returns the quota that
+// counts for it: 0 if it is deleted. The caller holds the account.
+func count(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
+	var more int64
+	if err := tx.One(ctx, uncounted.With(id, account), &quota, &more); err != nil || more == 0 {
+		return quota, err
+	}
+	for _, s := range []db.Statement{setCounted.With(id), addAllotted.With(account, more)} {
+		if _, err := tx.Exec(ctx, s); err != nil {
+			return 0, err
+		}
+	}
+	return quota, nil
 }
 
 var liveQuota = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
@@ -80,3 +175,74 @@ func (m *Mailboxes) storageLimit(ctx context.Context, account db.ID) (int64, err
 	}
 	return m.Storage(ctx, account)
 }
+
+// countAtOnce is how many mailboxes one transaction counts.
+const countAtOnce = 100
+
+// countRest counts the quotas that are not counted: those from before there was
+// mailbox_storage, and what an older release has changed since. Several nodes may
+// do it at the same time.
+func (m *Mailboxes) countRest(ctx context.Context) error {
+	return m.eachAccount(ctx, uncountedAccount, func(account db.ID) (more bool, err error) {
+		err = m.db.Tx(ctx, func(tx *db.Tx) error {
+			if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+				return err
+			}
+			ids, err := db.All(ctx, tx, uncountedOf.With(account, countAtOnce), scanID)
+			for _, id := range ids {
+				if err == nil {
+					_, err = count(ctx, tx, account, id)
+				}
+			}
+			more = len(ids) == countAtOnce
+			return err
+		})
+		return more, err
+	})
+}
+
+// correct makes mailbox_storage the sum of what is counted. It differs only where an older
+// release, which doesn't count, purged a mailbox that counted: after it ran alone for a month.
+func (m *Mailboxes) correct(ctx context.Context) error {
+	return m.eachAccount(ctx, storageAfter, func(account db.ID) (bool, error) {
+		var more int64
+		if err := m.db.One(ctx, surplus.With(account), &more); err != nil || more == 0 {
+			return false, err
+		}
+		return false, m.db.Tx(ctx, func(tx *db.Tx) error {
+			if err := m.Accounts.Hold(ctx, tx, account); err != nil {
+				return err
+			}
+			err := tx.One(ctx, surplus.With(account), &more) // another node may have been first
+			if err == nil && more != 0 {
+				_, err = tx.Exec(ctx, addAllotted.With(account, -more))
+			}
+			return err
+		})
+	})
+}
+
+// eachAccount calls do for each account that next finds after the last one, and again while
+// there is more to do for it. It leaves half of the time to others.
+func (m *Mailboxes) eachAccount(ctx context.Context, next *db.Query, do func(account db.ID) (more bool, err error)) error {
+	for account := db.ID(0); ; {
+		switch err := m.db.One(ctx, next.With(account), &account); {
+		case errors.Is(err, db.ErrNoRow):
+			return nil
+		case err != nil:
+			return err
+		}
+		for more := true; more; {
+			begin := m.now()
+			var err error
+			if more, err = do(account); err != nil {
+				return err
+			}
+			if err := signal.Sleep(ctx, m.now().Sub(begin)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func scanID(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) }

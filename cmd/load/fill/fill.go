@@ -83,12 +83,15 @@ func (d *DB) Ints(ctx context.Context, text string) (all []int64, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%.200s: %w", text, err)
 	}
+	defer func() { _ = rows.Close() }() // read to its end
 	for rows.Next() {
 		var n int64
-		err = errors.Join(err, rows.Scan(&n))
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
 		all = append(all, n)
 	}
-	return all, errors.Join(err, rows.Err(), rows.Close())
+	return all, rows.Err()
 }
 
 // Change says what a column is in the copies: an expression of k, which is 1
@@ -125,8 +128,9 @@ func (d *DB) columns(ctx context.Context, table string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = rows.Close() }() // there are none
 	columns, err := rows.Columns()
-	return columns, errors.Join(err, rows.Err(), rows.Close())
+	return columns, errors.Join(err, rows.Err())
 }
 
 // With is both changes together.

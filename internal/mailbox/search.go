@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/signal"
+)
+
+const (
+	// maxSearch bounds a Filter's Search, in bytes: longer ones find nothing.
+	maxSearch = 200
+	// maxCandidates is how many mailboxes a search looks at one by one. It is in the
+	// statements as well, which read one more: they are planned for it.
+	maxCandidates = 500
+	// pieceLetters is how long a piece of mailbox_piece is at most.
+	pieceLetters = 12
+	// maxProbes is how many parts of a long search are tried.
+	maxProbes = 4
+	// pieceRows is how many pieces one statement writes.
+	pieceRows = 32
+	// indexAtOnce is how many mailboxes one transaction puts into mailbox_piece.
+	indexAtOnce = 20
+)
+
+const columns = `id, account, domain, local_part, address, display_name, status, quota,
+		` + used + `, messages, created_at, deleted_at, forward_to, keep_copy, spam_filter, generation`
+
+var (
+	listLive          = db.Paged(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE {page account = $1, deleted_at = 0}`)
+	listLiveDomain    = db.Paged(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE (SELECT d.account FROM domain d WHERE d.id = $4) = $1 AND {page domain = $4, deleted_at = 0}`)
+	listDeleted       = db.Paged(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE deleted_at > 0 AND +deleted_at > $4 AND {page account = $1}`)
+	listDeletedDomain = db.Paged(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE (SELECT d.account FROM domain d WHERE d.id = $5) = $1
+			AND deleted_at > 0 AND +deleted_at > $4 AND {page domain = $5}`)
+
+	unindexed = db.SQL(`SELECT ` + columns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
+		WHERE account = $1 AND indexed_name IS DISTINCT FROM display_name LIMIT 501`)
+	probe = db.SQL(`SELECT COUNT(*) FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2 AND piece < $3 LIMIT 501) AS p`)
+	found = db.SQL(`SELECT ` + columns + ` FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2 AND piece < $3 LIMIT 501) AS p
+		JOIN mailbox ON id = p.mailbox JOIN mailbox_usage u ON u.mailbox = id`)
+
+	toIndex      = db.SQL(`SELECT id FROM mailbox WHERE indexed_name IS DISTINCT FROM display_name ORDER BY account, id LIMIT $1`)
+	indexed      = db.SQL(`SELECT account, address, display_name, indexed_name IS NOT NULL, COALESCE(indexed_name, '') FROM mailbox WHERE id = $1 {for_update}`)
+	setIndexed   = db.SQL(`UPDATE mailbox SET indexed_name = display_name WHERE id = $1`)
+	insertPieces = db.SQL(`INSERT INTO mailbox_piece (account, mailbox, piece) VALUES
+			($1, $2, $3), ($1, $2, $4), ($1, $2, $5), ($1, $2, $6), ($1, $2, $7), ($1, $2, $8), ($1, $2, $9), ($1, $2, $10),
+			($1, $2, $11), ($1, $2, $12), ($1, $2, $13), ($1, $2, $14), ($1, $2, $15), ($1, $2, $16), ($1, $2, $17), ($1, $2, $18),
+			($1, $2, $19), ($1, $2, $20), ($1, $2, $21), ($1, $2, $22), ($1, $2, $23), ($1, $2, $24), ($1, $2, $25), ($1, $2, $26),
+			($1, $2, $27), ($1, $2, $28), ($1, $2, $29), ($1, $2, $30), ($1, $2, $31), ($1, $2, $32), ($1, $2, $33), ($1, $2, $34)
+		ON CONFLICT DO NOTHING`)
+	deletePieces = db.SQL(`DELETE FROM mailbox_piece WHERE account = $1 AND mailbox = $2 AND piece IN (
+			$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)`)
+)
+
+// Filter chooses mailboxes of an account.
+type Filter struct {
+	Domain  db.ID  // 0 for all
+	Deleted bool   // those that can be restored, instead of those that live
+	Search  string // "" for all: what the address or the display name has in it, in either case
+}
+
+// List returns an account's mailboxes, newest first.
+func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.Page) (list []Mailbox, more bool, err error) {
+	search := strings.ToLower(strings.TrimSpace(f.Search))
+	if len(f.Search) > maxSearch || !utf8.ValidString(f.Search) || strings.ContainsAny(search, "\x00\n") {
+		return nil, false, nil
+	}
+	query, args := listLive, []any{}
+	since := db.Micros(m.now().Add(-Restorable))
+	switch {
+	case f.Deleted && f.Domain != 0:
+		query, args = listDeletedDomain, []any{since, f.Domain}
+	case f.Deleted:
+		query, args = listDeleted, []any{since}
+	case f.Domain != 0:
+		query, args = listLiveDomain, []any{f.Domain}
+	}
+	if search == "" {
+		return db.ReadPage(ctx, m.db, query, page, scan, account, args...)
+	}
+	matches := func(b Mailbox) bool { return strings.Contains(b.searched(), search) }
+	// What many have fills the page from the first rows: no need to look up all.
+	list, more, read, err := db.ReadMatches(ctx, m.db, query, page, 1, scan, idOf, matches, account, args...)
+	if err != nil || read {
+		return list, more, err
+	}
+	few, all, err := m.candidates(ctx, account, search)
+	if err != nil {
+		return nil, false, err
+	}
+	if !all { // then matches are frequent, and the page is soon full
+		list, more, _, err = db.ReadMatches(ctx, m.db, query, page, 0, scan, idOf, matches, account, args...)
+		return list, more, err
+	}
+	few = slices.DeleteFunc(few, func(b Mailbox) bool {
+		listed := b.DeletedAt.IsZero()
+		if f.Deleted {
+			listed = db.Micros(b.DeletedAt) > since
+		}
+		return !listed || f.Domain != 0 && b.Domain != f.Domain || !matches(b)
+	})
+	list, more = db.PageOf(few, page, idOf)
+	return list, more, nil
+}
+
+func idOf(b Mailbox) db.ID { return b.ID }
+
+// searched is the text in which a search looks for its letters.
+func (b Mailbox) searched() string { return searchedIn(b.key, b.DisplayName) }
+
+func searchedIn(key, name string) string { return strings.ToLower(key + "\n" + name) }
+
+// candidates returns mailboxes of the account, newest first, among which are all that a search
+// can find. all is false if there are more than maxCandidates.
+func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string) (few []Mailbox, all bool, err error) {
+	// First those without pieces: they may get them meanwhile.
+	few, err = db.All(ctx, m.db, unindexed.With(account), scan)
+	if err != nil || len(few) > maxCandidates {
+		return nil, false, err
+	}
+	for _, part := range probes(search) {
+		end, ok := after(part)
+		if !ok {
+			continue
+		}
+		var n int
+		if err := m.db.One(ctx, probe.With(account, part, end), &n); err != nil {
+			return nil, false, err
+		}
+		if n > maxCandidates {
+			continue
+		}
+		more, err := db.All(ctx, m.db, found.With(account, part, end), scan)
+		few = append(few, more...)
+		slices.SortFunc(few, func(a, b Mailbox) int { return cmp.Compare(b.ID, a.ID) })
+		return slices.CompactFunc(few, func(a, b Mailbox) bool { return a.ID == b.ID }), true, err
+	}
+	return nil, false, nil
+}
+
+// probes are parts of a search that together cover it, or the beginning of a long one
+// and its end. Whatever it finds has pieces that begin with each.
+func probes(search string) (parts []string) {
+	letters := []rune(search)
+	for from := 0; ; from += pieceLetters {
+		if from+pieceLetters >= len(letters) || len(parts) == maxProbes-1 {
+			return append(parts, string(letters[max(0, len(letters)-pieceLetters):]))
+		}
+		parts = append(parts, string(letters[from:from+pieceLetters]))
+	}
+}
+
+// after returns the first text that is greater than all that begin with a part, byte by
+// byte; false if there is none.
+func after(part string) (string, bool) {
+	letters := []rune(part)
+	for i := len(letters) - 1; i >= 0; i-- {
+		if letters[i] == utf8.MaxRune {
+			continue
+		}
+		letters[i]++
+		if !utf8.ValidRune(letters[i]) { // what UTF-16 keeps for itself
+			letters[i] = 0xE000
+		}
+		return string(letters[:i+1]), true
+	}
+	return "", false
+}
+
+// pieces are those of a mailbox, sorted.
+func pieces(key, name string) (all []string) {
+	text := searchedIn(key, name)
+	for i := range text {
+		piece := text[i:]
+		n := 0
+		for j := range piece {
+			if n == pieceLetters {
+				piece = piece[:j]
+				break
+			}
+			n++
+		}
+		all = append(all, piece)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// index brings mailbox_piece up to date with the name of a mailbox.
+func index(ctx context.Context, tx *db.Tx, id db.ID) error {
+	var account db.ID
+	var key, name, before string
+	var has bool
+	err := tx.One(ctx, indexed.With(id), &account, &key, &name, &has, &before)
+	if errors.Is(err, db.ErrNoRow) || err == nil && has && name == before {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var old []string
+	if has {
+		old = pieces(key, before)
+	}
+	now := pieces(key, name)
+	if err := eachPiece(ctx, tx, deletePieces, account, id, old, now); err != nil {
+		return err
+	}
+	if err := eachPiece(ctx, tx, insertPieces, account, id, now, old); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, setIndexed.With(id))
+	return err
+}
+
+// unindex deletes what mailbox_piece has of a mailbox.
+func unindex(ctx context.Context, tx *db.Tx, id db.ID) error {
+	var account db.ID
+	var key, name, before string
+	var has bool
+	err := tx.One(ctx, indexed.With(id), &account, &key, &name, &has, &before)
+	if errors.Is(err, db.ErrNoRow) || err == nil && !has {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return eachPiece(ctx, tx, deletePieces, account, id, pieces(key, before), nil)
+}
+
+// eachPiece runs a query on all pieces that are not among others, pieceRows at a time.
+func eachPiece(ctx context.Context, tx *db.Tx, q *db.Query, account, id db.ID, all, others []string) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(piece string) bool {
+		_, among := slices.BinarySearch(others, piece)
+		return among
+	})
+	for some := range slices.Chunk(all, pieceRows) {
+		args := []any{account, id}
+		for i := range pieceRows {
+			args = append(args, some[min(i, len(some)-1)]) // the last one again
+		}
+		if _, err := tx.Exec(ctx, q.With(args...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexRest puts those mailboxes into mailbox_piece that are not there, or by another name:
+// those from before there was one, and what an older release has changed since.
+// Several nodes may do it at the same time. It leaves half of the time to others.
+func (m *Mailboxes) indexRest(ctx context.Context) error {
+	for {
+		begin := time.Now()
+		ids, err := db.All(ctx, m.db, toIndex.With(indexAtOnce), scanID)
+		if err != nil {
+			return err
+		}
+		err = m.db.Tx(ctx, func(tx *db.Tx) error {
+			for _, id := range ids {
+				if err := index(ctx, tx, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil || len(ids) < indexAtOnce {
+			return err
+		}
+		if err := signal.Sleep(ctx, time.Since(begin)); err != nil {
+			return err
+		}
+	}
+}
