@@ -223,6 +223,10 @@ func (g *grown) list(path string) (got listed, err error) {
 func (r *growthRun) starts(ctx context.Context) error {
 	var took [2]time.Duration
 	for i, g := range r.sides {
+		// The first start after so many rows were made cleans up after that.
+		if err := errors.Join(g.begin(ctx), g.sys.process.stop()); err != nil {
+			return err
+		}
 		var err error
 		took[i], err = timed(func() error { return g.begin(ctx) })
 		if err != nil {

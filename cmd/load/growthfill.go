@@ -24,7 +24,7 @@ func (g *grown) multiply(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close(ctx)) }()
-	m := &multiplied{DB: d, grown: g, others: max(1, g.boxes/100), own: max(3, g.boxes/100)}
+	m := &multiplied{DB: d, grown: g, others: max(1, g.boxes/100), own: max(60, g.boxes/100)}
 	if err := m.read(ctx); err != nil {
 		return err
 	}
