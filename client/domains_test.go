@@ -66,7 +66,7 @@ func (h *house) domains() {
 		h.Errorf("the page before is %+v, %v", back, err)
 	}
 	_, err = h.c.ListDomains(ctx, client.Paging{Limit: 1000, After: "x"})
-	refused(h, "a bad page", err, 422, "validation_failed", "limit out_of_range")
+	refused(h, "a bad page", err, 422, "validation_failed", "limit out_of_range", "after invalid_cursor")
 	refused(h, "deleting one with mailboxes", h.c.DeleteDomain(ctx, h.domain), 409, "domain_has_mailboxes")
 	h.want("deleting", h.c.DeleteDomain(ctx, d.ID))
 	_, err = h.c.GetDomain(ctx, d.ID)

@@ -9,7 +9,7 @@ func (h *house) migrations() {
 	ctx := h.Context()
 	_, err := h.c.CreateMigration(ctx, client.NewMigration{MailboxID: nobody, Source: client.NewMigrationSource{Host: "a b", Port: 70000, TLS: "some"}})
 	refused(h, "a bad migration", err, 422, "validation_failed", "source.port out_of_range", "source.tls unknown_value",
-		"source.host invalid_host", "source.username required", "source.password required")
+		"mailbox_id not_found", "source.host invalid_host", "source.username required", "source.password required")
 	source := client.NewMigrationSource{Host: "localhost", Port: 1, TLS: "none", Username: "ann", Password: "Secret-1", Folders: []string{"INBOX"}}
 	_, err = h.c.TestMigrationSource(ctx, source)
 	refused(h, "trying a source that is not there", err, 422, "validation_failed", "source.host source_failed")

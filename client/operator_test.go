@@ -96,9 +96,9 @@ func (h *house) operator() {
 	refused(h, "all at once", err, 422, "validation_failed", "message invalid_id", "account unknown_account", "destination invalid_domain",
 		"sender invalid_sender", "after invalid_cursor")
 	_, err = c.DropQueue(ctx, client.QueueOrder{QueueFilter: client.QueueFilter{State: "failed", OlderThan: -time.Second}, Wait: time.Minute})
-	refused(h, "all rules", err, 422, "validation_failed", "state unknown_value", "older_than out_of_range", "wait out_of_range")
+	refused(h, "all rules", err, 422, "validation_failed", "state unknown_value", "older_than out_of_range", "wait out_of_range", "all required")
 	_, err = c.ListQueueDeliveries(ctx, client.QueueFilter{State: "failed"}, client.Paging{After: "x"})
-	refused(h, "a wrong state", err, 422, "validation_failed", "state unknown_value")
+	refused(h, "a wrong state", err, 422, "validation_failed", "state unknown_value", "after invalid_cursor")
 	_, err = c.ListQueueDeliveries(ctx, client.QueueFilter{}, client.Paging{After: "eyJwIjowLCJkIjoiXHUwMDAwIn0"}) // {"p":0,"d":"\u0000"}
 	refused(h, "a made-up cursor", err, 422, "validation_failed", "after invalid_cursor")
 	_, err = c.ListQueueDestinations(ctx, "a b", client.Paging{})

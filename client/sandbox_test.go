@@ -119,11 +119,11 @@ func TestSimulateRefusals(t *testing.T) {
 			s      client.Simulation
 			faults []string
 		}{
-			{"nothing", client.Simulation{}, []string{"from invalid_address"}},
+			{"nothing", client.Simulation{}, []string{"from invalid_address", "rcpt_to required"}},
 			{"no recipient", client.Simulation{From: "ann@elsewhere.example"}, []string{"rcpt_to required"}},
 			{"bad addresses", client.Simulation{From: "ann", To: []string{"bob@demo.test", "b"}, RcptTo: []string{"@"}, MailFrom: new("x")},
 				[]string{"from invalid_address", "to[1] invalid_address", "mail_from invalid_address", "rcpt_to[0] invalid_address"}},
-			{"fields beside raw", client.Simulation{Raw: []byte("Subject: x\r\n\r\n"), Text: "y", Subject: "z"}, []string{"subject not_with_raw", "text not_with_raw"}},
+			{"fields beside raw", client.Simulation{Raw: []byte("Subject: x\r\n\r\n"), Text: "y", Subject: "z"}, []string{"subject not_with_raw", "text not_with_raw", "rcpt_to required"}},
 			{"headers", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Headers: map[string]string{"X-A": "b\r\nX-C: d", "From": "x", "a b": "c"}},
 				[]string{"headers name", "headers.X-A control_character", "headers name"}},
 			{"verdicts", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Verdicts: &client.Verdicts{SPF: "yes", Spam: "pass"}},

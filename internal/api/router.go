@@ -131,8 +131,9 @@ func (a *API) alsoJudged(ctx context.Context, bad error, o operation, room *kept
 	_, also := a.made(ctx, o, room, func() (any, error) { return act(ctx) })
 	var f *fault.Error
 	if errors.As(also, &f) { // what is not about a field, such as that nothing is there, matters once the form is right
+		form := all
 		for _, field := range f.Fields {
-			if !slices.ContainsFunc(all, func(known fault.Field) bool { return covers(known.Field, field.Field) }) {
+			if !slices.ContainsFunc(form, func(known fault.Field) bool { return covers(known.Field, field.Field) }) {
 				all = append(all, field)
 			}
 		}

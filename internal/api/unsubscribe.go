@@ -18,7 +18,7 @@ import (
 // unsubscribeRequest is outbound.Unsubscribe.
 type unsubscribeRequest struct {
 	URL    string `json:"url,omitempty" format:"uri" maxLength:"900" doc:"An https URL of yours that takes the one-click POST. When left out, the service hosts the link; the message then has exactly one recipient." example:"https://example.com/leave?who=42"`
-	Mailto string `json:"mailto,omitempty" doc:"An address, or a mailto URI, where a mail unsubscribes; offered beside the URL." example:"leave@example.com"`
+	Mailto string `json:"mailto,omitempty" doc:"An address, or a mailto URI, where a mail unsubscribes; offered beside the URL. When left out beside a hosted link, the service offers an address of its own, which does what the link does." example:"leave@example.com"`
 }
 
 // maxUnsubscribe bounds the body of a POST to a link, in bytes.

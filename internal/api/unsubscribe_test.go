@@ -4,10 +4,12 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	netmail "net/mail"
+	"net/smtp"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
@@ -57,7 +60,7 @@ func TestUnsubscribeHeader(t *testing.T) {
 	}{
 		"own":    {object{"url": "https://shop.example/leave?who=1"}, "<https://shop.example/leave?who=1>"},
 		"both":   {object{"url": "HTTPS://shop.example/", "mailto": "leave@shop.example"}, "<HTTPS://shop.example/>, <mailto:leave@shop.example>"},
-		"hosted": {object{}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>`},
+		"hosted": {object{}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:b-[a-z2-7]{32}@[a-z.]+\?subject=unsubscribe>`},
 		"null":   {object{"url": nil, "mailto": "mailto:a+b@shop.example?subject=leave"}, `<http://127\.0\.0\.1:\d+/u/[\w-]+>, <mailto:a\+b@shop.example\?subject=leave>`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -260,6 +263,106 @@ func TestUnsubscribeBeforeItIsDue(t *testing.T) {
 		}
 		happens(t, s, offered, "delivery_status suppressed unsubscribed")
 		happens(t, s, plain, "delivery_status queued, "+isDelivered)
+	})
+}
+
+// mailto returns the address to unsubscribe that a message of the service offers.
+func mailto(t *testing.T, text string) string {
+	t.Helper()
+	m, err := netmail.ReadMessage(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`<mailto:(b-[a-z2-7]{32}@[a-z.]+)\?subject=unsubscribe>`).FindStringSubmatch(m.Header.Get("List-Unsubscribe"))
+	if found == nil {
+		t.Fatalf("List-Unsubscribe: %s", m.Header.Get("List-Unsubscribe"))
+	}
+	return found[1]
+}
+
+// leave writes to an address to unsubscribe, from outside.
+func leave(t *testing.T, s *servertest.Server, to, from, fields string) error {
+	t.Helper()
+	c, err := smtp.Dial(s.Addr("smtp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // what counts was answered
+	if err := errors.Join(c.Mail("writer@example.test"), c.Rcpt(to)); err != nil {
+		return err
+	}
+	w, err := c.Data()
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, "From: "+from+"\r\nSubject: unsubscribe\r\n"+fields+"\r\n\r\n")
+	return errors.Join(err, w.Close())
+}
+
+// A mail to the address beside a hosted link does what the link does.
+func TestUnsubscribeByMail(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		write := func(to, from, fields string) error { return leave(t, s, to, from, fields) }
+		entries := func() []suppression.Entry {
+			t.Helper()
+			all, _, err := s.Suppressions.List(t.Context(), demo(t, s), everything, db.Page{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		id, _ := sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test"}})
+		to := mailto(t, arrived(t, s))
+		happens(t, s, id, isDelivered)
+		for _, forged := range []string{"b-" + strings.Repeat("a", 32), strings.Replace(to, "b-", "b-b", 1), to[:33]} {
+			local, _, _ := strings.Cut(forged, "@")
+			if err := write(local+"@demo.test", "bob@demo.test", ""); err == nil || !strings.HasPrefix(err.Error(), "550") {
+				t.Errorf("%s: %v", forged, err)
+			}
+		}
+		if err := write(to, "bob@demo.test", "Auto-Submitted: auto-replied\r\n"); err != nil || len(entries()) != 0 {
+			t.Fatalf("an automatic reply: %v, %d entries", err, len(entries()))
+		}
+		for _, from := range []string{"Somebody Else <bob.private@example.test>", "bob@demo.test"} {
+			if err := write(to, from, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all := entries(); len(all) != 1 || all[0].Address != "bob@demo.test" || all[0].Reason != suppression.Unsubscribe {
+			t.Fatalf("%+v", all)
+		}
+		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribed")
+	})
+}
+
+// Whoever has a mailbox here unsubscribes without mail leaving the service, and a mail
+// to the address is believed for as long as its recipient can be known.
+func TestUnsubscribeByMailLater(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		id, _ := sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test"}})
+		to := mailto(t, arrived(t, s))
+		happens(t, s, id, isDelivered)
+		// What the passes have not seen is not pruned, and they leave alone what is new.
+		later := &outbound.Outbox{DB: s.DB, Node: s.Outbox.Node, Queue: s.Queue, Stats: s.Stats, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }}
+		for pass := range 3 {
+			for more := true; more; {
+				var err error
+				if more, err = later.IndexSome(t.Context(), pass); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n, err := s.Outbox.Prune(t.Context(), time.Now().Add(time.Hour), 100); err != nil || n == 0 {
+			t.Fatal(n, err)
+		}
+		if err := leave(t, s, to, "somebody@example.test", ""); err == nil || !strings.Contains(err.Error(), "too old") {
+			t.Errorf("another author: %v", err)
+		}
+		leaving, _ := sent(t, s, object{"from_email": "bob@demo.test", "to": []string{to}, "subject": "unsubscribe"})
+		happens(t, s, leaving, isDelivered)
+		if e, err := s.Suppressions.Get(t.Context(), demo(t, s), "bob@demo.test"); err != nil || e.Reason != suppression.Unsubscribe {
+			t.Errorf("%+v, %v", e, err)
+		}
 	})
 }
 

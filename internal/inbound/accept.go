@@ -50,10 +50,12 @@ type rcpt struct {
 	o    *digest.Opinion // of the filter, for the one who is meant; nil: it has none
 }
 
-// report is a signed return path that was accepted for a recipient.
+// report is a signed return path, or an address to unsubscribe, that was accepted for
+// a recipient.
 type report struct {
 	message db.ID
 	n       int
+	leaves  bool // the recipient unsubscribes
 	onward  bool // about an address that the recipient's leads to, which may well be in order itself
 }
 
@@ -97,8 +99,9 @@ func (l *Letter) Recipient(ctx context.Context, to address.Address) error {
 	return l.reach(ctx, route, to.String(), open)
 }
 
-// returnPath accepts a report about a message that was sent from here. That
-// the address can't be guessed is what makes the report believable.
+// returnPath accepts a report about a message that was sent from here, or a mail by
+// which its recipient unsubscribes. That the address can't be guessed is what makes it
+// believable.
 func (i *Inbound) returnPath(ctx context.Context, to address.Address) (report, error) {
 	if to.Domain != "bounces."+i.Host {
 		_, hosted, err := i.Mailboxes.Hosted(ctx, to.Domain)
@@ -110,10 +113,14 @@ func (i *Inbound) returnPath(ctx context.Context, to address.Address) (report, e
 		}
 	}
 	id, n, ok := i.Key.ParseReturnPath(to.Local)
+	leaves := false
 	if !ok {
+		id, n, leaves = i.Key.ParseUnsubscribePath(to.Local)
+	}
+	if !ok && !leaves {
 		return report{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
 	}
-	return report{message: db.ID(id), n: n}, nil
+	return report{message: db.ID(id), n: n, leaves: leaves}, nil
 }
 
 // Message takes the message, whose line ends are all CRLF, and returns once it

@@ -14,8 +14,12 @@ import (
 )
 
 // reported hands what a message to a return path says of its delivery to the
-// queue. One that tells of no failure changes nothing.
+// queue. One that tells of no failure changes nothing. A message to an address to
+// unsubscribe does that.
 func (i *Inbound) reported(ctx context.Context, r report, s *spooled) error {
+	if r.leaves {
+		return i.unsubscribed(ctx, r, s)
+	}
 	told, err := i.readReport(ctx, s)
 	if err != nil {
 		return err

@@ -22,8 +22,10 @@ type Unsubscribe struct {
 	// URL takes the one-click POST of RFC 8058, so it is https. Without one the
 	// service hosts a link, which is the recipient's own: the message then has
 	// exactly one.
-	URL    string
-	Mailto string // an address, or a mailto URI; "" for none
+	URL string
+	// Mailto is an address, or a mailto URI. Without one the service adds an address
+	// of its own beside a link that it hosts.
+	Mailto string
 }
 
 // readUnsubscribe takes what a send offers.
@@ -101,14 +103,19 @@ func mailtoURI(text string) (string, bool) {
 	return uri, fit(uri)
 }
 
-// offer gives a letter the link that the service hosts.
+// offer gives a letter the link that the service hosts, and an address for mail
+// programs that only write mail.
 func (o *Outbox) offer(pc *parcel) {
 	if pc.letter.hosts {
+		mailto := pc.letter.draft.Unsubscribe.Mailto
+		if mailto == "" {
+			mailto = "mailto:" + o.Key.UnsubscribePath(int64(pc.row.id), 0) + "@" + pc.row.returnsTo + "?subject=unsubscribe"
+		}
 		pc.letter.draft.Unsubscribe = message.Unsubscribe{
 			URL: o.Suppressions.URL(suppression.Link{
 				Account: pc.row.account, Message: pc.row.id, Address: pc.letter.recipients[0].String(),
 			}),
-			OneClick: true, Mailto: pc.letter.draft.Unsubscribe.Mailto,
+			OneClick: true, Mailto: mailto,
 		}
 	}
 	pc.offers = pc.letter.offers

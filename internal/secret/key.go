@@ -28,8 +28,9 @@ const maxKeyFile = 4096
 // Key is the server key. Nothing is done with it directly: each purpose has a
 // sub-key of its own. It never shows in a log or in %v.
 type Key struct {
-	raw        [keySize]byte
-	returnPath []byte
+	raw         [keySize]byte
+	returnPath  []byte
+	unsubscribe []byte
 }
 
 func newKey(raw []byte) (*Key, error) {
@@ -39,6 +40,7 @@ func newKey(raw []byte) (*Key, error) {
 	k := &Key{}
 	copy(k.raw[:], raw)
 	k.returnPath = k.Sub("return-path")
+	k.unsubscribe = k.Sub("unsubscribe-path")
 	return k, nil
 }
 

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// A return path is the prefix and 160 bits in base32: the message's id (64),
-// the recipient's number (16), and an HMAC-SHA256 over both cut to 80 bits.
+// A return path, and an address to unsubscribe, is the prefix and 160 bits in base32:
+// the message's id (64), the recipient's number (16), and an HMAC-SHA256 over both cut
+// to 80 bits, by a key of its purpose.
 const (
 	returnPrefix = "b-"
 	returnText   = 32
@@ -25,21 +26,36 @@ const MaxRecipient = 1<<16 - 1
 // message id to its recipient n (0 to MaxRecipient): 34 octets, the same each
 // time, and not to be guessed by others. A recipient number out of range is a
 // fault in the caller and panics.
-func (k *Key) ReturnPath(id int64, n int) string {
+func (k *Key) ReturnPath(id int64, n int) string { return signedPath(k.returnPath, id, n) }
+
+// ParseReturnPath returns the delivery that a local part made by ReturnPath
+// names; ok is false for anything else. Case is ignored, since other servers
+// do not always keep it.
+func (k *Key) ParseReturnPath(local string) (id int64, n int, ok bool) {
+	return parsePath(k.returnPath, local)
+}
+
+// UnsubscribePath returns the local part of the address by which recipient n of
+// message id unsubscribes. It is like a return path, and is never one.
+func (k *Key) UnsubscribePath(id int64, n int) string { return signedPath(k.unsubscribe, id, n) }
+
+// ParseUnsubscribePath is for UnsubscribePath what ParseReturnPath is for ReturnPath.
+func (k *Key) ParseUnsubscribePath(local string) (id int64, n int, ok bool) {
+	return parsePath(k.unsubscribe, local)
+}
+
+func signedPath(key []byte, id int64, n int) string {
 	if n < 0 || n > MaxRecipient {
 		panic("secret: recipient number out of range")
 	}
 	raw := make([]byte, 0, returnName+sha256.Size)
 	raw = binary.BigEndian.AppendUint64(raw, uint64(id))
 	raw = binary.BigEndian.AppendUint16(raw, uint16(n))
-	raw = k.signReturn(raw)
+	raw = signName(key, raw)
 	return returnPrefix + lower.EncodeToString(raw)
 }
 
-// ParseReturnPath returns the delivery that a local part made by ReturnPath
-// names; ok is false for anything else. Case is ignored, since other servers
-// do not always keep it.
-func (k *Key) ParseReturnPath(local string) (id int64, n int, ok bool) {
+func parsePath(key []byte, local string) (id int64, n int, ok bool) {
 	if len(local) != len(returnPrefix)+returnText {
 		return 0, 0, false
 	}
@@ -51,7 +67,7 @@ func (k *Key) ParseReturnPath(local string) (id int64, n int, ok bool) {
 	if err != nil || len(raw) != returnName+returnMAC { // folding case can shorten a text
 		return 0, 0, false
 	}
-	want := k.signReturn(append(make([]byte, 0, returnName+sha256.Size), raw[:returnName]...))
+	want := signName(key, append(make([]byte, 0, returnName+sha256.Size), raw[:returnName]...))
 	if !hmac.Equal(raw, want) {
 		return 0, 0, false
 	}
@@ -59,14 +75,14 @@ func (k *Key) ParseReturnPath(local string) (id int64, n int, ok bool) {
 }
 
 // IsReturnPath reports whether a local part has the reserved prefix of return
-// paths; nobody may own such an address.
+// paths and of addresses to unsubscribe; nobody may own such an address.
 func IsReturnPath(local string) bool {
 	return len(local) >= len(returnPrefix) && strings.EqualFold(local[:len(returnPrefix)], returnPrefix)
 }
 
-// signReturn appends the truncated MAC to the ten bytes that name a delivery.
-func (k *Key) signReturn(name []byte) []byte {
-	mac := hmac.New(sha256.New, k.returnPath)
+// signName appends the truncated MAC to the ten bytes that name a delivery.
+func signName(key, name []byte) []byte {
+	mac := hmac.New(sha256.New, key)
 	mac.Write(name)
 	return mac.Sum(name)[:len(name)+returnMAC]
 }

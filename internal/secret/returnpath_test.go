@@ -29,6 +29,24 @@ func TestReturnPath(t *testing.T) {
 	}
 }
 
+// An address to unsubscribe is no return path, nor the other way round.
+func TestUnsubscribePath(t *testing.T) {
+	k := testKey(t, 1)
+	local := k.UnsubscribePath(42, 7)
+	if id, n, ok := k.ParseUnsubscribePath(strings.ToUpper(local)); !ok || id != 42 || n != 7 || !IsReturnPath(local) {
+		t.Errorf("%q gives %d %d %v", local, id, n, ok)
+	}
+	if _, _, ok := k.ParseReturnPath(local); ok {
+		t.Error("it counts as a return path")
+	}
+	if _, _, ok := k.ParseUnsubscribePath(k.ReturnPath(42, 7)); ok {
+		t.Error("a return path unsubscribes")
+	}
+	if _, _, ok := testKey(t, 2).ParseUnsubscribePath(local); ok {
+		t.Error("another key took it")
+	}
+}
+
 func TestReturnPathForged(t *testing.T) {
 	k := testKey(t, 1)
 	local := k.ReturnPath(7, 3)

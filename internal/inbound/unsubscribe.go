@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/suppression"
+)
+
+// unsubscribed does for the recipient of a message what the link in it does, whoever
+// wrote: mail goes on, and only the recipient was given the address. An automatic reply
+// changes nothing. Of a message that was deleted (retention) the author is
+// believed if it is the recipient.
+func (i *Inbound) unsubscribed(ctx context.Context, r report, s *spooled) error {
+	// Mail programs that unsubscribe by themselves say auto-generated.
+	if strings.HasPrefix(strings.ToLower(s.header.Text("Auto-Submitted")), "auto-replied") {
+		i.Log.Info("an automatic reply does not unsubscribe", "message", r.message, "n", r.n)
+		return nil
+	}
+	link, err := i.leaver(ctx, r, s)
+	if err != nil {
+		return err
+	}
+	changed, err := i.Queue.Unsubscribed(ctx, link)
+	if err == nil {
+		i.Log.Info("a recipient unsubscribed by mail", "message", r.message, "n", r.n, "changed", changed)
+	}
+	return err
+}
+
+// leaver says who unsubscribes from whose mail.
+func (i *Inbound) leaver(ctx context.Context, r report, s *spooled) (suppression.Link, error) {
+	d, err := i.delivery(ctx, r)
+	if err != nil {
+		return suppression.Link{}, err
+	}
+	if d.Recipient != "" {
+		about, err := i.Outbox.Describe(ctx, r.message)
+		return suppression.Link{Account: about.Account, Message: r.message, Address: d.Recipient}, err
+	}
+	var authors []address.Address
+	for _, f := range s.header.All("From") {
+		for _, from := range message.ParseAddresses(f.Value) {
+			if a, err := address.Parse(from.String()); err == nil {
+				authors = append(authors, a)
+			}
+		}
+	}
+	account, to, err := i.Outbox.Past(ctx, r.message, r.n, authors)
+	if fault.Is(err, fault.NotFound) {
+		err = fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The message is too old to unsubscribe by mail. Open the link in it.")
+	}
+	return suppression.Link{Account: account, Message: r.message, Address: to.String()}, err
+}
