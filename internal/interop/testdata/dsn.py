@@ -55,7 +55,7 @@ assert "nobody@demo.test" in words.get_content() and "no mailbox" in words.get_c
 about, rcpt = status.get_payload()
 assert about["Original-Envelope-Id"] == "py 1" and about["Reporting-MTA"] == "dns; mail.mailstead.test", about
 assert rcpt["Original-Recipient"] == "rfc822; no+one@demo.test" and rcpt["Final-Recipient"] == "rfc822; nobody@demo.test", rcpt
-assert rcpt["Action"] == "failed" and rcpt["Status"] == "5.1.1" and rcpt["Diagnostic-Code"].startswith("smtp; 550 5.1.1 "), rcpt
+assert rcpt["Action"] == "failed" and rcpt["Status"] == "5.1.1" and rcpt["Diagnostic-Code"].startswith("X-Mailstead; 550 5.1.1 "), rcpt
 assert original.get_content_type() == "message/rfc822" and original.get_content()["Subject"] == "lost by python"
 
 r = arrived(alice, "Delivered: found by python")
