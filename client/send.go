@@ -88,7 +88,7 @@ func (s Send) MarshalJSON() ([]byte, error) {
 // which hosts a link; the message then has exactly one recipient.
 type Unsubscribe struct {
 	URL    string `json:"url,omitempty"`    // an https URL of yours that takes the one-click POST
-	Mailto string `json:"mailto,omitempty"` // an address, or a mailto URI, offered beside
+	Mailto string `json:"mailto,omitempty"` // an address, or a mailto URI, offered beside; by default the service's own beside a hosted link
 }
 
 // Accepted is the answer to a send: the message is stored safely.

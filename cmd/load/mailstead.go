@@ -38,10 +38,6 @@ type mailstead struct {
 }
 
 func startMailstead(ctx context.Context, b *bench, engine, database string) (*system, error) {
-	base, err := freePorts([]int{25, 80, 143, 443, 465, 587, 993})
-	if err != nil {
-		return nil, err
-	}
 	addrs, outside, err := outsideDomains(b.names, strings.ToLower(engine))
 	if err != nil {
 		return nil, err
@@ -50,15 +46,14 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 	if err != nil {
 		return nil, err
 	}
-	door := func(port int) string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(base+port)) }
-	m := &mailstead{binary: b.options.mailstead, dir: filepath.Join(b.dir, "mailstead-"+strings.ToLower(engine)), database: database, base: base, names: b.names}
-	m.sys = &system{
-		name: "Mailstead, " + engine, http: door(80), mx: door(25), submission: door(587), imap: door(993), greets: door(587),
-		sink: sink, outside: outside, restart: m.start, data: m.dir,
-	}
+	m := &mailstead{binary: b.options.mailstead, dir: filepath.Join(b.dir, "mailstead-"+strings.ToLower(engine)), database: database, names: b.names}
+	m.sys = &system{name: "Mailstead, " + engine, sink: sink, outside: outside, restart: m.start, data: m.dir}
 	info, err := os.Stat(m.binary)
+	if err == nil {
+		err = m.choosePorts()
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, sink.Close())
 	}
 	m.sys.size = info.Size()
 	if m.sys.process, err = m.start(ctx); err != nil {
@@ -69,6 +64,17 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 		return nil, err
 	}
 	return m.sys, m.furnish(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds+sizeBoxes)
+}
+
+// choosePorts has the service listen on ports that are free now.
+func (m *mailstead) choosePorts() (err error) {
+	if m.base, err = freePorts([]int{25, 80, 143, 443, 465, 587, 993}); err != nil {
+		return err
+	}
+	listener := func(port int) string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(m.base+port)) }
+	m.sys.http, m.sys.mx, m.sys.submission, m.sys.imap = listener(80), listener(25), listener(587), listener(993)
+	m.sys.greets = m.sys.submission
+	return nil
 }
 
 func (m *mailstead) start(ctx context.Context) (*process, error) {

@@ -150,18 +150,32 @@ func (r *sizeRun) fill(ctx context.Context) error {
 // both measures the same in the two folders in turn, and notes the medians and
 // how they compare.
 func (r *sizeRun) both(row string, times int, do func(f *sized, i int) (time.Duration, error)) error {
-	var took [2][]time.Duration
+	took, err := inTurn(r.folders, times, func(f *sized, i int) (time.Duration, error) {
+		d, err := do(f, i)
+		if err != nil {
+			err = fmt.Errorf("%s in %s: %w", row, f.label, err)
+		}
+		return d, err
+	})
+	if err == nil {
+		r.compare(row, median(took[0]), median(took[1]))
+	}
+	return err
+}
+
+// inTurn measures something on two sides in turn, so that a slow moment of the machine
+// hits both.
+func inTurn[T any](sides [2]T, times int, do func(side T, i int) (time.Duration, error)) (took [2][]time.Duration, err error) {
 	for i := range times {
-		for k, f := range r.folders {
-			d, err := do(f, i)
+		for k, side := range sides {
+			d, err := do(side, i)
 			if err != nil {
-				return fmt.Errorf("%s in %s: %w", row, f.label, err)
+				return took, err
 			}
 			took[k] = append(took[k], d)
 		}
 	}
-	r.compare(row, median(took[0]), median(took[1]))
-	return nil
+	return took, nil
 }
 
 func (r *sizeRun) compare(row string, few, many time.Duration) {

@@ -16,7 +16,7 @@ import (
 
 // aliasRoutes are addresses whose mail goes to others.
 func (a *API) aliasRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/aliases", id: "createAlias", tries: true, scope: "mailboxes.write", status: 201, conflicts: true,
+	handle(r, operation{method: "POST", path: "/aliases", id: "createAlias", checksFirst: true, scope: "mailboxes.write", status: 201, conflicts: true,
 		summary: "Make an alias", description: "An address without a password, whose mail goes to one or several mailboxes, each of which may also send as it, and to addresses elsewhere. " +
 			"*@example.com is the domain's catch-all: it takes what no mailbox and no other alias does. Plus-tags work as for mailboxes. " +
 			"What goes elsewhere is sent on as it came, with a return path that leads its reports back to the original sender, and counts for your limits. " +
@@ -25,7 +25,7 @@ func (a *API) aliasRoutes(r *router) {
 		summary: "List aliases", description: "Newest first."}, a.listAliases)
 	handle(r, operation{method: "GET", path: "/aliases/{id}", id: "getAlias", scope: "mailboxes.read",
 		summary: "Show an alias", description: "With its targets."}, a.getAlias)
-	handle(r, operation{method: "PATCH", path: "/aliases/{id}", id: "updateAlias", tries: true, scope: "mailboxes.write",
+	handle(r, operation{method: "PATCH", path: "/aliases/{id}", id: "updateAlias", checksFirst: true, scope: "mailboxes.write",
 		summary: "Change where an alias leads", description: "The targets given take the place of the former ones, for what arrives from now on."}, a.updateAlias)
 	handle(r, operation{method: "DELETE", path: "/aliases/{id}", id: "deleteAlias", scope: "mailboxes.write", status: 204,
 		summary: "Delete an alias", description: "Its address takes no more mail and is free for another. What it has brought stays where it is."}, a.deleteAlias)

@@ -13,7 +13,7 @@ import (
 
 // loginRoutes are what mailboxes are signed in to with, and who did.
 func (a *API) loginRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/mailboxes/{id}/app-passwords", id: "createAppPassword", tries: true, scope: "mailboxes.write", status: 201, conflicts: true,
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/app-passwords", id: "createAppPassword", checksFirst: true, scope: "mailboxes.write", status: 201, conflicts: true,
 		summary: "Make an app password", description: "A password for one application or device, beside the mailbox's own and to be revoked by itself. It is generated, and shown in this answer only; " +
 			"hyphens and case don't matter when it is typed. A mailbox has 50 at most. A change of the mailbox's own password leaves them valid."}, a.createAppPassword)
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/app-passwords", id: "listAppPasswords", scope: "mailboxes.read",

@@ -36,7 +36,7 @@ func (a *API) setupRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/apple-profile", id: "getAppleProfile", scope: "mailboxes.read", media: "application/x-apple-aspen-config",
 		summary: "A profile that sets up Apple's mail clients", description: "A .mobileconfig without the password, which the device asks for. It is signed if the service has a certificate of a public authority. " +
 			"Installed again it replaces the former one."}, a.appleProfile)
-	handle(r, operation{method: "POST", path: "/mailboxes/{id}/apple-profile", id: "createAppleProfile", tries: true, scope: "mailboxes.write", media: "application/x-apple-aspen-config", conflicts: true,
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/apple-profile", id: "createAppleProfile", checksFirst: true, scope: "mailboxes.write", media: "application/x-apple-aspen-config", conflicts: true,
 		summary: "A profile with an app password", description: "The same, with an app password that is made for the device: nothing is to be entered there. " +
 			"The password is in the profile alone; it is listed by its name among the app passwords, and ends when it is revoked."}, a.createAppleProfile)
 	handle(r, operation{method: "POST", path: "/mailboxes/{id}/client-setup/check", id: "checkClientSetup", scope: "mailboxes.read",

@@ -36,11 +36,11 @@ func showDKIMKey(k domain.DKIMKey) dkimKeyAnswer {
 }
 
 func (a *API) dkimRoutes(r *router) {
-	handle(r, operation{method: "PATCH", path: "/domains/{id}", id: "updateDomain", tries: true, scope: "domains.write",
+	handle(r, operation{method: "PATCH", path: "/domains/{id}", id: "updateDomain", checksFirst: true, scope: "domains.write",
 		summary: "Change a domain's settings", description: "Only what is given is changed."}, a.updateDomain)
 	handle(r, operation{method: "GET", path: "/domains/{id}/dkim", id: "listDKIMKeys", scope: "domains.read",
 		summary: "List a domain's DKIM keys", description: "Newest first. The private halves are never shown."}, a.listDKIMKeys)
-	handle(r, operation{method: "POST", path: "/domains/{id}/dkim", id: "addDKIMKey", tries: true, scope: "domains.write", status: 201, conflicts: true,
+	handle(r, operation{method: "POST", path: "/domains/{id}/dkim", id: "addDKIMKey", checksFirst: true, scope: "domains.write", status: 201, conflicts: true,
 		summary: "Bring your own DKIM key", description: "Its record joins those of the domain. Once it was seen in the DNS, mail is signed with this key, " +
 			"and the former one of its algorithm stays published for 7 days. The schedule of rotation leaves it alone."}, a.addDKIMKey)
 	handle(r, operation{method: "POST", path: "/domains/{id}/dkim/rotate", id: "rotateDKIM", scope: "domains.write", conflicts: true,

@@ -69,7 +69,7 @@ func (a *API) messageRoutes(r *router) {
 	handleFile(r, operation{method: "GET", path: "/outbound/messages/{id}/raw", id: "getMessageRaw", scope: "mail.read", media: "message/rfc822",
 		summary: "The whole text of a sent message", description: "Its bytes as they were accepted (RFC 5322), with all parts and files: subject, html and text as a template gave them, too. " +
 			"Signatures are put on top when it leaves. Blind copies are not in it."}, a.messageRaw)
-	handle(r, operation{method: "PATCH", path: "/outbound/messages/{id}", id: "rescheduleMessage", tries: true, scope: "messages.write", conflicts: true,
+	handle(r, operation{method: "PATCH", path: "/outbound/messages/{id}", id: "rescheduleMessage", checksFirst: true, scope: "messages.write", conflicts: true,
 		summary: "Reschedule a message", description: "Moves the recipients to whom it is still scheduled. It is a conflict when there are none."}, a.reschedule)
 	handle(r, operation{method: "POST", path: "/outbound/messages/{id}/cancel", id: "cancelMessage", scope: "messages.write", conflicts: true,
 		summary: "Cancel a message", description: "For the recipients to whom it is scheduled, queued or deferred. What is being sent at this moment is left to its outcome, " +

@@ -13,11 +13,11 @@ import (
 func (a *API) operatorAccountRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/accounts", id: "listAccounts", scope: account.Operator,
 		summary: "List the accounts", description: "The customers of the service, the newest first."}, a.listAccounts)
-	handle(r, operation{method: "POST", path: "/operator/accounts", id: "createAccount", tries: true, scope: account.Operator, status: 201,
+	handle(r, operation{method: "POST", path: "/operator/accounts", id: "createAccount", checksFirst: true, scope: account.Operator, status: 201,
 		summary: "Make an account", description: "`mailstead user link` makes a link for its first owner; an operator can also send an invitation on the dashboard. A second account of one address is a 409."}, a.createAccount)
 	handle(r, operation{method: "GET", path: "/operator/accounts/{id}", id: "getAccount", scope: account.Operator,
 		summary: "Show an account", description: "A customer, with whether it may be used."}, a.getAccount)
-	handle(r, operation{method: "PATCH", path: "/operator/accounts/{id}", id: "updateAccount", tries: true, scope: account.Operator,
+	handle(r, operation{method: "PATCH", path: "/operator/accounts/{id}", id: "updateAccount", checksFirst: true, scope: account.Operator,
 		summary: "Suspend an account, or end that", description: "A suspended account sends and receives nothing, and nobody signs in to it; open sessions end. What it has is kept. It holds on all nodes within seconds."}, a.updateAccount)
 	handle(r, operation{method: "GET", path: "/operator/domains/{id}", id: "getOperatorDomain", scope: account.Operator,
 		summary: "Show a domain to operators", description: "Who holds a domain, and whether it is suspended."}, a.getOperatorDomain)

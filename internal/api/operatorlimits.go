@@ -13,7 +13,7 @@ import (
 func (a *API) operatorLimitRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/accounts/{id}/limits", id: "getAccountLimits", scope: account.Operator,
 		summary: "Show the limits of an account", description: "What was set for it, and what holds. In both 0 is no limit."}, a.getAccountLimits)
-	handle(r, operation{method: "PUT", path: "/operator/accounts/{id}/limits", id: "setAccountLimits", tries: true, scope: account.Operator,
+	handle(r, operation{method: "PUT", path: "/operator/accounts/{id}/limits", id: "setAccountLimits", checksFirst: true, scope: account.Operator,
 		summary: "Set the limits of an account", description: "What is left out is as for all accounts, by the service's settings; 0 is no limit. It holds on all nodes within seconds, and what was used counts."}, a.setAccountLimits)
 }
 

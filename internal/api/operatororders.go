@@ -23,16 +23,16 @@ const (
 const inParts = " A request looks at about 10,000 deliveries; while `more` is true, make it again with `after` set to `next_cursor`."
 
 func (a *API) operatorOrderRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/operator/queue/retry", id: "retryQueue", tries: true, scope: account.Operator,
+	handle(r, operation{method: "POST", path: "/operator/queue/retry", id: "retryQueue", checksFirst: true, scope: account.Operator,
 		summary: "Try deliveries now", description: "What waits is due at once, and nodes begin again with destinations that they have put off. Of a single `message` what has failed is tried again too. " +
 			"What is scheduled, held or in hand is left as it is." + inParts}, a.retryQueue)
-	handle(r, operation{method: "POST", path: "/operator/queue/hold", id: "holdQueue", tries: true, scope: account.Operator, conflicts: true,
+	handle(r, operation{method: "POST", path: "/operator/queue/hold", id: "holdQueue", checksFirst: true, scope: account.Operator, conflicts: true,
 		summary: "Hold deliveries", description: "Nothing that is held is tried, and its time does not run out. By `destination` or `account` alone the hold stands: what is accepted later is held as well; " +
 			"`once` holds only what is there. What a node has in hand is held when that lets go of it, unless it reaches an end by then." + inParts}, a.holdQueue)
-	handle(r, operation{method: "POST", path: "/operator/queue/release", id: "releaseQueue", tries: true, scope: account.Operator,
+	handle(r, operation{method: "POST", path: "/operator/queue/release", id: "releaseQueue", checksFirst: true, scope: account.Operator,
 		summary: "Release held deliveries", description: "By `destination` or `account` alone, and for `all`, the standing hold ends too, unless `once` is set. " +
 			"What another standing hold is on stays held. The time that it was held is added to a delivery's expiry." + inParts}, a.releaseQueue)
-	handle(r, operation{method: "POST", path: "/operator/queue/drop", id: "dropQueue", tries: true, scope: account.Operator,
+	handle(r, operation{method: "POST", path: "/operator/queue/drop", id: "dropQueue", checksFirst: true, scope: account.Operator,
 		summary: "Drop deliveries", description: "They end as failed, with the reason in their reply and an event; senders of submissions get a report, unless `silent` is set. " +
 			"An attempt that is under way keeps its outcome: what a node has in hand is held, and dropped if it comes back within `wait` seconds; drop what `in_hand` still counts again." + inParts}, a.dropQueue)
 }

@@ -38,7 +38,7 @@ type operation struct {
 	media        string // of the answer; JSON if ""
 	takes        string // media types of a request body that is no JSON
 	reads        bool   // it changes nothing, though it is no GET
-	tries        bool   // it finds all that is wrong with its values before it writes, or does anything that lasts
+	checksFirst  bool   // it finds all faults of its values before it writes, or does anything that lasts
 	room         int    // bytes that its answer may have, of one that changes something and may have many
 }
 
@@ -74,7 +74,7 @@ func carryOut[I, O any](a *API, o operation, f func(ctx context.Context, p accou
 				body.giveBack()
 				_, _ = io.CopyN(io.Discard, req.Body, maxBody)
 			}
-			return a.alsoJudged(req.Context(), err, o, &body, func(ctx context.Context) (any, error) { return f(ctx, p, &in) })
+			return a.allFaults(req.Context(), err, o, &body, func(ctx context.Context) (any, error) { return f(ctx, p, &in) })
 		}
 		if o.room > 0 { // what was done will have to be told
 			if err := body.take(o.room); err != nil {
@@ -120,11 +120,11 @@ func (a *API) made(ctx context.Context, o operation, room *kept, act func() (any
 	return answer, err
 }
 
-// alsoJudged adds to the faults of an input's form those of its values, so that all are
+// allFaults adds to the faults of an input's form those of its values, so that all are
 // told at once: the operation finds them by being carried out, without writing anything.
-func (a *API) alsoJudged(ctx context.Context, bad error, o operation, room *kept, act func(context.Context) (any, error)) error {
+func (a *API) allFaults(ctx context.Context, bad error, o operation, room *kept, act func(context.Context) (any, error)) error {
 	var all fault.Fields
-	if !o.tries && o.method != http.MethodGet || merge(&all, bad) != nil {
+	if !o.checksFirst && o.method != http.MethodGet || merge(&all, bad) != nil {
 		return bad
 	}
 	ctx = db.ReadOnly(ctx)

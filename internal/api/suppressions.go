@@ -22,9 +22,9 @@ func (a *API) suppressionRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/suppressions", id: "listSuppressions", scope: read,
 		summary: "List suppressed addresses", description: "Those that bounced for good, complained, unsubscribed or were added, newest first. " +
 			"What is sent to one of them by the API ends as suppressed; mail that mailboxes submit is not concerned."}, a.listSuppressions)
-	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppression", tries: true, scope: write, status: 201,
+	handle(r, operation{method: "POST", path: "/suppressions", id: "addSuppression", checksFirst: true, scope: write, status: 201,
 		summary: "Suppress an address", description: "An address that is on the list already stays there as it is; the answer shows the entry as it stands."}, a.addSuppression)
-	handle(r, operation{method: "POST", path: "/suppressions/batch", id: "addSuppressions", tries: true, scope: write, status: 201,
+	handle(r, operation{method: "POST", path: "/suppressions/batch", id: "addSuppressions", checksFirst: true, scope: write, status: 201,
 		summary: "Suppress up to 1000 addresses", description: "All of them, or none if one of them is no address. " +
 			"Addresses that are on the list already stay there as they are; the answer shows the entries as they stand."}, a.addSuppressions)
 	handle(r, operation{method: "GET", path: "/suppressions/{id}", id: "getSuppression", scope: read,

@@ -21,7 +21,7 @@ const templateRoom = 4 * template.MaxSource
 // templateRoutes are the stored templates of an account.
 func (a *API) templateRoutes(r *router) {
 	const read, write = "templates.read", "templates.write"
-	handle(r, operation{method: "POST", path: "/templates", id: "createTemplate", tries: true, scope: write, status: 201, conflicts: true, room: templateRoom,
+	handle(r, operation{method: "POST", path: "/templates", id: "createTemplate", checksFirst: true, scope: write, status: 201, conflicts: true, room: templateRoom,
 		summary: "Make a template", description: "Its first version is published at once. Templates know `{{a.b}}`, `{{{a}}}` (not escaped in html), " +
 			"`{{#if a}} … {{else}} … {{/if}}`, `{{#unless a}}`, `{{#each list}}` with `{{this}}`, `{{@index}}`, `{{@first}}`, `{{@last}}`, `{{@key}}` and `{{../a}}`, and comments `{{! … }}`. " +
 			"A value in html is escaped, but a link such as `href=\"{{url}}\"` goes wherever its variable says."}, a.createTemplate)
@@ -29,12 +29,12 @@ func (a *API) templateRoutes(r *router) {
 		summary: "List templates", description: "Newest first, without their content."}, a.listTemplates)
 	handle(r, operation{method: "GET", path: "/templates/{id}", id: "getTemplate", scope: read,
 		summary: "Show a template", description: "By its id or its alias, with its newest version."}, a.getTemplate)
-	handle(r, operation{method: "PATCH", path: "/templates/{id}", id: "updateTemplate", tries: true, scope: write, conflicts: true, room: templateRoom,
+	handle(r, operation{method: "PATCH", path: "/templates/{id}", id: "updateTemplate", checksFirst: true, scope: write, conflicts: true, room: templateRoom,
 		summary: "Change a template", description: "Only what is given is changed. A change of the content makes a new version, which is published unless `publish` is false; " +
 			"versions never change, and what was sent stays as it was."}, a.updateTemplate)
 	handle(r, operation{method: "DELETE", path: "/templates/{id}", id: "deleteTemplate", scope: write, status: 204,
 		summary: "Delete a template", description: "With all its versions. What was made of it is sent all the same."}, a.deleteTemplate)
-	handle(r, operation{method: "POST", path: "/templates/{id}/duplicate", id: "duplicateTemplate", tries: true, scope: write, status: 201, conflicts: true, room: templateRoom,
+	handle(r, operation{method: "POST", path: "/templates/{id}/duplicate", id: "duplicateTemplate", checksFirst: true, scope: write, status: 201, conflicts: true, room: templateRoom,
 		summary: "Copy a template", description: "The newest version becomes the first one of a new template, without an alias."}, a.duplicateTemplate)
 	handle(r, operation{method: "GET", path: "/templates/{id}/versions", id: "listTemplateVersions", scope: read,
 		summary: "List a template's versions", description: "Newest first. The last 1000 are kept, and the published one. A page of long ones may have fewer than `limit`, although `has_more` is true: go on with the cursor."}, a.listTemplateVersions)

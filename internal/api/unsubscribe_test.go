@@ -335,8 +335,8 @@ func TestUnsubscribeByMail(t *testing.T) {
 	})
 }
 
-// Whoever has a mailbox here unsubscribes without mail leaving the service, and a mail
-// to the address is believed for as long as its recipient can be known.
+// Mail from a mailbox of the service unsubscribes, too. Once the message is deleted, only
+// mail from its recipient does.
 func TestUnsubscribeByMailLater(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		id, _ := sent(t, s, object{"unsubscribe": object{}, "to": []string{"bob@demo.test"}})

@@ -22,7 +22,7 @@ func (a *API) deliveryRoutes(r *router) {
 		summary: "Show a delivery with every attempt", description: "What was sent, what came back, how long it took, and when it is tried again. Of more than 100 attempts the last are shown."}, a.getWebhookDelivery)
 	handle(r, operation{method: "POST", path: "/webhooks/{id}/deliveries/{delivery}/redeliver", id: "redeliverWebhookDelivery", scope: "webhooks.write", conflicts: true,
 		summary: "Send an event again", description: "Whatever became of it, it is tried at once, with the same id and the same body, and with the whole schedule before it."}, a.redeliverWebhookDelivery)
-	handle(r, operation{method: "POST", path: "/webhooks/{id}/replay", id: "replayWebhook", tries: true, scope: "webhooks.write", conflicts: true,
+	handle(r, operation{method: "POST", path: "/webhooks/{id}/replay", id: "replayWebhook", checksFirst: true, scope: "webhooks.write", conflicts: true,
 		summary: "Send all events since a time", description: "Those that the webhook is for as it is now, also those from before it was made or while it was disabled, as far back as events are kept. One call looks at 50,000 events: while `has_more` is true, go on since `through`."}, a.replayWebhook)
 }
 

@@ -13,14 +13,14 @@ import (
 )
 
 func (a *API) webhookRoutes(r *router) {
-	handle(r, operation{method: "POST", path: "/webhooks", id: "createWebhook", tries: true, scope: "webhooks.write", status: 201, conflicts: true,
+	handle(r, operation{method: "POST", path: "/webhooks", id: "createWebhook", checksFirst: true, scope: "webhooks.write", status: 201, conflicts: true,
 		summary: "Make a webhook", description: "Events of the kinds named are sent to the URL from now on, signed with the secret, which this answer alone shows. " +
 			"A key of one domain makes webhooks for events of that domain only; such a filter is set when none is given."}, a.createWebhook)
 	handle(r, operation{method: "GET", path: "/webhooks", id: "listWebhooks", scope: "webhooks.read",
 		summary: "List webhooks", description: "Newest first. A key of one domain sees those that are for nothing but that domain."}, a.listWebhooks)
 	handle(r, operation{method: "GET", path: "/webhooks/{id}", id: "getWebhook", scope: "webhooks.read",
 		summary: "Show a webhook", description: "With its state, and why it is disabled if it is."}, a.getWebhook)
-	handle(r, operation{method: "PATCH", path: "/webhooks/{id}", id: "updateWebhook", tries: true, scope: "webhooks.write", conflicts: true,
+	handle(r, operation{method: "PATCH", path: "/webhooks/{id}", id: "updateWebhook", checksFirst: true, scope: "webhooks.write", conflicts: true,
 		summary: "Change, disable or enable a webhook", description: "Only what is given is changed. What happens while a webhook is disabled makes no deliveries: a replay makes them afterwards."}, a.updateWebhook)
 	handle(r, operation{method: "DELETE", path: "/webhooks/{id}", id: "deleteWebhook", scope: "webhooks.write", status: 204,
 		summary: "Delete a webhook", description: "Its deliveries go with it; what waits is not sent."}, a.deleteWebhook)

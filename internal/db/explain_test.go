@@ -154,14 +154,21 @@ var (
 	chosen       = regexp.MustCompile(`-> +(?:CTE|Subquery) Scan on`)
 )
 
-func explainSQLite(t *testing.T, queries []namedQuery) {
-	url := dbtest.SQLite(t)
-	dbtest.Open(t, url)
+// sqliteConn opens a database without what db.Open adds.
+func sqliteConn(t *testing.T, url string) *sql.DB {
+	t.Helper()
 	conn, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing to lose
+	t.Cleanup(func() { _ = conn.Close() }) // nothing to lose
+	return conn
+}
+
+func explainSQLite(t *testing.T, queries []namedQuery) {
+	url := dbtest.SQLite(t)
+	dbtest.Open(t, url)
+	conn := sqliteConn(t, url)
 	partial := map[string]bool{}
 	tables := map[string]bool{}
 	rows, err := conn.Query(`SELECT name, type, COALESCE(sql, '') FROM sqlite_schema`)
@@ -208,11 +215,7 @@ func TestExplainAttempts(t *testing.T) {
 		"sqlite": func(t *testing.T) (string, error) {
 			url := dbtest.SQLite(t)
 			dbtest.Open(t, url)
-			conn, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
-			if err != nil {
-				return "", err
-			}
-			defer conn.Close() //nolint:errcheck // nothing to lose
+			conn := sqliteConn(t, url)
 			plan, err := sqlitePlan(conn, queries[0].text)
 			return strings.Join(plan, "\n"), err
 		},

@@ -62,11 +62,7 @@ func TestFilters(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		url := dbtest.SQLite(t)
 		dbtest.Open(t, url)
-		conn, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close() //nolint:errcheck // nothing to lose
+		conn := sqliteConn(t, url)
 		conn.SetMaxOpenConns(1)
 		run := func(t *testing.T) {
 			for _, q := range lists {
@@ -86,20 +82,13 @@ func TestFilters(t *testing.T) {
 		if err := conn.Close(); err != nil { // what ANALYZE found is read when a file is opened
 			t.Fatal(err)
 		}
-		if conn, err = sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:")); err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close() //nolint:errcheck // nothing to lose
+		conn = sqliteConn(t, url)
 		t.Run("full", run)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		file := dbtest.SQLite(t)
 		dbtest.Open(t, file)
-		schema, err := sql.Open("sqlite", strings.TrimPrefix(file, "sqlite:"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer schema.Close() //nolint:errcheck // nothing to lose
+		schema := sqliteConn(t, file)
 		url := dbtest.Postgres(t)
 		dbtest.Open(t, url)
 		conn := plannerConn(t, url)

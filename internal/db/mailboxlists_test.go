@@ -3,7 +3,6 @@
 package db_test
 
 import (
-	"database/sql"
 	"strings"
 	"testing"
 
@@ -74,11 +73,7 @@ func TestListsOfMailboxes(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		url := dbtest.SQLite(t)
 		d, _ := dbtest.Open(t, url)
-		conn, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close() //nolint:errcheck // nothing to lose
+		conn := sqliteConn(t, url)
 		plan := func(text string) (string, error) {
 			lines, err := sqlitePlan(conn, text)
 			return strings.Join(lines, "\n"), err

@@ -13,10 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// unsubscribed does for the recipient of a message what the link in it does, whoever
-// wrote: mail goes on, and only the recipient was given the address. An automatic reply
-// changes nothing. Of a message that was deleted (retention) the author is
-// believed if it is the recipient.
+// unsubscribed does for the recipient of a message what the link in it does. The author
+// does not matter, since people have their mail forwarded and answer from elsewhere; only
+// the recipient was given the address. An automatic reply changes nothing. When the
+// message itself is no longer stored, the author must be the recipient.
 func (i *Inbound) unsubscribed(ctx context.Context, r report, s *spooled) error {
 	// Mail programs that unsubscribe by themselves say auto-generated.
 	if strings.HasPrefix(strings.ToLower(s.header.Text("Auto-Submitted")), "auto-replied") {

@@ -96,7 +96,7 @@ func (m *Mailboxes) usedBy(ctx context.Context, account db.ID) (int64, error) {
 	}
 	defer pass()
 	now := m.now()
-	if bytes, ok := m.sums.get(account, now); ok { // read by whoever was first
+	if bytes, ok := m.sums.get(account, now); ok { // another caller has read it
 		return bytes, nil
 	}
 	var mailboxes, bytes int64

@@ -19,7 +19,7 @@ type SevenBitResult struct {
 // SevenBit writes the message at r, which ix is the index of and whose line
 // ends are CRLF, so that relays have no reason to change it and its signature
 // stays whole (RFC 6376 §5.3): leaf parts with bytes above 127, NUL or lines
-// over 998 octets are encoded anew in quoted-printable or base64. Headers keep
+// over 998 octets are re-encoded in quoted-printable or base64. Headers keep
 // all fields but those that say the encoding; those of parts are made 7-bit, too, and
 // their lines folded. multipart/signed and message/… stay untouched. Errors are those
 // of r and w.
@@ -32,7 +32,7 @@ func SevenBit(w io.Writer, r io.ReaderAt, ix *Index) (SevenBitResult, error) {
 }
 
 // Relayed is SevenBit for a message of others that goes to a host without 8BITMIME, once
-// no signature of it counts: what messages within it hold is encoded anew, too (RFC 2045
+// no signature of it counts: what messages within it hold is re-encoded, too (RFC 2045
 // §6.4), and with mends the message's own header is made 7-bit. multipart/signed stays
 // untouched. Where the result needs neither UTF8 nor 8Bit all of it is 7-bit.
 func Relayed(w io.Writer, r io.ReaderAt, ix *Index, mends bool) (SevenBitResult, error) {
@@ -48,7 +48,7 @@ func WithoutNUL(w io.Writer, r io.ReaderAt, ix *Index) error {
 	return err
 }
 
-// write writes the message with its leaf parts that are unfit encoded anew.
+// write writes the message with its leaf parts that are unfit re-encoded.
 func (s *sevenBit) write(w io.Writer) (SevenBitResult, error) {
 	s.w = bufio.NewWriterSize(w, int(min(s.ix.Size, 32<<10)))
 	s.plan()

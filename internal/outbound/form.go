@@ -18,7 +18,7 @@ type sign func(io.Reader) ([]byte, error)
 
 // form fills in the bytes in which a message goes out. Most goes as it is stored. What
 // others wrote can have what no host need take: lines over 998 octets, NUL. That is
-// encoded anew unless a signature counts that this would break. SevenBit is for what a
+// re-encoded unless a signature counts that this would break. SevenBit is for what a
 // host without 8BITMIME does not take.
 func (o *Outbox) form(ctx context.Context, r *row, m *queue.Mail, b *blob.Blob, sign sign) error {
 	if r.forwarded == 0 {
@@ -77,7 +77,7 @@ func (o *Outbox) sevenBit(r *row, m *queue.Mail, b *blob.Blob, sign sign) func(c
 	}
 }
 
-// recode has a message go out with its parts encoded anew, and signed so. They are encoded
+// recode has a message go out with its parts re-encoded, and signed so. They are encoded
 // each time that it is read: the stored message stays.
 func (o *Outbox) recode(ctx context.Context, r *row, m *queue.Mail, b *blob.Blob, index *message.Index, sign sign) (message.SevenBitResult, error) {
 	encode := func(w io.Writer, in io.ReaderAt, index *message.Index) (message.SevenBitResult, error) {

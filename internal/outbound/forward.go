@@ -18,7 +18,7 @@ import (
 
 // Forwarded is a message that goes on to addresses elsewhere as it came: it is
 // neither mended nor signed, so that its author's signatures still hold; form says what
-// of it is encoded anew.
+// of it is re-encoded.
 type Forwarded struct {
 	Account, Domain db.ID  // who forwards it, and in whose name; account.Operators is the host
 	By              db.ID  // the alias or the mailbox that leads there; of role mail the account; the domain, for a report that goes back

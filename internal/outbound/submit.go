@@ -247,7 +247,7 @@ type buffered struct {
 	io.Closer
 }
 
-// encode writes a message with its parts encoded anew.
+// encode writes a message with its parts re-encoded.
 type encode func(io.Writer, io.ReaderAt, *message.Index) (message.SevenBitResult, error)
 
 // encoding reads a message as encode writes it. encoded tells, once it was read to its end,

@@ -46,7 +46,7 @@ type Mail struct {
 	UTF8     bool // the headers need SMTPUTF8
 	EightBit bool // the body has octets above 127
 	// SevenBit, if set, returns the message in the form for a host without 8BITMIME: with its
-	// parts encoded anew, and signed or sealed so (RFC 6152 §3). It is a fault.Denied if
+	// parts re-encoded, and signed or sealed so (RFC 6152 §3). It is a fault.Denied if
 	// something in it can't be encoded. Without it an EightBit message must stay as it is.
 	SevenBit   func(ctx context.Context) (*Mail, error)
 	RequireTLS bool // RFC 8689

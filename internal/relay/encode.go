@@ -30,13 +30,13 @@ func (s *shift) encode(j *job, r *smtpclient.Result) bool {
 	}
 	j.trail.WriteString(r.Transcript)
 	if err == nil {
-		j.trail.WriteString("* encoded anew for a host without 8BITMIME\n")
+		j.trail.WriteString("* re-encoded for a host without 8BITMIME\n")
 		j.mail = seven
 		s.pending = slices.Insert(s.pending, 0, j)
 		return true
 	}
-	s.c.o.Log.Error("a message could not be encoded anew", "message", j.c.Mail.ID, "error", err)
-	j.rest(queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the message could not be encoded anew", Via: s.via})
+	s.c.o.Log.Error("a message could not be re-encoded", "message", j.c.Mail.ID, "error", err)
+	j.rest(queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the message could not be re-encoded", Via: s.via})
 	s.run.Done(j.c, j.outcomes...)
 	return true
 }

@@ -73,7 +73,7 @@ func TestAnotherHostHasIt(t *testing.T) {
 	}
 }
 
-// What a host without 8BITMIME does not take goes there encoded anew, unless that can't
+// What a host without 8BITMIME does not take goes there re-encoded, unless that can't
 // be; then the report names the host. One that offers it gets the message as it is.
 func TestEncodedForTheHost(t *testing.T) {
 	const seven = "Subject: hi\r\n\r\nGr=C3=BC=C3=9Fe\r\n"
@@ -100,7 +100,7 @@ func TestEncodedForTheHost(t *testing.T) {
 		"too large then": {[]string{"SIZE 20"}, encoded(nil), "bounced 5.3.4", "and mx.d.test takes 20", ""},
 		"signed":         {[]string{"PIPELINING"}, func(m *queue.Mail) { m.EightBit = true }, "bounced 5.6.3", "which mx.d.test does not offer; it can't be encoded for that host without breaking a signature in it", ""},
 		"can't be":       {[]string{"PIPELINING"}, encoded(fault.New(fault.Denied, "needs_8bit", "no")), "bounced 5.6.3", "without breaking a signature", ""},
-		"not now":        {[]string{"PIPELINING"}, encoded(errors.New("the disk is slow")), "deferred 4.3.0", "could not be encoded", ""},
+		"not now":        {[]string{"PIPELINING"}, encoded(errors.New("the disk is slow")), "deferred 4.3.0", "could not be re-encoded", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &sink{ext: c.ext}
