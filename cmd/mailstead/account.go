@@ -5,8 +5,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
@@ -44,4 +47,20 @@ func (c *accountCreate) Run() error {
 		_, err = fmt.Printf("account  %s\napi key  %s   (shown this once)\n", acc.ID, token)
 		return err
 	})
+}
+
+// accountOf finds the account that a flag names, by its e-mail address or id.
+func accountOf(ctx context.Context, d *server.Desk, flag, name string) (acc account.Account, err error) {
+	if strings.ContainsRune(name, '@') {
+		acc, err = d.Accounts.ByEmail(ctx, name)
+	} else {
+		var id db.ID
+		if id, err = db.ParseID(name); err == nil {
+			acc, err = d.Accounts.Get(ctx, id)
+		}
+	}
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
+		err = fmt.Errorf("--%s: there is no such account; give its e-mail address or id", flag)
+	}
+	return acc, err
 }

@@ -31,7 +31,7 @@ func (c *accountLimits) Run() error {
 		return err
 	}
 	return c.desk(func(ctx context.Context, d *server.Desk) error {
-		acc, err := d.Accounts.ByEmail(ctx, c.Email)
+		acc, err := accountOf(ctx, d, "email", c.Email)
 		if err != nil {
 			return err
 		}

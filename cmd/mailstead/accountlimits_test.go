@@ -57,7 +57,7 @@ func TestAccountLimits(t *testing.T) {
 		} {
 			refused(t, why, nil, append(append([]string{"account", "limits", "--email", "you@demo.test"}, args...), where...)...)
 		}
-		refused(t, "There is no such account", nil, append([]string{"account", "limits", "--email", "nobody@demo.test", "--burst", "1"}, where...)...)
+		refused(t, "--email: there is no such account", nil, append([]string{"account", "limits", "--email", "nobody@demo.test", "--burst", "1"}, where...)...)
 		refused(t, "--email", nil, append([]string{"account", "limits"}, where...)...)
 		shows("after wrong words", limits(), set)
 		shows("one reset", limits("--sends-per-hour", "default"), strings.Replace(set, "none", "default", 1))

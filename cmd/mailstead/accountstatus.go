@@ -26,7 +26,7 @@ func (c *accountResume) Run() error { return c.setStatus(c.Email, account.Active
 
 func (w where) setStatus(email, status string) error {
 	return w.desk(func(ctx context.Context, d *server.Desk) error {
-		acc, err := d.Accounts.ByEmail(ctx, email)
+		acc, err := accountOf(ctx, d, "email", email)
 		if err != nil {
 			return err
 		}

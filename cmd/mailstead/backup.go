@@ -36,7 +36,7 @@ func (c *backupCommand) Run() error {
 		return errors.New("interrupted; a former backup in the folder is as it was")
 	}
 	if err != nil {
-		return plain(err)
+		return err
 	}
 	key := "and the secret key"
 	if !about.Key {

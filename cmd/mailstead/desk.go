@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
@@ -34,24 +33,11 @@ func (w where) desk(do func(ctx context.Context, d *server.Desk) error) error {
 	if err != nil {
 		return err
 	}
-	err = plain(do(ctx, d))
+	err = do(ctx, d)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted; what was done until then stays done")
 	}
 	return errors.Join(err, d.Close())
-}
-
-// plain tells a fault in words for the command line, all fields at once.
-func plain(err error) error {
-	var f *fault.Error
-	if !errors.As(err, &f) || len(f.Fields) == 0 {
-		return err
-	}
-	var all []string
-	for _, field := range f.Fields {
-		all = append(all, "--"+strings.ReplaceAll(strings.TrimPrefix(field.Field, "limits."), "_", "-")+": "+field.Message)
-	}
-	return errors.New(strings.Join(all, " "))
 }
 
 // printJSON writes a value as one line.

@@ -87,8 +87,8 @@ func TestDoctor(t *testing.T) {
 		if err := os.Chmod(data, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		// The name leads to this machine alone, and the disk is whose it is.
-		but := []string{"host name", "disk"}
+		// All this is for this machine alone, and the disk is whose it is.
+		but := []string{"host name", "listening address", "certificate", "disk"}
 		base := servertest.FreeBase(t)
 		fresh := append([]string{"--bind", "127.0.0.1", "--port-base", fmt.Sprint(base)}, settings...)
 		examine(t, nil, fresh...).well(t, but...)

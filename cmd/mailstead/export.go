@@ -35,7 +35,7 @@ func (c *exportCommand) Run() error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted; nothing was written")
 	}
-	return ownWords(err)
+	return err
 }
 
 func (c *exportCommand) export(ctx context.Context) error {

@@ -56,7 +56,7 @@ func (c *importCommand) Run() error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted; what was imported until then stays, and is left out when the same is imported again")
 	}
-	return ownWords(err)
+	return err
 }
 
 func (c *importCommand) one(ctx context.Context, api *client.Client, box, path string) error {

@@ -36,7 +36,7 @@ func owner(ctx context.Context, d *server.Desk, email string, operator bool) (db
 	case email == "":
 		return 0, errNoAccount
 	}
-	acc, err := d.Accounts.ByEmail(ctx, email)
+	acc, err := accountOf(ctx, d, "email", email)
 	return acc.ID, err
 }
 
@@ -44,10 +44,10 @@ type keyCreate struct {
 	where
 	Email   string        `help:"The account's e-mail address; none for an operator's key." placeholder:"ADDRESS"`
 	Name    string        `help:"What the key is for." default:"key" placeholder:"NAME"`
-	Scope   []string      `help:"What it may do, separated by commas; everything that the account can by default. \"operator\", alone, reaches the queue of all accounts." placeholder:"SCOPE"`
+	Scope   []string      `help:"What it may do, separated by commas; everything that the account can by default. \"operator\", alone, reaches the queue of all accounts." placeholder:"SCOPE" field:"scopes"`
 	Domain  string        `help:"The only domain it may act for." placeholder:"NAME"`
-	Network []string      `help:"Addresses or networks it may be used from." placeholder:"PREFIX"`
-	Expires time.Duration `help:"How long it is valid; for ever by default." placeholder:"TIME"`
+	Network []string      `help:"Addresses or networks it may be used from." placeholder:"PREFIX" field:"allowed_ips"`
+	Expires time.Duration `help:"How long it is valid, such as 12h or 90d; for ever by default." placeholder:"TIME" field:"expires_at"`
 
 	RequestsPerSecond int64 `help:"Requests a second that it may make to each node, beside the account's limit, as the following; none of its own by default." placeholder:"N"`
 	Burst             int64 `help:"Requests that may come at once; as many as in a second by default." placeholder:"N"`

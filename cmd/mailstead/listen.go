@@ -36,7 +36,7 @@ const (
 
 type listenCommand struct {
 	Forward string   `required:"" help:"Where each event is sent, signed like a webhook." placeholder:"URL"`
-	Events  []string `help:"Kinds of event, separated by commas; all by default." placeholder:"KIND"`
+	Events  []string `help:"Kinds of event, separated by commas; all by default." placeholder:"KIND" field:"type"`
 	URL     string   `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
 	Key     string   `env:"MAILSTEAD_API_KEY" help:"An API key with the scope events.read, and mail.read for the content of mail; that of mailstead dev by default." placeholder:"KEY"`
 	Secret  string   `env:"MAILSTEAD_WEBHOOK_SECRET" help:"What signs; one that belongs to the API key by default." placeholder:"SECRET"`
@@ -51,10 +51,7 @@ func (c *listenCommand) Run() error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err != nil { // the client's own name for itself says nothing here
-		return errors.New(strings.TrimPrefix(err.Error(), "mailstead: "))
-	}
-	return nil
+	return err
 }
 
 func (c *listenCommand) listen(ctx context.Context) error {

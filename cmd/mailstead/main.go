@@ -64,6 +64,7 @@ func main() {
 		kong.DefaultEnvars("MAILSTEAD"),
 		kong.Configuration(readSettings),
 		kong.Vars{"dev_data": devData()},
+		durations(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.ValueFormatter(describe),
 	)
@@ -72,7 +73,11 @@ func main() {
 		err = ctx.Run()
 	}
 	if err != nil && !errors.Is(err, errStopped) {
-		fmt.Fprintf(os.Stderr, "mailstead: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		var flags []*kong.Flag
+		if ctx != nil {
+			flags = ctx.Flags()
+		}
+		fmt.Fprintf(os.Stderr, "mailstead: %s\n", explain(err, flags))
 		os.Exit(1)
 	}
 }

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -98,13 +96,4 @@ func (m *meter) end() {
 		_ = m.bar.Exit()
 		_, _ = fmt.Fprintln(m.to)
 	}
-}
-
-// ownWords is an error without the client's own name for itself, which says
-// nothing at the command line.
-func ownWords(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(strings.TrimPrefix(err.Error(), "mailstead: "))
 }

@@ -19,15 +19,15 @@ import (
 )
 
 type migrateCommand struct {
-	Mailbox string `required:"" help:"The mailbox here that is copied to." placeholder:"ADDRESS"`
+	Mailbox string `required:"" help:"The mailbox here that is copied to." placeholder:"ADDRESS" field:"mailbox_id"`
 
 	SourceHost         string   `required:"" help:"Host name of the IMAP server to copy from." placeholder:"HOST"`
 	SourcePort         int      `help:"Its port; 993 by default, 143 unless --source-tls is implicit." placeholder:"PORT"`
 	SourceTLS          string   `name:"source-tls" help:"TLS from the start (implicit), after STARTTLS (starttls), or none." default:"implicit" enum:"implicit,starttls,none"`
-	SourceUser         string   `required:"" help:"User name there." placeholder:"USER"`
-	SourcePasswordFile string   `help:"File whose first line is the password there; else it is $$MAILSTEAD_SOURCE_PASSWORD, or asked for." type:"existingfile" placeholder:"FILE"`
-	Insecure           bool     `name:"source-insecure" help:"Accept any certificate of the source."`
-	Folders            []string `help:"The only folders to copy, by their names there, separated by commas." placeholder:"FOLDER"`
+	SourceUser         string   `required:"" help:"User name there." placeholder:"USER" field:"source.username"`
+	SourcePasswordFile string   `field:"source.password" help:"File whose first line is the password there; else it is $$MAILSTEAD_SOURCE_PASSWORD, or asked for." type:"existingfile" placeholder:"FILE"`
+	Insecure           bool     `name:"source-insecure" help:"Accept any certificate of the source." field:"source.insecure_skip_verify"`
+	Folders            []string `help:"The only folders to copy, by their names there, separated by commas." placeholder:"FOLDER" field:"source.folders"`
 
 	URL  string `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
 	Key  string `env:"MAILSTEAD_API_KEY" help:"An API key with the scopes migrations.write and mailboxes.read; that of mailstead dev by default." placeholder:"KEY"`
@@ -38,7 +38,7 @@ type migrateCommand struct {
 func (c *migrateCommand) Run() error {
 	ctx, stop := untilSignal()
 	defer stop()
-	return ownWords(c.migrate(ctx))
+	return c.migrate(ctx)
 }
 
 func (c *migrateCommand) migrate(ctx context.Context) error {

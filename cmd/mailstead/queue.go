@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server"
 )
@@ -34,7 +32,7 @@ type chosen struct {
 	Account     string        `help:"Those of an account: its id or e-mail address." placeholder:"ACCOUNT" env:"-"`
 	State       string        `help:"Those in a state: scheduled, queued, deferred, or sending." placeholder:"STATE" env:"-"`
 	Sender      string        `help:"Those from an address, or from any of a domain." placeholder:"ADDRESS" env:"-"`
-	OlderThan   time.Duration `help:"Those that were accepted so long ago at least, such as 4h." placeholder:"TIME" env:"-"`
+	OlderThan   time.Duration `help:"Those that were accepted so long ago at least, such as 4h or 2d." placeholder:"TIME" env:"-"`
 	Held        bool          `help:"Those that are held." xor:"held" env:"-"`
 	NotHeld     bool          `help:"Those that are not held." xor:"held" env:"-"`
 }
@@ -50,18 +48,11 @@ func (c *chosen) filter(ctx context.Context, d *server.Desk) (f queue.Filter, er
 		}
 	}
 	if c.Account != "" {
-		if strings.ContainsRune(c.Account, '@') {
-			acc, err := d.Accounts.ByEmail(ctx, c.Account)
-			f.Account = acc.ID
-			if err != nil {
-				return f, noAccount(err)
-			}
-		} else if f.Account, err = db.ParseID(c.Account); err == nil {
-			_, err = d.Accounts.Get(ctx, f.Account)
-		}
+		acc, err := accountOf(ctx, d, "account", c.Account)
 		if err != nil {
-			return f, noAccount(err)
+			return f, err
 		}
+		f.Account = acc.ID
 	}
 	return f, f.Check()
 }
@@ -72,13 +63,6 @@ func messageID(text string) (db.ID, error) {
 		err = errors.New("this is not the id of a message: give it as queue list shows it")
 	}
 	return id, err
-}
-
-func noAccount(err error) error {
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
-		return errors.New("--account: there is no such account; give its id or e-mail address")
-	}
-	return err
 }
 
 // order is what every command that changes deliveries takes.

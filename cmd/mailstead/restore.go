@@ -35,7 +35,7 @@ func (c *restoreCommand) Run() error {
 		return errors.New("interrupted; the service is not restored, begin again")
 	}
 	if err != nil {
-		return plain(err)
+		return err
 	}
 	fmt.Printf("%s: restored, with %d large messages (%s)\n", printable(c.Data, 300), done.Files, size(done.Bytes))
 	c.tellAccess(&done)

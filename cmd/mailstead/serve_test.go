@@ -74,15 +74,26 @@ func TestServe(t *testing.T) {
 			t.Fatalf("account create: status %d, %q, %q", status, out, stderr)
 		}
 		s.ask(words[4], 200)
-		refused(t, "already", nil, with("account", "create", "--email", "You@example.com")...)
-		status, out, stderr = run(t, nil, with("key", "create", "--email", "you@example.com", "--scope", "events.read", "--expires", "1h")...)
+		refused(t, "mailstead: There is an account with this e-mail address already", nil, with("account", "create", "--email", "You@example.com")...)
+		status, out, stderr = run(t, nil, with("key", "create", "--email", "you@example.com", "--scope", "events.read", "--expires", "2w1h")...)
 		if status != 0 {
 			t.Fatalf("key create: status %d, %q", status, stderr)
 		}
 		s.ask(strings.TrimSpace(out), 403)
 		s.ask("ms_wrong", 401)
-		refused(t, "--expires-at: ", nil, with("key", "create", "--email", "you@example.com", "--expires=-1h")...)
-		refused(t, "no such account", nil, with("key", "create", "--email", "me@example.com")...)
+		create := func(args ...string) []string {
+			return with(append([]string{"key", "create", "--email", "you@example.com"}, args...)...)
+		}
+		refused(t, "mailstead: --expires: This time", nil, create("--expires=-1h")...)
+		refused(t, "--expires: give a length of time", nil, create("--expires", "30x")...)
+		refused(t, "mailstead: --network: Give an IP address", nil, create("--network", "1.2.3,4")...)
+		refused(t, "mailstead: --scope: The scopes are", nil, create("--scope", "x,y")...)
+		refused(t, "--sends-per-hour: Give 1 to", nil, create("--name=", "--sends-per-hour=-1")...)
+		refused(t, "--email: there is no such account", nil, with("key", "create", "--email", "me@example.com")...)
+		refused(t, "--email: there is no such user", nil, with("user", "link", "--email", "ann@example.com", "--host", "mail.example.com")...)
+		refused(t, "--account: there is no such account", nil, with("user", "link", "--email", "ann@example.com", "--host", "mail.example.com", "--account", "x")...)
+		refused(t, "--host: this is not a host name", nil, with("user", "link", "--email", "you@example.com", "--host", "a b")...)
+		refused(t, "exclude each other", nil, with("user", "link", "--email", "you@example.com", "--host", "mail.example.com", "--account", "x", "--operator")...)
 		s.stop()
 		// And again, on what is there.
 		s = serve(t, nil, with("--host", "mail.example.com", "--tls", "self-signed")...)

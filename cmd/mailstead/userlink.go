@@ -4,8 +4,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/server"
@@ -27,6 +30,11 @@ type userLink struct {
 }
 
 func (c *userLink) Run() error {
+	host, err := address.Domain(c.Host)
+	if err != nil {
+		return errors.New("--host: this is not a host name; give the one that mailstead serve has as --host")
+	}
+	c.Host = host
 	return c.desk(func(ctx context.Context, d *server.Desk) error {
 		who, err := d.Users.ByEmail(ctx, c.Email)
 		if err == nil && c.Account == "" && !c.Operator {
@@ -40,14 +48,14 @@ func (c *userLink) Run() error {
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
-		account, err := c.account(ctx, d)
+		to, err := c.account(ctx, d)
 		if err != nil {
 			return err
 		}
 		var token string
 		what := "Made a link for " + c.Email + " to join as " + c.Role + "."
-		err = d.Change(ctx, account, "user link", "", what, func() (err error) {
-			token, err = d.Users.NewInvite(ctx, account, c.Email, user.Role(c.Role), c.Verified)
+		err = d.Change(ctx, to, "user link", "", what, func() (err error) {
+			token, err = d.Users.NewInvite(ctx, to, c.Email, user.Role(c.Role), c.Verified)
 			return err
 		})
 		if err != nil {
@@ -85,9 +93,18 @@ func (c *userLink) account(ctx context.Context, d *server.Desk) (db.ID, error) {
 			return 0, err
 		}
 	}
-	email := c.Account
-	if email == "" && !c.Operator {
-		email = c.Email
+	switch {
+	case c.Operator && c.Account != "":
+		return 0, errors.New("--operator and --account exclude each other")
+	case c.Operator:
+		return account.Operators, nil
+	case c.Account != "":
+		acc, err := accountOf(ctx, d, "account", c.Account)
+		return acc.ID, err
 	}
-	return owner(ctx, d, email, c.Operator)
+	acc, err := d.Accounts.ByEmail(ctx, c.Email)
+	if fault.Is(err, fault.NotFound) {
+		err = errors.New("--email: there is no such user, and no such account; say by --account which one to join, or make one by mailstead account create")
+	}
+	return acc.ID, err
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+var errDuration = errors.New("give a length of time such as 30s, 12h, 30d or 2w")
+
+// days are the parts of a duration that time.ParseDuration lacks.
+var days = regexp.MustCompile(`^([0-9]{1,6})([dw])`)
+
+// mostDays is how many a time.Duration holds.
+const mostDays = int(math.MaxInt64 / (24 * time.Hour))
+
+// parseDuration reads what time.ParseDuration does, and before that weeks and
+// days, such as 2w or 1d12h. A day has 24 hours.
+func parseDuration(text string) (time.Duration, error) {
+	var sum int // of days
+	rest := text
+	for m := days.FindStringSubmatch(rest); m != nil; m = days.FindStringSubmatch(rest) {
+		n, _ := strconv.Atoi(m[1]) // digits, and few
+		if m[2] == "w" {
+			n *= 7
+		}
+		if sum += n; sum > mostDays {
+			return 0, errDuration
+		}
+		rest = rest[len(m[0]):]
+	}
+	whole := time.Duration(sum) * 24 * time.Hour
+	if rest == "" && text != "" {
+		return whole, nil
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 && rest != text || d > math.MaxInt64-whole {
+		return 0, errDuration
+	}
+	return whole + d, nil
+}
+
+// durations has kong read flags and settings by parseDuration.
+func durations() kong.Option {
+	return kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+		token, err := ctx.Scan.PopValue("duration")
+		if err != nil {
+			return err
+		}
+		d, err := parseDuration(fmt.Sprint(token.Value))
+		if err == nil {
+			target.SetInt(int64(d))
+		}
+		return err
+	}))
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// explain says an error in one line for people at the command line: with the
+// flags of their command for the API's fields, and without its codes. The
+// field of a flag is its name, or what its tag "field" says.
+func explain(err error, flags []*kong.Flag) string {
+	text := err.Error()
+	var f *fault.Error
+	var p *client.Problem
+	switch {
+	case errors.As(err, &f):
+		said := sentences(f.Message, f.Fields, flags)
+		if f.Cause != nil {
+			said += " " + f.Cause.Error()
+		}
+		text = strings.Replace(text, f.Error(), said, 1)
+	case errors.As(err, &p) && p.Code != "":
+		fields := make([]fault.Field, len(p.Errors))
+		for i, e := range p.Errors {
+			fields[i] = fault.Field{Field: e.Field, Message: e.Message}
+		}
+		text = strings.Replace(text, p.Error(), sentences(p.Detail, fields, flags), 1)
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(text, "mailstead: "), "\n", "; ")
+}
+
+// sentences says what is wrong with each field, a thing once; with none, the
+// message.
+func sentences(message string, fields []fault.Field, flags []*kong.Flag) string {
+	if len(fields) == 0 {
+		return message
+	}
+	var all []string
+	for _, field := range fields {
+		said := field.Message
+		if name := flagOf(field.Field, flags); name != "" {
+			said = "--" + name + ": " + said
+		}
+		if !slices.Contains(all, said) {
+			all = append(all, said)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+var place = regexp.MustCompile(`\[\d+\]`)
+
+// flagOf finds the flag of a field, such as scopes[0] or limits.burst; "" if
+// there is none.
+func flagOf(field string, flags []*kong.Flag) string {
+	field = place.ReplaceAllString(field, "")
+	name := strings.NewReplacer("_", "-", ".", "-").Replace(strings.TrimPrefix(field, "limits."))
+	for _, f := range flags {
+		if f.Name == name || f.Tag.Get("field") == field {
+			return f.Name
+		}
+	}
+	return ""
+}
