@@ -22,6 +22,9 @@ type Certificate struct {
 	Now   func() time.Time
 }
 
+// trusted is what to do about a certificate that nobody knows.
+const trusted = "Use --tls acme, which obtains one by itself, or --tls CERTIFICATE.pem,KEY.pem with one of an authority that all know."
+
 const (
 	// soon is when a certificate is to be renewed at the latest. ACME does it a
 	// month before its end.
@@ -45,7 +48,7 @@ func (c Certificate) Check(_ context.Context, r *Report) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.Kind != "files" && (c.Since.IsZero() || c.Kind == "acme" && c.Now().Sub(c.Since) < obtaining):
 		if c.Kind == "self-signed" {
-			r.OK("not there yet; mailstead serve will make it")
+			r.Warn(trusted, "not there yet; mailstead serve will make one that is self-signed, which mail programs and browsers refuse or warn of")
 			return
 		}
 		r.Warn("Start the service; the ports 80 or 443 must be reachable from the Internet under "+c.Host+".", "there is none for %s yet; the service obtains it when it runs", c.Host)
@@ -63,7 +66,7 @@ func (c Certificate) Check(_ context.Context, r *Report) {
 func (c Certificate) judge(r *Report, renew string, leaf *x509.Certificate, behind *x509.CertPool) {
 	now := c.Now()
 	if c.Kind == "self-signed" && c.Since.IsZero() && (leaf.NotAfter.Sub(now) < soon || leaf.VerifyHostname(c.Host) != nil) {
-		r.OK("self-signed; mailstead serve will make a new one")
+		r.Warn(trusted, "self-signed; mailstead serve will make a new one, which mail programs and browsers refuse or warn of")
 		return
 	}
 	left, until := leaf.NotAfter.Sub(now), leaf.NotAfter.UTC().Format(time.DateTime+"Z")
@@ -85,7 +88,11 @@ func (c Certificate) judge(r *Report, renew string, leaf *x509.Certificate, behi
 			r.Warn("Put the whole chain into "+c.Pair.Cert+", from an authority that mail programs know, unless yours know another.", "who doesn't know its authority won't take it: %v", err)
 		}
 	}
-	if r.worst() == OK {
+	switch {
+	case r.worst() != OK:
+	case c.Kind == "self-signed":
+		r.Warn(trusted, "self-signed, for %s until %s: mail programs and browsers refuse it or warn of it", c.Host, until)
+	default:
 		r.OK("%s, for %s until %s", c.Kind, c.Host, until)
 	}
 }

@@ -58,9 +58,10 @@ func TestCertificate(t *testing.T) {
 		{"acme", none, 0, doctor.Warning, "there is none for " + host + " yet"},
 		{"acme", none, time.Minute, doctor.Warning, "yet"},
 		{"acme", none, time.Hour, doctor.Error, "there is none for " + host},
-		{"self-signed", none, 0, doctor.OK, "not there yet"},
+		{"self-signed", none, 0, doctor.Warning, "not there yet"},
 		{"self-signed", none, time.Minute, doctor.Error, "there is none"},
-		{"self-signed", pair(t, known, host, -time.Hour), 0, doctor.OK, "will make a new one"},
+		{"self-signed", pair(t, known, host, -time.Hour), 0, doctor.Warning, "will make a new one"},
+		{"self-signed", pair(t, unknown, host, 90*day), day, doctor.Warning, "mail programs and browsers refuse it"},
 		{"self-signed", pair(t, known, host, -time.Hour), day, doctor.Error, "it expired at"},
 	} {
 		check := doctor.Certificate{Kind: c.kind, Pair: c.pair, Host: host, Roots: known.Pool(), Now: time.Now}

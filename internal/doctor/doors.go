@@ -53,6 +53,11 @@ func (d Doors) CheckBind(doors []Door, owner int) func(context.Context, *Report)
 			r.Warn("Unless its unit has them already: AmbientCapabilities=CAP_NET_BIND_SERVICE for systemd, or setcap cap_net_bind_service=+ep on the program.",
 				"the service is to run as %s, who may not take ports below %d without a capability", userName(owner), first)
 		}
+		behind := slices.ContainsFunc(d.Proxied, func(p netip.Prefix) bool { return p.Contains(d.Bind) })
+		if d.Bind.IsLoopback() && !behind {
+			r.Warn("Give --bind 0.0.0.0, or :: for IPv6 too, and see that the firewall lets the ports through. A proxy on this machine that passes them on is named by --proxy-from.",
+				"only this machine reaches %s: others can't deliver mail here, and no mail program connects", d.Bind)
+		}
 		if r.worst() == OK {
 			r.OK("%s", d.Bind)
 		}

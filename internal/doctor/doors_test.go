@@ -152,4 +152,8 @@ func TestBind(t *testing.T) {
 	}
 	d.Running = true
 	expect(t, d.CheckBind(low, 12345), doctor.OK, "::")
+	d.Bind = netip.MustParseAddr("127.0.0.1")
+	expect(t, d.CheckBind(high, 0), doctor.Warning, "only this machine reaches 127.0.0.1")
+	d.Proxied = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} // a balancer passes on what comes
+	expect(t, d.CheckBind(high, 0), doctor.OK, "127.0.0.1")
 }
