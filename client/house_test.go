@@ -207,6 +207,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	config := server.DevConfig(dir)
+	config.FirstCheck = 0
 	config.PortBase = server.AnyPort
 	s, err := server.Start(context.Background(), config, slog.New(slog.DiscardHandler))
 	if err != nil {

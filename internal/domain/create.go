@@ -16,9 +16,6 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// firstCheck is how long after its creation a domain is first looked for.
-const firstCheck = time.Minute
-
 // MaxDomains is how many domains an account may have.
 const MaxDomains = 10_000
 
@@ -58,7 +55,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 	now := d.Now().UTC().Truncate(time.Microsecond)
 	c := &claim{
 		id: d.DB.NewID(), account: account, name: name, standing: standing{status: Pending},
-		token: secret.Token("", 20), seen: sightings{}, enforcement: Enforce, filtering: Enforce, sts: STSTesting, createdAt: now, nextCheckAt: now.Add(firstCheck),
+		token: secret.Token("", 20), seen: sightings{}, enforcement: Enforce, filtering: Enforce, sts: STSTesting, createdAt: now, nextCheckAt: now.Add(d.FirstCheck),
 	}
 	keys, err := d.makeKeys(ctx, c.id, []mailauth.Algorithm{mailauth.RSA, mailauth.Ed25519})
 	if err != nil {

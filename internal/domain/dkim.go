@@ -247,7 +247,7 @@ func (d *Domains) addPending(ctx context.Context, account, id db.ID, keys []key,
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, hurry.With(id, db.Micros(now.Add(firstCheck))))
+		_, err := tx.Exec(ctx, hurry.With(id, db.Micros(now.Add(d.FirstCheck))))
 		return err
 	})
 	return keys, err
@@ -292,7 +292,7 @@ func (d *Domains) DeleteKey(ctx context.Context, account, id, dkim db.ID) error 
 		if _, err := tx.Exec(ctx, deleteKey.With(dkim, id)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, hurry.With(id, db.Micros(d.Now().Add(firstCheck))))
+		_, err := tx.Exec(ctx, hurry.With(id, db.Micros(d.Now().Add(d.FirstCheck))))
 		return err
 	})
 }

@@ -71,8 +71,11 @@ type Options struct {
 	// Refused are more names that nobody may claim, nor any below them, such
 	// as the simulator's; the service's own and public suffixes always are.
 	Refused []string
-	Now     func() time.Time
-	Log     *slog.Logger
+	// FirstCheck is how long after its creation a domain is first looked for, and
+	// after a change of what it has to publish; a minute if 0.
+	FirstCheck time.Duration
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 // Domains creates, checks and finds domains. Run must be running for checks
@@ -96,6 +99,9 @@ type Domains struct {
 
 // New returns the domains of a database.
 func New(o Options) *Domains {
+	if o.FirstCheck == 0 {
+		o.FirstCheck = time.Minute
+	}
 	return &Domains{
 		Options: o,
 		HasMailboxes: func(context.Context, *db.Tx, db.ID) (bool, error) {

@@ -50,7 +50,7 @@ func (d *Domains) Change(ctx context.Context, account, id db.ID, c Change) (Doma
 	if err := bad.Err(); err != nil {
 		return Domain{}, err
 	}
-	soon := db.Micros(d.Now().Add(firstCheck))
+	soon := db.Micros(d.Now().Add(d.FirstCheck))
 	var set []db.Statement
 	if c.RotationDays != nil {
 		set = append(set, setRotation.With(id, account, *c.RotationDays, soon))

@@ -78,6 +78,10 @@ type Config struct {
 	// 5 s. For tests.
 	MigrationWait time.Duration `kong:"-"`
 
+	// FirstCheck is how long after its creation a domain is first looked for; 0: a
+	// minute. In the sandbox it is less.
+	FirstCheck time.Duration `kong:"-"`
+
 	// Clock is what limits are counted by; nil: time.Now. For tests.
 	Clock func() time.Time `kong:"-"`
 

@@ -41,7 +41,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	s.Domains = domain.New(domain.Options{
 		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.addresses(),
 		Ports:   domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
-		Refused: []string{"simulator.test"}, Now: time.Now, Log: s.Log,
+		Refused: []string{"simulator.test"}, FirstCheck: s.Config.FirstCheck, Now: time.Now, Log: s.Log,
 	})
 	s.published.Store(s.Domains)
 	hasher := credential.NewHasher()

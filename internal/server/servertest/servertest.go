@@ -90,7 +90,7 @@ func MigrationWait(d time.Duration) Option { return func(c *server.Config) { c.M
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	c := server.DevConfig(t.TempDir())
-	c.PortBase = server.AnyPort
+	c.PortBase, c.FirstCheck = server.AnyPort, 0 // a domain stays pending until a test has it checked
 	for _, o := range options {
 		o(&c)
 	}
