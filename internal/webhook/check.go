@@ -4,15 +4,18 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -36,6 +39,8 @@ const (
 	whyFragment  = "A URL with a fragment (#…) is not taken: it would not be sent."
 	whyPort      = "The port must be 80, 443, or from 1024 on."
 	whyForbidden = "This address is not on the public Internet, so nothing is sent there."
+	whyLeads     = "This name leads to no address on the public Internet, so nothing is sent there."
+	whyPlain     = "Plain http is sent only to networks that the operator allows, and this name leads to none of them: use https."
 )
 
 // Site returns the scheme and host of a URL, for the audit log: the rest may be a
@@ -106,6 +111,39 @@ func (h *Hooks) place(t target) (code, why string) {
 		return "address_not_allowed", whyForbidden
 	}
 	return "", ""
+}
+
+// lookTime bounds how long the name in a new URL is looked up.
+const lookTime = 5 * time.Second
+
+// accept judges a URL that is given now: as parse does, and where its name leads
+// to. The attempts judge that again, since names change. So a name that can't be
+// looked up for the moment, or does not exist yet, is taken; plain http needs one
+// that leads where it may go.
+func (h *Hooks) accept(ctx context.Context, text string) (t target, code, why string) {
+	if t, code, why = h.parse(text); code != "" || egress.Literal(t.host) != nil {
+		return t, code, why
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	_, err := h.dialer(t).Addresses(ctx, t.host)
+	switch {
+	case t.plain && err != nil && !errors.Is(err, dns.ErrTemporary):
+		return t, "https_required", whyPlain
+	case errors.Is(err, egress.ErrRefused):
+		return t, "address_not_allowed", whyLeads
+	}
+	return t, "", ""
+}
+
+// dialer opens the connections to a target.
+func (h *Hooks) dialer(t target) *egress.Dialer {
+	if !t.plain {
+		return h.o.Dialer
+	}
+	inside := *h.o.Dialer
+	inside.OnlyAllow = true
+	return &inside
 }
 
 // checkKinds notes unknown kinds, and returns the others in the order of

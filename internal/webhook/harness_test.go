@@ -23,6 +23,8 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -100,7 +102,7 @@ func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *house {
 	h.log.WithoutContent = func(string, json.RawMessage) (any, error) { return nil, nil }
 	yes := func(context.Context, db.ID, db.ID) (bool, error) { return true, nil }
 	o := webhook.Options{
-		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: key, Dialer: &egress.Dialer{Allow: loopback},
+		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: key, Dialer: &egress.Dialer{Allow: loopback, DNS: names(t)},
 		Version: "test", Now: h.now, Log: slog.New(slog.NewTextHandler(loud{t}, &slog.HandlerOptions{Level: slog.LevelError})), OwnsDomain: yes, OwnsMailbox: yes,
 	}
 	for _, option := range options {
@@ -112,6 +114,17 @@ func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *house {
 	h.log.Followed = []func(){h.hooks.Followed}
 	h.account = h.newAccount()
 	return h
+}
+
+// names is a resolver that knows the names of the tests' receivers.
+func names(t testing.TB) *dns.Resolver {
+	t.Helper()
+	addr, zone := dnstest.Start(t,
+		"a.example. A 1.1.1.1", "xn--mnchen-3ya.example. A 1.1.1.1", "app.example. A 127.0.0.1", "app.example. A 1.1.1.1",
+		"inside.example. A 10.0.0.1",
+	)
+	zone.ServFail("broken.example")
+	return dnstest.Resolver(t, addr)
 }
 
 func (h *house) newAccount() db.ID {

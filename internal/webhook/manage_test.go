@@ -72,6 +72,10 @@ func TestCreateRefuses(t *testing.T) {
 			"https://169.254.169.254/":      "url address_not_allowed",
 			"https://[::ffff:192.168.1.1]/": "url address_not_allowed",
 			"http://1.1.1.1/":               "url https_required",
+			"http://a.example/":             "url https_required", // a public name, though the operator allows other networks
+			"http://none.example/":          "url https_required",
+			"https://inside.example/":       "url address_not_allowed",
+			"http://inside.example/":        "url https_required",
 			"https://a.example/" + strings.Repeat("x", webhook.MaxURL): "url too_long",
 		} {
 			if got := faults(webhook.NewHook{URL: url, Kinds: []string{"all"}}); got != want {
@@ -81,6 +85,7 @@ func TestCreateRefuses(t *testing.T) {
 		for _, url := range []string{
 			"https://a.example", "https://a.example:8443/x?y=z", "HTTPS://A.Example/", "https://münchen.example/", "https://1.1.1.1/",
 			"http://localhost:3000/hook", "https://127.0.0.1/", "http://[::1]:8080/", "http://app.example/",
+			"https://none.example/", "https://broken.example/", "http://broken.example/", // perhaps there later
 		} {
 			if got := faults(webhook.NewHook{URL: url, Kinds: []string{"all"}}); got != "<nil>" {
 				t.Errorf("%s: %s", url, got)

@@ -59,12 +59,7 @@ type client struct {
 }
 
 func (h *Hooks) newClient(t target) *client {
-	c := &client{h: h, target: t, dialer: h.o.Dialer, dialed: map[netip.Addr]bool{}}
-	if t.plain {
-		inside := *h.o.Dialer
-		inside.OnlyAllow = true
-		c.dialer = &inside
-	}
+	c := &client{h: h, target: t, dialer: h.dialer(t), dialed: map[netip.Addr]bool{}}
 	c.transport = &http.Transport{ // without a proxy, whatever the environment says
 		DialContext:            c.dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: h.o.Roots},

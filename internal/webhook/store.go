@@ -122,7 +122,7 @@ func (c *Change) judge(f *fault.Fields, parse func(url string) (t target, code, 
 // mailboxes, description, status.
 func (h *Hooks) check(ctx context.Context, account db.ID, c *Change) error {
 	var f fault.Fields
-	c.judge(&f, h.parse)
+	c.judge(&f, func(url string) (target, string, string) { return h.accept(ctx, url) })
 	for _, l := range []struct {
 		field string
 		ids   **[]db.ID

@@ -87,7 +87,7 @@ func TestTrouble(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	addr, zone := dnstest.Start(t, "metadata.test. A 169.254.169.254", "public.test. A 1.1.1.1")
+	addr, zone := dnstest.Start(t, "metadata.test. 0 IN A 1.1.1.1", "public.test. 0 IN A 127.0.0.1")
 	zone.ServFail("broken.test")
 	cases := []struct{ url, trouble, words string }{
 		{good.URL, "", ""},
@@ -118,6 +118,8 @@ func TestTrouble(t *testing.T) {
 		w, _ := h.create(c.url)
 		want[w.ID.String()] = i
 	}
+	zone.Set("metadata.test", "A 169.254.169.254") // once it was allowed
+	zone.Set("public.test", "A 1.1.1.1")
 	h.record(event.Bounce, 1)
 	for range cases {
 		o := h.outcome()

@@ -80,6 +80,9 @@ type Webhook struct {
 	revision int64
 }
 
+// Failing reports whether the last attempt of an enabled webhook failed.
+func (w Webhook) Failing() bool { return w.Status == Enabled && !w.FailingSince.IsZero() }
+
 // Options are what Hooks work with.
 type Options struct {
 	DB     *db.DB
