@@ -15,7 +15,7 @@ type Alias struct {
 	ID        string    `json:"id"`
 	DomainID  string    `json:"domain_id"`
 	Address   string    `json:"address"` // *@example.com is a catch-all
-	Targets   []string  `json:"targets"` // ids of mailboxes, and addresses elsewhere
+	Targets   []string  `json:"targets"` // addresses of mailboxes, and elsewhere
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }

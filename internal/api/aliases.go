@@ -35,7 +35,7 @@ type aliasAnswer struct {
 	ID        db.ID     `json:"id" doc:"The alias's id."`
 	DomainID  db.ID     `json:"domain_id" doc:"The domain it lives under."`
 	Address   string    `json:"address" doc:"Its address; * before the @ for the domain's catch-all." example:"info@example.com"`
-	Targets   []string  `json:"targets" nullable:"false" doc:"Where its mail goes: ids of mailboxes, and addresses elsewhere. Empty when all of them were deleted for good." example:"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
+	Targets   []string  `json:"targets" nullable:"false" doc:"The addresses that its mail goes to: of mailboxes, and elsewhere. Mailboxes that are deleted are left out." example:"ann@example.com"`
 	CreatedAt time.Time `json:"created_at" doc:"When it was made."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its targets were last changed."`
 }

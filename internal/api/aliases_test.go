@@ -27,7 +27,7 @@ func TestAliases(t *testing.T) {
 		if shown["address"] != "Sales@demo.test" || shown["domain_id"] != s.Dev.Domain.ID.String() {
 			t.Errorf("shows %v", shown)
 		}
-		if got := shown["targets"].([]any); len(got) != 2 || got[0] != bob || got[1] != alice {
+		if got := shown["targets"].([]any); len(got) != 2 || got[0] != "bob@demo.test" || got[1] != "alice@demo.test" {
 			t.Errorf("leads to %v", got)
 		}
 		refused(t, "once more", s.API("POST", "/aliases", object{"address": "sales@demo.test", "targets": []string{bob}}), 409, "address_taken")

@@ -7,39 +7,22 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
-	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// shownAlias is an alias with its targets as addresses.
-type shownAlias struct {
-	mailbox.Alias
-	To []string
-}
+// shownAlias is an alias as the pages have it.
+type shownAlias struct{ mailbox.Alias }
 
 // CatchAll reports whether it takes what nothing else of its domain does.
 func (a shownAlias) CatchAll() bool { return strings.HasPrefix(a.Address, mailbox.CatchAll+"@") }
 
 // Lines are what it leads to, one to a line.
-func (a shownAlias) Lines() string { return strings.Join(a.To, "\n") }
-
-func (d *Dashboard) showAlias(v *visit, a mailbox.Alias) (shownAlias, error) {
-	out := shownAlias{Alias: a}
-	for _, t := range a.Targets {
-		if t.Mailbox == 0 {
-			out.To = append(out.To, t.Address)
-			continue
-		}
-		m, err := d.Mailboxes.Get(v.ctx, v.in.Account, t.Mailbox)
-		if fault.Is(err, fault.NotFound) { // it is deleted, and may be restored
-			continue
-		}
-		if err != nil {
-			return out, err
-		}
-		out.To = append(out.To, m.Address)
+func (a shownAlias) Lines() string {
+	lines := make([]string, len(a.Targets))
+	for i, t := range a.Targets {
+		lines[i] = t.Address
 	}
-	return out, nil
+	return strings.Join(lines, "\n")
 }
 
 func (d *Dashboard) aliases(v *visit) (page, error) {
@@ -54,11 +37,7 @@ func (d *Dashboard) aliases(v *visit) (page, error) {
 		Ready bool // there is a domain that aliases can be made on
 	}{}
 	for _, a := range list {
-		one, err := d.showAlias(v, a)
-		if err != nil {
-			return page{}, err
-		}
-		data.List = append(data.List, one)
+		data.List = append(data.List, shownAlias{a})
 	}
 	if n := len(list); n > 0 {
 		data.Pager = pagerOf("/aliases", p, n, more, list[0].ID, list[n-1].ID)
@@ -93,8 +72,7 @@ func (d *Dashboard) alias(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	s, err := d.showAlias(v, a)
-	return page{Template: "alias", Title: a.Address, Section: "mailboxes", Data: s}, err
+	return page{Template: "alias", Title: a.Address, Section: "mailboxes", Data: shownAlias{a}}, nil
 }
 
 func (d *Dashboard) changeAlias(v *visit) (done, error) {

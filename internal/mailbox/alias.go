@@ -21,7 +21,7 @@ type Alias struct {
 	Account   db.ID
 	Domain    db.ID
 	Address   string   // the local part as it was given, "*" for a catch-all
-	Targets   []Target // in the order in which they were given
+	Targets   []Target // in the order in which they were given, without mailboxes that are deleted
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -29,17 +29,12 @@ type Alias struct {
 // Target is where the mail of an alias goes: a mailbox of its account, or an
 // address elsewhere.
 type Target struct {
-	Mailbox db.ID  // 0: Address
-	Address string // "": Mailbox
+	Mailbox db.ID  // 0: elsewhere
+	Address string // also of a mailbox
 }
 
-// String is the target as the API has it.
-func (t Target) String() string {
-	if t.Mailbox != 0 {
-		return t.Mailbox.String()
-	}
-	return t.Address
-}
+// String is the target's address.
+func (t Target) String() string { return t.Address }
 
 const (
 	// MaxTargets is how many targets an alias may have.
@@ -65,10 +60,13 @@ var (
 	listAliases       = db.Paged(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias WHERE {page account = $1}`)
 	listAliasesDomain = db.Paged(`SELECT id, account, domain, local_part, address, created_at, updated_at FROM alias
 		WHERE (SELECT d.account FROM domain d WHERE d.id = $4) = $1 AND {page domain = $4}`)
-	targetsOf = db.SQL(`SELECT mailbox, address FROM alias_target WHERE alias = $1 ORDER BY n`)
+	targetsOf = db.SQL(`SELECT t.mailbox, t.address, COALESCE(m.local_part, ''), COALESCE(m.address, '') FROM alias_target t
+		LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
+		WHERE t.alias = $1 AND (t.mailbox = 0 OR m.id > 0) ORDER BY t.n`)
 
-	ownBox       = db.SQL(`SELECT id FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+	ownBox       = db.SQL(`SELECT id, local_part, address FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 	boxAt        = db.SQL(`SELECT id FROM mailbox WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
+	namedBox     = db.SQL(`SELECT id, local_part, address FROM mailbox WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
 	aliasOfBox   = db.SQL(`SELECT a.id FROM mailbox m JOIN alias a ON a.domain = m.domain AND a.address = m.address WHERE m.id = $1`)
 	anyAliasOf   = db.SQL(`SELECT id FROM alias WHERE domain = $1 LIMIT 1`)
 	leadsTo      = db.SQL(`SELECT a.id FROM alias a JOIN alias_target t ON t.alias = a.id WHERE a.domain = $1 AND a.address = $2 AND t.mailbox = $3 LIMIT 1`)
@@ -212,7 +210,7 @@ func (m *Mailboxes) target(ctx context.Context, bad *fault.Fields, i int, accoun
 	if !strings.Contains(text, "@") {
 		id, err := db.ParseID(text)
 		if err == nil {
-			err = m.db.One(ctx, ownBox.With(id, account), &t.Mailbox)
+			t, err = m.boxTarget(ctx, ownBox.With(id, account))
 		}
 		return t, absent(bad, i, err)
 	}
@@ -226,9 +224,19 @@ func (m *Mailboxes) target(ctx context.Context, bad *fault.Fields, i int, accoun
 		return Target{Address: a.String()}, nil
 	}
 	if err == nil {
-		err = m.db.One(ctx, boxAt.With(h.Domain, a.Key()), &t.Mailbox)
+		t, err = m.boxTarget(ctx, namedBox.With(h.Domain, a.Key()))
 	}
 	return t, absent(bad, i, err)
+}
+
+// boxTarget makes a target of the mailbox that a statement finds.
+func (m *Mailboxes) boxTarget(ctx context.Context, s db.Statement) (t Target, err error) {
+	var local, key string
+	if err := m.db.One(ctx, s, &t.Mailbox, &local, &key); err != nil {
+		return Target{}, err
+	}
+	t.Address = shown(local, key)
+	return t, nil
 }
 
 // absent makes of a mailbox that is not there a fault of the field.
@@ -244,7 +252,11 @@ func absent(bad *fault.Fields, i int, err error) error {
 // deleted meanwhile gets nothing, as if it had been deleted afterwards.
 func (m *Mailboxes) setTargets(ctx context.Context, tx *db.Tx, a *Alias) error {
 	for n, t := range a.Targets {
-		if _, err := tx.Exec(ctx, insertTarget.With(a.ID, n, t.Mailbox, t.Address)); err != nil {
+		elsewhere := t.Address
+		if t.Mailbox != 0 {
+			elsewhere = ""
+		}
+		if _, err := tx.Exec(ctx, insertTarget.With(a.ID, n, t.Mailbox, elsewhere)); err != nil {
 			return err
 		}
 	}
@@ -281,7 +293,14 @@ func (m *Mailboxes) Aliases(ctx context.Context, account, domain db.ID, page db.
 
 func (m *Mailboxes) readTargets(ctx context.Context, a *Alias) (err error) {
 	a.Targets, err = db.All(ctx, m.db, targetsOf.With(a.ID), func(r db.Row) (t Target, err error) {
-		return t, r.Scan(&t.Mailbox, &t.Address)
+		var local, key string
+		if err := r.Scan(&t.Mailbox, &t.Address, &local, &key); err != nil {
+			return t, err
+		}
+		if t.Mailbox != 0 {
+			t.Address = shown(local, key)
+		}
+		return t, nil
 	})
 	return err
 }
