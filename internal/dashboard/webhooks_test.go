@@ -95,9 +95,23 @@ func TestWebhookPages(t *testing.T) {
 	b.accessible()
 	b.press(path + "/enable")
 	b.reads("Enabled the webhook")
+	status.Store(500)
 	b.fill("since", "2020-01-01T00:00")
 	b.press(path + "/replay")
 	b.reads("again.")
+	servertest.Eventually(t, func() string {
+		if called(t, s, "GET", path, nil)["failing_since"] == nil {
+			return "no attempt has failed"
+		}
+		return ""
+	})
+	for _, at := range []string{"/webhooks", path} {
+		b.open(at)
+		if got := script[string](b, `document.querySelector("main .badge").textContent`); !strings.Contains(got, "failing") {
+			t.Errorf("%s shows %q", at, got)
+		}
+	}
+	status.Store(204)
 	b.press(path + "/rotate")
 	b.reads("The new secret")
 	b.reads("whsec_")
