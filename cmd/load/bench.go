@@ -93,6 +93,8 @@ func works(o *options) []work {
 		{"api", func(s *system) bool { return s.http != "" }, (*bench).apiSends},
 		{"submission", func(s *system) bool { return s.submission != "" }, (*bench).submissions},
 		{"mx", func(s *system) bool { return s.mx != "" }, (*bench).arrivals},
+		{"mx-loss", func(s *system) bool { return s.mx != "" && s.http != "" }, (*bench).lossy},
+		{"mx-silent", func(s *system) bool { return s.mx != "" && s.http != "" }, (*bench).besideSilent},
 		{"relay", func(s *system) bool { return s.sink != nil }, (*bench).relays},
 		{"imap", func(s *system) bool { return s.imap != "" }, (*bench).imapWork},
 		{"size", func(s *system) bool { return o.million > 0 && s.imap != "" && s.http != "" }, (*bench).sizes},

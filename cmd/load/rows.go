@@ -37,6 +37,8 @@ func rows() []row {
 				fmt.Sprintf("MX accepted (Mailstead: judged and filed), 4 KiB with DKIM signature, %s into %s", plural(n, "session"), plural(boxes, "mailbox")), reach})
 		}
 	}
+	list = append(list, row{"mx-loss", "the same by 50 sessions into 100 mailboxes, while a DNS server whose absences can't be kept loses no packet, and one in fifty", "≥ × 0.8"})
+	list = append(list, row{"mx-silent", "the same by 10 sessions, alone and beside 100 whose senders' domain has DNS servers that never answer: p50", "≤ × 2"})
 	for _, domains := range []int{1, 100} {
 		reach := "≥ 600/s"
 		if domains == 1 {

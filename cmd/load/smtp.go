@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/mailstead/mailstead/cmd/load/smtp"
@@ -92,6 +93,74 @@ func (b *bench) arrivals(ctx context.Context, s *system, _ int) error {
 		}
 	}
 	return nil
+}
+
+// lossy measures what the MX takes while the DNS server loses packets, against
+// what it takes while it loses none, in turns.
+func (b *bench) lossy(ctx context.Context, s *system, _ int) error {
+	defer b.names.Lose(0, false)
+	var rates [2][]float64
+	for range 3 {
+		for i, every := range []int{0, 50} {
+			b.names.Lose(every, true)
+			out, err := b.arrive(s, 50, min(100, len(s.boxes)))
+			if err != nil {
+				return err
+			}
+			rates[i] = append(rates[i], out.rate())
+			if err := s.settle(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	none, some := median(rates[0]), median(rates[1])
+	b.report.add("mx-loss", s.name, rateOf("none:", none), rateOf("one in fifty:", some), figure{"×", some / none, ratio})
+	return nil
+}
+
+// silentDomain is one whose DNS servers never answer.
+const silentDomain = "silent-sink.net"
+
+// besideSilent measures how long the mail of ten sessions takes, alone and while a
+// hundred others bring mail from names of a domain whose servers never answer.
+func (b *bench) besideSilent(ctx context.Context, s *system, _ int) error {
+	alone, err := b.arrive(s, 10, min(100, len(s.boxes)))
+	if err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	b.names.Silence(silentDomain)
+	var stop atomic.Bool
+	var others sync.WaitGroup
+	var busy sync.WaitGroup // until each of them has begun
+	busy.Add(100)
+	for i := range 100 {
+		others.Go(func() {
+			for n := 0; !stop.Load(); n++ {
+				from := fmt.Sprintf("writer@n%d-%d.%s", i, n, silentDomain)
+				c, err := smtp.Dial(s.mx)
+				if n == 0 {
+					busy.Done()
+				}
+				if err != nil {
+					continue // it has enough of us
+				}
+				_ = errors.Join(c.Send(from, s.boxes[i%len(s.boxes)].address, plain(i, from, s.boxes[0].address, 4<<10)), c.Close()) // whatever it says
+			}
+		})
+	}
+	busy.Wait()
+	beside, err := b.arrive(s, 10, min(100, len(s.boxes)))
+	stop.Store(true)
+	others.Wait()
+	if err != nil {
+		return err
+	}
+	b.report.add("mx-silent", s.name, duration("alone", alone.percentile(50)), duration("beside", beside.percentile(50)),
+		figure{"×", float64(beside.percentile(50)) / float64(alone.percentile(50)), ratio})
+	return s.settle(ctx)
 }
 
 func (b *bench) arrive(s *system, n, boxes int) (outcome, error) {

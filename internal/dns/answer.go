@@ -120,15 +120,15 @@ func read(m *wire.Msg, q question) (answer, time.Duration, error) {
 	return a, seconds(min(ttl, soaTTL)), nil
 }
 
-// negativeTTL is how long the absence may be kept (RFC 2308 §5): not at all
-// without an SOA.
+// negativeTTL is how long the absence may be kept (RFC 2308 §5): without an SOA
+// for a second, so that a flood of the same question is not passed on.
 func negativeTTL(m *wire.Msg) (uint32, bool) {
 	for _, rr := range m.Ns {
 		if soa, ok := rr.(*wire.SOA); ok {
 			return min(soa.Hdr.Ttl, soa.Minttl), true
 		}
 	}
-	return 0, false
+	return 1, false
 }
 
 // seconds reads a TTL; one with the top bit set counts as 0 (RFC 2181 §8).

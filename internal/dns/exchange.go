@@ -21,14 +21,17 @@ const udpSize = 1232
 var errMalformed = errors.New("malformed DNS message")
 
 // exchange asks one server once: over UDP, and over TCP if the answer did not
-// fit. A server that chokes on EDNS (RFC 6891 §7) is asked again without. Each
-// message has the timeout for itself.
-func exchange(ctx context.Context, timeout time.Duration, addr string, q question) (*wire.Msg, error) {
+// fit. A server that chokes on EDNS (RFC 6891 §7) is asked again without. heard is
+// called when that takes another question.
+func exchange(ctx context.Context, addr string, q question, heard func()) (*wire.Msg, error) {
 	network, edns := "udp", true
 	for {
-		m, err := roundTrip(ctx, timeout, network, addr, q, edns)
+		m, err := roundTrip(ctx, network, addr, q, edns)
 		if err != nil {
 			return nil, fmt.Errorf("asking %s over %s: %w", addr, network, err)
+		}
+		if again := m.Truncated || m.Rcode == wire.RcodeFormatError || m.Rcode == wire.RcodeNotImplemented; again && edns && network == "udp" {
+			heard()
 		}
 		switch {
 		case edns && (m.Rcode == wire.RcodeFormatError || m.Rcode == wire.RcodeNotImplemented):
@@ -45,9 +48,7 @@ func exchange(ctx context.Context, timeout time.Duration, addr string, q questio
 
 // roundTrip sends a question from a socket of its own: its random port is,
 // beside the id, what a forger has to guess.
-func roundTrip(ctx context.Context, timeout time.Duration, network, addr string, q question, edns bool) (*wire.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+func roundTrip(ctx context.Context, network, addr string, q question, edns bool) (*wire.Msg, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {

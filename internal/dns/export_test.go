@@ -2,6 +2,16 @@
 
 package dns
 
+// Patient has a resolver repeat questions late.
+func Patient(r *Resolver) {
+	for _, s := range r.servers {
+		s.timing.smooth = longestWait
+	}
+	for _, s := range r.zones {
+		s.timing.smooth = longestWait
+	}
+}
+
 // Waiting tells how many callers wait for answers that they share.
 func Waiting(r *Resolver) int {
 	r.flights.mu.Lock()
@@ -9,6 +19,16 @@ func Waiting(r *Resolver) int {
 	n := 0
 	for _, l := range r.flights.m {
 		n += l.waiting
+	}
+	return n
+}
+
+// InHand tells how many questions are in hand.
+func InHand(r *Resolver) (n int) {
+	r.flights.mu.Lock()
+	defer r.flights.mu.Unlock()
+	for _, p := range r.flights.domains {
+		n += len(p.taken)
 	}
 	return n
 }

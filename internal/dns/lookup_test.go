@@ -154,7 +154,7 @@ func TestAuthentic(t *testing.T) {
 	z.Authentic("half.test")
 	z.Authentic("absent.test")
 	trusting := dnstest.Resolver(t, addr)
-	wary, err := dns.New(dns.Config{Server: addr})
+	wary, err := dns.New(dnstest.Config(addr))
 	if err != nil {
 		t.Fatal(err)
 	}

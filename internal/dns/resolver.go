@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,19 +28,21 @@ const maxChain = 8
 // Config says whom a Resolver asks, and how. The zero value asks the system's
 // servers.
 type Config struct {
-	Server  string // HOST:PORT; empty for those in /etc/resolv.conf
-	Sandbox string // HOST:PORT asked for names under reserved top-level domains; empty for the same as others
+	Server string // HOST:PORT; empty for those in /etc/resolv.conf
+	// Zones are the servers, each HOST:PORT, of some zones: of names in them
+	// nobody else is asked, and nothing is answered here, whatever is reserved.
+	Zones map[string]string
 
 	// TrustAD takes the AD bit of a server on a loopback address as proof
 	// that DNSSEC validation passed. Of any other server it never counts.
 	TrustAD bool
 
-	Timeout time.Duration // per try; 3 s if 0
-	Tries   int           // per question; 3 if 0
+	Timeout time.Duration // for a question, however often it is sent; 9 s if 0
 
 	CacheEntries   int           // 4096 if 0
 	MaxTTL         time.Duration // longest stay of an answer in the cache; 1 h if 0
 	MaxNegativeTTL time.Duration // the same of NXDOMAIN and no data; 5 min if 0
+	MaxFailure     time.Duration // longest that a failure is remembered; 5 min if 0, not at all if negative
 
 	Now func() time.Time // time.Now if nil
 }
@@ -48,36 +51,35 @@ type Config struct {
 // concurrent use. Names are given in ASCII, with or without a trailing dot, in
 // any case; names in answers are lowercase and without it.
 type Resolver struct {
-	servers []server
-	sandbox []server // nil: servers
-	timeout time.Duration
-	tries   int
-	cache   *cache
-	flights *flights
-	now     func() time.Time
-	fresh   bool
-	missed  *atomic.Bool // set: it asks nobody, and notes here that it would have to
+	servers  []server
+	zones    map[string]server // by their canonical names
+	timeout  time.Duration
+	cache    *cache
+	failures *failures
+	flights  *flights
+	now      func() time.Time
+	fresh    bool
+	missed   *atomic.Bool // set: it asks nobody, and notes here that it would have to
 }
 
 // server is one address to ask.
 type server struct {
 	addr    string
 	trusted bool // its AD bit counts
+	timing  *timing
 }
 
 // New checks the configuration. It sends nothing.
 func New(c Config) (*Resolver, error) {
-	r := &Resolver{timeout: c.Timeout, tries: c.Tries, now: c.Now, flights: newFlights()}
+	r := &Resolver{timeout: c.Timeout, now: c.Now, flights: newFlights(), zones: map[string]server{}}
 	if r.timeout <= 0 {
-		r.timeout = 3 * time.Second
-	}
-	if r.tries <= 0 {
-		r.tries = 3
+		r.timeout = 9 * time.Second
 	}
 	if r.now == nil {
 		r.now = time.Now
 	}
 	r.cache = newCache(c, r.now)
+	r.failures = newFailures(c, r.cache.size)
 	addrs := []string{c.Server}
 	if c.Server == "" {
 		var err error
@@ -92,12 +94,16 @@ func New(c Config) (*Resolver, error) {
 		}
 		r.servers = append(r.servers, s)
 	}
-	if c.Sandbox != "" {
-		s, err := newServer(c.Sandbox, c.TrustAD)
+	for name, addr := range c.Zones {
+		fqdn, ok := canonical(name)
+		if !ok {
+			return nil, errors.New("dns: a zone is given by its name, such as 10.in-addr.arpa")
+		}
+		s, err := newServer(addr, c.TrustAD)
 		if err != nil {
 			return nil, err
 		}
-		r.sandbox = []server{s}
+		r.zones[fqdn] = s
 	}
 	return r, nil
 }
@@ -108,7 +114,7 @@ func newServer(addr string, trustAD bool) (server, error) {
 		return server{}, errors.New("dns: a server is given as HOST:PORT, such as 127.0.0.1:53")
 	}
 	ip, err := netip.ParseAddr(host)
-	return server{addr: addr, trusted: trustAD && err == nil && ip.Unmap().IsLoopback()}, nil
+	return server{addr: addr, trusted: trustAD && err == nil && ip.Unmap().IsLoopback(), timing: &timing{}}, nil
 }
 
 // systemServers reads resolv.conf. Without one the server is the local host
@@ -142,16 +148,17 @@ func (r *Resolver) Servers() (addrs []string, trusted bool) {
 	return addrs, trusted
 }
 
-// Fresh returns a Resolver that does not answer from the cache, for a check
-// that a person asked for. What it learns still goes there.
+// Fresh returns a Resolver that does not answer from the cache, and asks again
+// what failed a moment ago, for a check that a person asked for. What it learns is
+// still kept.
 func (r *Resolver) Fresh() *Resolver {
 	f := *r
 	f.fresh = true
 	return &f
 }
 
-// Cached returns a Resolver that answers from the cache alone, at once. What is
-// not there is ErrTemporary; missed then tells that this is all that it means.
+// Cached returns a Resolver that answers from what is remembered alone, at once.
+// What is not there is ErrTemporary; missed then tells that this is all that it means.
 func (r *Resolver) Cached() (cached *Resolver, missed *atomic.Bool) {
 	c := *r
 	c.missed = new(atomic.Bool)
@@ -204,67 +211,73 @@ func (r *Resolver) Records(ctx context.Context, name string, qtype uint16) (Resu
 // answer finds the answer to one question in the cache, or asks for it;
 // concurrent callers share the asking.
 func (r *Resolver) answer(ctx context.Context, q question) (answer, error) {
-	if r.fresh {
-		a, err := r.ask(ctx, q)
-		if err == nil {
-			r.cache.put(q, a)
+	if _, ok := r.zoneOf(q.name); !ok {
+		if a, ok := local(q); ok {
+			a.expires = r.now().Add(r.cache.limit(localTTL*time.Second, a.reason != nil))
+			return a, nil
 		}
-		return a, err
+	}
+	if r.fresh {
+		return r.learn(ctx, q)
 	}
 	if a, ok := r.cache.get(q); ok {
 		return a, nil
+	}
+	if err := r.failures.of(q, r.now()); err != nil {
+		return answer{}, err
 	}
 	if r.missed != nil {
 		r.missed.Store(true)
 		return answer{}, errNotCached
 	}
-	return r.flights.do(ctx, q, func(ctx context.Context) (answer, error) {
-		a, err := r.ask(ctx, q)
-		if err == nil {
-			r.cache.put(q, a)
-		}
+	return r.flights.do(ctx, q, func(ctx context.Context) (answer, error) { return r.learn(ctx, q) })
+}
+
+// learn asks, and keeps what comes of it.
+func (r *Resolver) learn(ctx context.Context, q question) (answer, error) {
+	began := r.now()
+	a, err := r.ask(ctx, q)
+	if err != nil {
+		there := slices.ContainsFunc(r.serversOf(q.name), func(s server) bool { return s.timing.heardSince(began) })
+		r.failures.note(q, err, there, r.now())
 		return a, err
-	})
-}
-
-// ask tries the servers in turn.
-func (r *Resolver) ask(ctx context.Context, q question) (answer, error) {
-	servers := r.servers
-	if r.sandbox != nil && reserved(q.name) {
-		servers = r.sandbox
 	}
-	var last error
-	for try := range max(r.tries, len(servers)) {
-		s := servers[try%len(servers)]
-		a, err := r.askServer(ctx, s, q)
-		if err == nil {
-			return a, nil
-		}
-		last = err
-		if ctx.Err() != nil {
-			break
-		}
-		// A server that has spoken will say the same again.
-		var rc rcodeError
-		if errors.As(err, &rc) && try+1 >= len(servers) {
-			break
-		}
-	}
-	return answer{}, last
-}
-
-func (r *Resolver) askServer(ctx context.Context, s server, q question) (answer, error) {
-	m, err := exchange(ctx, r.timeout, s.addr, q)
-	if err != nil {
-		return answer{}, err
-	}
-	a, ttl, err := read(m, q)
-	if err != nil {
-		return answer{}, fmt.Errorf("the answer of %s: %w", s.addr, err)
-	}
-	a.authentic = m.AuthenticatedData && s.trusted
-	a.expires = r.now().Add(r.cache.limit(ttl, a.reason != nil))
+	r.failures.forget(q)
+	r.cache.put(q, a)
 	return a, nil
+}
+
+// serversOf returns the servers to ask for a name: those of the zone that it is
+// in, or the usual ones, which come in their order, but those that don't answer
+// after the others.
+func (r *Resolver) serversOf(fqdn string) []server {
+	if s, ok := r.zoneOf(fqdn); ok {
+		return []server{s}
+	}
+	if len(r.servers) == 1 {
+		return r.servers
+	}
+	var first, last []server
+	for now, i := r.now(), 0; i < len(r.servers); i++ {
+		if s := r.servers[i]; s.timing.last(now) {
+			last = append(last, s)
+		} else {
+			first = append(first, s)
+		}
+	}
+	return append(first, last...)
+}
+
+// zoneOf returns the server that is named for the zone of a name.
+func (r *Resolver) zoneOf(fqdn string) (server, bool) {
+	if len(r.zones) > 0 {
+		for name := fqdn; name != ""; _, name, _ = strings.Cut(name, ".") {
+			if s, ok := r.zones[name]; ok {
+				return s, true
+			}
+		}
+	}
+	return server{}, false
 }
 
 // canonical returns a name in lower case with the trailing dot. It refuses
@@ -318,17 +331,6 @@ func plain(fqdn string) string {
 		return fqdn
 	}
 	return strings.ToLower(strings.TrimSuffix(fqdn, "."))
-}
-
-// reserved reports whether a canonical name is under a top-level domain that
-// the public DNS never has (RFC 2606 §2, RFC 6761 §6).
-func reserved(fqdn string) bool {
-	name := strings.TrimSuffix(fqdn, ".")
-	switch name[strings.LastIndexByte(name, '.')+1:] {
-	case "test", "example", "invalid", "localhost":
-		return true
-	}
-	return false
 }
 
 func typeName(qtype uint16) string {

@@ -18,7 +18,7 @@ const host = "mail.example.com"
 // names asks a server about our name, on a machine that has one address.
 func names(t *testing.T, server string) doctor.Names {
 	t.Helper()
-	r, err := dns.New(dns.Config{Server: server, TrustAD: true, Tries: 1, Timeout: time.Second})
+	r, err := dns.New(dns.Config{Server: server, TrustAD: true, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,9 @@ func TestTimeoutChangesNothing(t *testing.T) {
 	for _, r := range dom.Records {
 		zone.Drop(r.Name)
 	}
-	hasty, err := dns.New(dns.Config{Server: addr, Timeout: 20 * time.Millisecond, Tries: 1})
+	impatient := dnstest.Config(addr)
+	impatient.Timeout = 20 * time.Millisecond
+	hasty, err := dns.New(impatient)
 	if err != nil {
 		t.Fatal(err)
 	}

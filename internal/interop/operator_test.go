@@ -393,7 +393,7 @@ func wrongOrders(s *operators) {
 		"The states are":                    "queue list --state delivered",
 		"no such account":                   "queue hold --account nobody@example.org",
 		"an address, or a domain":           "queue drop --sender -",
-		"give a length of time":                 "queue drop --older-than soon",
+		"give a length of time":             "queue drop --older-than soon",
 		"--wait must be":                    "queue drop --all --wait=-1s",
 		"can't be used together":            "queue list --held --not-held",
 		"leave the rest out":                "queue list --holds --held",

@@ -426,6 +426,7 @@ func publish(zone *dnstest.Zone, d domainAnswer) {
 func serve(t *testing.T, resolver string, smtpPort int) customer {
 	t.Helper()
 	c := server.DevConfig(t.TempDir())
+	c.ResolverFor = []string{"127.in-addr.arpa=" + resolver} // where the hosts of the test are
 	c.Dev, c.Host, c.Resolver, c.SMTPPort, c.AllowPrivate = false, "mail.service.example", resolver, smtpPort, []string{"127.0.0.0/8"}
 	c.PortBase = servertest.FreeBase(t)
 	running, err := server.Start(t.Context(), c, slog.New(slog.NewTextHandler(t.Output(), nil)))

@@ -75,6 +75,7 @@ func startMX(t *testing.T) *mxHouse {
 func (h *mxHouse) start(resolver string) {
 	h.t.Helper()
 	c := server.DevConfig(h.t.TempDir())
+	c.ResolverFor = []string{"127.in-addr.arpa=" + resolver} // where the hosts of the test are
 	c.Dev, c.Host, c.Resolver, c.AllowPrivate = false, "mail.service.example", resolver, []string{"127.0.0.0/8"}
 	c.Bind, c.PortBase = mxAddr, servertest.FreeBase(h.t)
 	running, err := server.Start(h.t.Context(), c, slog.New(slog.NewTextHandler(h.t.Output(), nil)))

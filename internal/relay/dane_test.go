@@ -175,7 +175,7 @@ func TestDANE(t *testing.T) {
 // wary returns a resolver that takes nobody's word for DNSSEC.
 func wary(t *testing.T, addr string) *dns.Resolver {
 	t.Helper()
-	r, err := dns.New(dns.Config{Server: addr})
+	r, err := dns.New(dnstest.Config(addr))
 	if err != nil {
 		t.Fatal(err)
 	}

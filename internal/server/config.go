@@ -36,6 +36,7 @@ type Config struct {
 	ACMEEmail     string `name:"acme-email" help:"Where the ACME server may write to." placeholder:"ADDRESS"`
 
 	Resolver       string   `help:"DNS server to ask, instead of the system's." placeholder:"HOST:PORT"`
+	ResolverFor    []string `name:"resolver-for" help:"DNS servers of some zones, separated by commas, such as 10.in-addr.arpa=10.0.0.1:53. Otherwise the reverse names of private networks, and names under localhost, test, invalid and onion, are asked of nobody." placeholder:"ZONE=HOST:PORT"`
 	TrustResolver  bool     `help:"Believe the resolver's DNSSEC verdict; only for one on this machine that validates."`
 	Relay          string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps:// for TLS from the start. Its certificate is checked with smtps, or where a password is sent; ?verify=no takes any, ?verify=yes always checks." placeholder:"URL"`
 	SMTPPort       int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
@@ -170,12 +171,28 @@ func (c *Config) checkBlobs() error {
 	return nil
 }
 
+// zones returns the DNS servers of zones that have their own.
+func (c *Config) zones() (map[string]string, error) {
+	zones := make(map[string]string)
+	for _, text := range c.ResolverFor {
+		zone, server, _ := strings.Cut(text, "=")
+		if _, _, err := net.SplitHostPort(server); err != nil || zone == "" {
+			return nil, errors.New("--resolver-for must be ZONE=HOST:PORT, such as 10.in-addr.arpa=10.0.0.1:53")
+		}
+		zones[zone] = server
+	}
+	return zones, nil
+}
+
 // checkMail is about mail that comes and goes.
 func (c *Config) checkMail() error {
 	if c.Resolver != "" {
 		if _, _, err := net.SplitHostPort(c.Resolver); err != nil {
 			return errors.New("--resolver must be HOST:PORT, such as 127.0.0.1:53")
 		}
+	}
+	if _, err := c.zones(); err != nil {
+		return err
 	}
 	if c.SMTPPort < 1 || c.SMTPPort > 65535 {
 		return errors.New("--smtp-port must be from 1 to 65535")

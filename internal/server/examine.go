@@ -113,8 +113,12 @@ func (x *examined) settle() (err error) {
 	if err != nil {
 		return err
 	}
+	zones, err := x.zones()
+	if err != nil {
+		return err
+	}
 	// Shorter than for the service, which may wait for the mail's sake.
-	if x.dns, err = dns.New(dns.Config{Server: x.Resolver, TrustAD: x.TrustResolver, Timeout: 2 * time.Second, Tries: 2}); err != nil {
+	if x.dns, err = dns.New(dns.Config{Server: x.Resolver, Zones: zones, TrustAD: x.TrustResolver, Timeout: 4 * time.Second}); err != nil {
 		return err
 	}
 	x.router = &route.Router{DNS: x.dns, Name: x.Host, Allow: allow, Port: uint16(x.SMTPPort), Roots: roots}

@@ -50,6 +50,9 @@ func (s *Server) openState(ctx context.Context) (err error) {
 // the records that the domains here ask for.
 func (s *Server) openDNS(context.Context) (err error) {
 	c := dns.Config{Server: s.Config.Resolver, TrustAD: s.Config.TrustResolver}
+	if c.Zones, err = s.Config.zones(); err != nil {
+		return err
+	}
 	if s.Config.Dev {
 		s.zone, err = dns.Listen(dns.ServerConfig{Addr: s.Config.address("dns"), Source: func(ctx context.Context, name string) (dns.Answer, error) {
 			if domains := s.published.Load(); domains != nil {
@@ -60,7 +63,9 @@ func (s *Server) openDNS(context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("opening the dns port: %w", err)
 		}
-		c.Sandbox = s.zone.Addr()
+		for _, reserved := range []string{"test", "example", "invalid", "localhost"} { // RFC 2606 §2
+			c.Zones[reserved] = s.zone.Addr()
+		}
 	}
 	s.resolver, err = dns.New(c)
 	return err

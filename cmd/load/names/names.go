@@ -8,8 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -23,6 +26,42 @@ type Server struct {
 	mu      sync.RWMutex
 	records map[string][]dns.RR // by lower-case name with final dot
 	servers []*dns.Server
+
+	silent  []string     // domains about which nothing is answered
+	lost    atomic.Int64 // one UDP packet in so many; 0 for none
+	packets atomic.Int64
+	bare    atomic.Bool // answers without records have no SOA
+}
+
+// Lose makes the server lose one packet in so many, question or answer, over
+// UDP; 0 is none. bare leaves the SOA out of answers without records, as some
+// servers do, so that nobody may keep them.
+func (s *Server) Lose(every int, bare bool) {
+	s.lost.Store(int64(every))
+	s.bare.Store(bare)
+}
+
+// Silence leaves all questions about a domain and the names below it unanswered.
+func (s *Server) Silence(domain string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = append(s.silent, "."+dns.Fqdn(domain))
+}
+
+// ignores reports whether a question is left unanswered.
+func (s *Server) ignores(q *dns.Msg) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(q.Question) == 1 && slices.ContainsFunc(s.silent, func(suffix string) bool {
+		return strings.HasSuffix("."+strings.ToLower(q.Question[0].Name), suffix)
+	})
+}
+
+// loses reports whether the next packet is lost.
+func (s *Server) loses(w dns.ResponseWriter) bool {
+	every := s.lost.Load()
+	_, udp := w.RemoteAddr().(*net.UDPAddr)
+	return udp && every > 0 && s.packets.Add(1)%every == 0
 }
 
 // Listen opens the server on a free port of 127.0.0.1.
@@ -83,6 +122,9 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
+	if s.loses(w) || s.ignores(q) {
+		return
+	}
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
 	if opt := q.IsEdns0(); opt != nil {
@@ -101,9 +143,12 @@ func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
 		if !known {
 			m.Rcode = dns.RcodeNameError
 		}
-		if len(m.Answer) == 0 {
+		if len(m.Answer) == 0 && !s.bare.Load() {
 			m.Ns = append(m.Ns, root())
 		}
+	}
+	if s.loses(w) {
+		return
 	}
 	_ = w.WriteMsg(m) // whoever asked asks again
 }

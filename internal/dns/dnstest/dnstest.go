@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	wire "github.com/miekg/dns"
 
@@ -32,6 +33,8 @@ type Zone struct {
 	absent    map[string]bool
 	authentic map[string]bool
 	asked     map[string]int
+	lose      int // one question in so many; 0 for none
+	questions int
 }
 
 // Start runs a server until the test ends, with records as full zone-file
@@ -63,11 +66,21 @@ func At(t testing.TB, listen string, records ...string) (string, *Zone) {
 	return s.Addr(), z
 }
 
-// Resolver returns a Resolver that asks the server at addr, once per question,
-// and takes its AD bit for true.
+// Config is one of a Resolver that asks the server at addr for all names, those
+// under test and the reverse ones of private networks too. It remembers no failures, so
+// that a test can heal what failed.
+func Config(addr string) dns.Config {
+	zones := map[string]string{"test": addr, "invalid": addr, "in-addr.arpa": addr, "ip6.arpa": addr}
+	return dns.Config{Server: addr, Zones: zones, MaxFailure: -1}
+}
+
+// Resolver returns a Resolver of that Config, which takes the server's AD bit for
+// true.
 func Resolver(t testing.TB, addr string) *dns.Resolver {
 	t.Helper()
-	r, err := dns.New(dns.Config{Server: addr, TrustAD: true, Tries: 1})
+	c := Config(addr)
+	c.TrustAD, c.Timeout = true, 3*time.Second
+	r, err := dns.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +132,14 @@ func (z *Zone) ServFail(name string) { z.fault(name, errServFail) }
 // timeout, or its context, ends: give it a short one.
 func (z *Zone) Drop(name string) { z.fault(name, dns.ErrDrop) }
 
+// Lose leaves one question in so many unanswered, whatever it is about, as when it
+// or its answer is lost on the way.
+func (z *Zone) Lose(every int) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.lose = every
+}
+
 // NXDomain denies a name, whatever records it and those below it have.
 func (z *Zone) NXDomain(name string) {
 	z.mu.Lock()
@@ -159,6 +180,9 @@ func (z *Zone) source(ctx context.Context, name string) (dns.Answer, error) {
 	z.mu.Lock()
 	z.asked[name]++
 	err, absent, authentic := z.faults[name], z.absent[name], z.authentic[name]
+	if z.questions++; z.lose > 0 && z.questions%z.lose == 0 {
+		err = dns.ErrDrop
+	}
 	z.mu.Unlock()
 	if err != nil || absent {
 		return dns.Answer{Authentic: authentic}, err

@@ -77,7 +77,7 @@ const Operator = "operator@operators.example"
 func Serve(host, resolver, pair, authority string) Option {
 	return func(c *server.Config) {
 		c.Dev, c.Host, c.Postmaster = false, host, Operator
-		c.Resolver, c.TLS, c.TrustRoots = resolver, pair, authority
+		c.Resolver, c.ResolverFor, c.TLS, c.TrustRoots = resolver, []string{"test=" + resolver}, pair, authority
 		c.WebhookAllow, c.AllowPrivate = []string{"127.0.0.0/8"}, []string{"127.0.0.0/8"}
 	}
 }

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// firstRest is how long a question that failed is not asked again
+	// (RFC 9520 §3.2); it doubles with each failure after that.
+	firstRest = 5 * time.Second
+	// longestRest is the most that it comes to, if Config does not say otherwise.
+	longestRest = 5 * time.Minute
+	// silentAfter is how long a question must have had no answer before whoever
+	// asked gave up, for that to count as silence.
+	silentAfter = time.Second
+)
+
+// errSilent says that no server answered in time. It is a net.Error that is a
+// timeout.
+var errSilent = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+
+// failures remembers which questions failed, and no more than a number of them:
+// the one that was noted least recently goes first.
+type failures struct {
+	mu      sync.Mutex
+	entries map[question]*list.Element
+	order   *list.List // of *failed, the newest in front
+	size    int
+	longest time.Duration // negative: nothing is remembered
+}
+
+type failed struct {
+	question question
+	err      error
+	silent   bool // it stands for the names below as well
+	until    time.Time
+	rest     time.Duration
+}
+
+func newFailures(c Config, size int) *failures {
+	f := &failures{entries: make(map[question]*list.Element), order: list.New(), size: size, longest: c.MaxFailure}
+	if f.longest == 0 {
+		f.longest = longestRest
+	}
+	return f
+}
+
+// of returns the error that a question had, while it is remembered. Servers that
+// were silent about a name are not asked for the same type below it either: they
+// would cost the time again.
+func (f *failures) of(q question, now time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.order.Len() == 0 {
+		return nil
+	}
+	for at := q; ; {
+		if e := f.entries[at]; e != nil {
+			if x := e.Value.(*failed); now.Before(x.until) && (x.silent || at == q) {
+				return fmt.Errorf("remembered since a moment ago: %w", x.err)
+			}
+		}
+		_, above, more := strings.Cut(at.name, ".")
+		if !more || above == "" {
+			return nil
+		}
+		at.name = above
+	}
+}
+
+// note remembers a failure. double tells that it may be remembered for longer
+// than the last time: the servers are there, and only this fails.
+func (f *failures) note(q question, err error, double bool, now time.Time) {
+	silent := errors.Is(err, errSilent)
+	var rc rcodeError
+	if f.longest < 0 || !silent && !errors.As(err, &rc) && !errors.Is(err, errMalformed) {
+		return // the network here, or whoever asked: that says nothing of the question
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rest := firstRest
+	if e := f.entries[q]; e != nil {
+		if x := e.Value.(*failed); double && now.Sub(x.until) < f.longest {
+			rest = 2 * x.rest
+		}
+		f.remove(e)
+	}
+	if f.order.Len() >= f.size {
+		f.remove(f.order.Back())
+	}
+	rest = min(rest, f.longest)
+	f.entries[q] = f.order.PushFront(&failed{question: q, err: err, silent: silent, until: now.Add(rest), rest: rest})
+}
+
+// forget is for a question that was answered.
+func (f *failures) forget(q question) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.entries[q]; e != nil {
+		f.remove(e)
+	}
+}
+
+func (f *failures) remove(e *list.Element) {
+	f.order.Remove(e)
+	delete(f.entries, e.Value.(*failed).question)
+}

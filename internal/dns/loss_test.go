@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	wire "github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+)
+
+// A question that is lost is sent again, and what comes late is taken.
+func TestLost(t *testing.T) {
+	lost := func(*wire.Msg) [][]byte { return nil }
+	for name, script := range map[string][]func(q *wire.Msg) [][]byte{
+		"lost":       {lost, func(q *wire.Msg) [][]byte { return [][]byte{packed(t, txtReply(t, q, "it"))} }},
+		"lost twice": {lost, lost, func(q *wire.Msg) [][]byte { return [][]byte{packed(t, txtReply(t, q, "it"))} }},
+	} {
+		got, err := dnstest.Resolver(t, scripted(t, script...)).TXT(t.Context(), "a.test")
+		if err != nil || !slices.Equal(got.Records, []string{"it"}) {
+			t.Errorf("%s: %v, %v", name, got.Records, err)
+		}
+	}
+	// The answer to the first question comes only once the second was sent.
+	again := make(chan struct{})
+	var once sync.Once
+	late := dnstest.Serve(t, func(m *wire.Msg, q wire.Question) {
+		mine := false
+		once.Do(func() { mine = true })
+		if !mine {
+			close(again)
+			m.Rcode = wire.RcodeServerFailure
+			<-t.Context().Done() // never
+			return
+		}
+		<-again
+		m.Answer = txtReply(t, &wire.Msg{Question: []wire.Question{q}}, "late").Answer
+	})
+	got, err := dnstest.Resolver(t, late).TXT(t.Context(), "a.test")
+	if err != nil || !slices.Equal(got.Records, []string{"late"}) {
+		t.Errorf("late: %v, %v", got.Records, err)
+	}
+}
+
+// A server that lies, in each way, is not believed, and the true answer counts.
+func TestLies(t *testing.T) {
+	lies := map[string]func(q *wire.Msg) []byte{
+		"another id": func(q *wire.Msg) []byte {
+			m := txtReply(t, q, "forged")
+			m.Id++
+			return packed(t, m)
+		},
+		"another question": func(q *wire.Msg) []byte {
+			m := txtReply(t, q, "forged")
+			m.Question[0].Name = "b.test."
+			return packed(t, m)
+		},
+		"no answer at all": func(q *wire.Msg) []byte { return packed(t, q) },
+		"noise":            func(*wire.Msg) []byte { return []byte("noise") },
+	}
+	for name, lie := range lies {
+		addr := scripted(t, func(q *wire.Msg) [][]byte { return [][]byte{lie(q.Copy()), packed(t, txtReply(t, q, "true"))} })
+		got, err := dnstest.Resolver(t, addr).TXT(t.Context(), "a.test")
+		if err != nil || !slices.Equal(got.Records, []string{"true"}) {
+			t.Errorf("%s: %v, %v", name, got.Records, err)
+		}
+	}
+}
+
+// Whoever is silent costs the time once.
+func TestSilenceIsRemembered(t *testing.T) {
+	addr, z := dnstest.Start(t, "other.test. TXT x")
+	now := &clock{now: time.Unix(1e9, 0)}
+	r := newResolver(t, dns.Config{Server: addr, Now: now.Now, Timeout: 20 * time.Millisecond})
+	names := []string{"silent.test", "_dmarc.silent.test", "k._domainkey.silent.test"}
+	for _, name := range names {
+		z.Drop(name)
+	}
+	for range 3 {
+		for _, name := range names {
+			if _, err := r.TXT(t.Context(), name); !errors.Is(err, dns.ErrTemporary) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if a, b, c := z.Asked(names[0]), z.Asked(names[1]), z.Asked(names[2]); a != 1 || b != 0 || c != 0 {
+		t.Errorf("asked %d, %d and %d times", a, b, c)
+	}
+	cached, missed := r.Cached()
+	if _, err := cached.TXT(t.Context(), names[0]); !errors.Is(err, dns.ErrTemporary) || missed.Load() {
+		t.Errorf("it is not known that it failed: %v", err)
+	}
+	// A person who asks gets a new answer, which counts for all.
+	z.Heal(names[0])
+	z.Set(names[0], "TXT healed")
+	if _, err := r.Fresh().TXT(t.Context(), names[0]); err != nil {
+		t.Errorf("fresh: %v", err)
+	}
+	if _, err := r.TXT(t.Context(), names[0]); err != nil {
+		t.Errorf("healed: %v", err)
+	}
+}
+
+// The servers that are silent about one domain keep no question about another
+// waiting, however many names they are asked for.
+func TestQuestionsInHand(t *testing.T) {
+	addr, z := dnstest.Start(t, "other.test. TXT x")
+	r := newResolver(t, dns.Config{Server: addr, Timeout: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	refused := make(chan error, 100)
+	for i := range cap(refused) {
+		name := fmt.Sprintf("n%d.silent.test", i)
+		z.Drop(name)
+		all.Go(func() {
+			if _, err := r.TXT(ctx, name); ctx.Err() == nil {
+				refused <- err
+			}
+		})
+	}
+	waitFor(t, func() bool { return dns.InHand(r) > 0 && dns.Waiting(r)+len(refused) == cap(refused) })
+	if _, err := r.TXT(t.Context(), "other.test"); err != nil {
+		t.Errorf("another domain: %v", err)
+	}
+	// What found no place fails soon, and says so.
+	waitFor(t, func() bool { return len(refused) == cap(refused)-32 })
+	if n := dns.InHand(r); n != 32 {
+		t.Errorf("%d questions about one domain are in hand", n)
+	}
+	if err := <-refused; !errors.Is(err, dns.ErrTemporary) || !strings.Contains(err.Error(), "too many questions") {
+		t.Errorf("one more: %v", err)
+	}
+	cancel()
+	all.Wait()
+	waitFor(t, func() bool { return dns.InHand(r) == 0 })
+}
+
+// What is on no server outside is asked of none, unless one is named.
+func TestLocalNames(t *testing.T) {
+	own, zown := dnstest.Start(t, "7.0.0.10.in-addr.arpa. PTR seven.corp.example.")
+	r := newResolver(t, dns.Config{Server: dnstest.Nobody(t), Zones: map[string]string{"10.in-addr.arpa": own}})
+	for _, ip := range []string{
+		"127.0.0.1", "127.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254", "100.64.0.1", "100.127.0.1", "0.0.0.0",
+		"192.0.2.1", "198.51.100.7", "203.0.113.9", "255.255.255.255", "::1", "::", "fd00::1", "fe80::1", "febf::1", "2001:db8::1", "::ffff:127.0.0.1",
+	} {
+		if _, err := r.PTR(t.Context(), netip.MustParseAddr(ip)); !errors.Is(err, dns.ErrNotFound) {
+			t.Errorf("%s: %v", ip, err)
+		}
+	}
+	for _, ip := range []string{"172.32.0.1", "172.15.0.1", "100.128.0.1", "192.169.0.1", "8.8.8.8", "fc00::1", "2001:4860::1", "::2"} {
+		if _, err := r.PTR(t.Context(), netip.MustParseAddr(ip)); !errors.Is(err, dns.ErrTemporary) {
+			t.Errorf("%s is not asked for: %v", ip, err)
+		}
+	}
+	if got, err := r.PTR(t.Context(), netip.MustParseAddr("10.0.0.7")); err != nil || got.Records[0] != "seven.corp.example" || zown.Asked("7.0.0.10.in-addr.arpa") != 1 {
+		t.Errorf("a zone with a server of its own: %v, %v", got.Records, err)
+	}
+	for _, name := range []string{"a.invalid", "test", "shop.test", "x.onion"} {
+		r := newResolver(t, dns.Config{Server: dnstest.Nobody(t), Zones: map[string]string{}})
+		if _, err := r.MX(t.Context(), name); !errors.Is(err, dns.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"localhost", "LocalHost.", "a.localhost"} {
+		got, err := r.Addrs(t.Context(), name)
+		if err != nil || fmt.Sprint(got.Records) != "[::1 127.0.0.1]" || got.Authentic {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if _, err := r.MX(t.Context(), name); !errors.Is(err, dns.ErrNoData) {
+			t.Errorf("MX of %s: %v", name, err)
+		}
+	}
+}
