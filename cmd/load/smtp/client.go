@@ -26,8 +26,15 @@ type Client struct {
 }
 
 // Dial connects and reads the greeting and EHLO's answer.
-func Dial(addr string) (*Client, error) {
-	conn, err := net.DialTimeout("tcp", addr, patience)
+func Dial(addr string) (*Client, error) { return DialFrom("", addr) }
+
+// DialFrom is Dial from an address of this machine; "" leaves it to the system.
+func DialFrom(local, addr string) (*Client, error) {
+	d := net.Dialer{Timeout: patience}
+	if local != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(local)}
+	}
+	conn, err := d.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
