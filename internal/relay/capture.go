@@ -7,20 +7,24 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"sync/atomic"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
-// Capture is the courier of the local sandbox: it takes all mail as delivered
-// and sends it nowhere, but keeps what a host would have got, for its outbox.
+// Capture is the courier of the local sandbox. It sends all mail to a receiver of
+// its own, over SMTP through a pipe, which takes it and keeps it for the outbox:
+// nothing leaves the machine.
 type Capture struct {
-	DB    *db.DB
-	Blobs *blob.Store
-	Log   *slog.Logger
+	DB        *db.DB
+	Blobs     *blob.Store
+	LocalName string // our name for EHLO
+	Log       *slog.Logger
 
 	taken atomic.Int64
 }
@@ -41,39 +45,101 @@ const perCapture, maxCaptureRuns = 4, 16
 // Runs is that of queue.Courier.
 func (c *Capture) Runs(waiting int) int { return min(1+waiting/perCapture, maxCaptureRuns) }
 
-// Carry takes all that waits.
+// Carry sends what waits over a connection of its own.
 func (c *Capture) Carry(ctx context.Context, r *queue.Run) {
+	// What has begun is carried through: an end in between could have it kept
+	// and not noted as delivered.
+	ctx = context.WithoutCancel(ctx)
+	var line *captureLine
+	defer func() { line.close() }()
 	for m := r.Next(); m != nil; m = r.Next() {
-		o := queue.Outcome{
-			State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "captured in the sandbox; nothing left this machine",
-			Stage: "local", Remote: "sandbox",
+		if line == nil || !line.conn.Usable() {
+			line.close()
+			var err error
+			if line, err = c.connect(ctx); err != nil {
+				c.Log.Error("the sandbox's receiver does not answer", "error", err)
+				line.close()
+				line = nil
+				r.Done(m, queue.Outcome{State: queue.Deferred, Enhanced: "4.4.1", Reply: "the sandbox's receiver does not answer", Stage: "connect", Remote: "sandbox"})
+				continue
+			}
 		}
-		if err := c.Keep(ctx, m); err != nil {
-			c.Log.Error("a message could not be captured", "message", m.Mail.ID, "error", err)
-			o.State, o.Code, o.Enhanced, o.Reply = queue.Deferred, 451, "4.3.0", "the sandbox could not keep the message"
-		}
-		r.Done(m, o)
+		r.Done(m, line.send(ctx, m)...)
 	}
+}
+
+// captureLine is a connection to the sandbox's receiver.
+type captureLine struct {
+	conn   *smtpclient.Conn
+	now    *queue.Consignment // what is being sent: a pipe knows no account
+	served chan error         // once the receiver has ended
+}
+
+func (c *Capture) connect(ctx context.Context) (*captureLine, error) {
+	here, there := net.Pipe()
+	l := &captureLine{served: make(chan error, 1)}
+	go func() {
+		host := &receiver{keep: func(content io.Reader) error {
+			err := c.Keep(ctx, l.now, content)
+			if err != nil {
+				c.Log.Error("a message could not be captured", "message", l.now.Mail.ID, "error", err)
+			}
+			return err
+		}}
+		l.served <- host.serve(there)
+	}()
+	var err error
+	l.conn, err = smtpclient.Open(ctx, here, smtpclient.Options{Host: "sandbox", LocalName: c.LocalName, TLS: smtpclient.Never})
+	return l, err
+}
+
+// send sends a consignment, and returns what became of each recipient.
+func (l *captureLine) send(ctx context.Context, m *queue.Consignment) []queue.Outcome {
+	mail := m.Mail
+	message := &smtpclient.Message{
+		From: m.From, To: make([]smtpclient.Rcpt, len(m.To)), Size: mail.Size, UTF8: mail.UTF8, EightBit: mail.EightBit, Prefix: mail.Head,
+	}
+	for i, to := range m.To {
+		message.To[i].Addr = to.Recipient
+	}
+	outcomes := make([]queue.Outcome, len(m.To))
+	body, err := mail.Body(ctx)
+	if err != nil {
+		for i := range outcomes {
+			outcomes[i] = queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Reply: "the message can't be read: " + err.Error(), Stage: "local"}
+		}
+		return outcomes
+	}
+	defer body.Close() //nolint:errcheck // only read
+	message.Body, l.now = body, m
+	result := l.conn.Send(ctx, message)
+	for i := range outcomes {
+		outcomes[i] = outcome(result.Outcomes[i], result, "")
+		outcomes[i].Remote, outcomes[i].IP = "sandbox", ""
+	}
+	return outcomes
+}
+
+// close ends the conversation, and waits for the receiver.
+func (l *captureLine) close() {
+	if l == nil {
+		return
+	}
+	if l.conn != nil {
+		_ = l.conn.Close() // nothing depends on it
+	}
+	<-l.served
 }
 
 var insertCaptured = db.SQL(`INSERT INTO captured (id, account, domain, message, sender, recipients, blob, size, structure)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 
-// Keep stores a consignment as it would have gone out: with its signatures.
-func (c *Capture) Keep(ctx context.Context, m *queue.Consignment) error {
-	body, err := m.Mail.Body(ctx)
-	if err != nil {
-		return err
-	}
-	defer body.Close() //nolint:errcheck // only read
+// Keep stores a consignment for the outbox, with the text that came for it.
+func (c *Capture) Keep(ctx context.Context, m *queue.Consignment, content io.Reader) error {
 	w := c.Blobs.Create(ctx)
 	defer w.Abort()
 	var scan message.Scanner
-	both := io.MultiWriter(w, &scan)
-	if _, err := both.Write(m.Mail.Head); err != nil {
-		return err
-	}
-	if _, err := io.Copy(both, body); err != nil {
+	if _, err := io.Copy(io.MultiWriter(w, &scan), content); err != nil {
 		return err
 	}
 	b, err := w.Finish()

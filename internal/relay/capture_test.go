@@ -31,7 +31,17 @@ func newCapture(t *testing.T, d *db.DB) *relay.Capture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &relay.Capture{DB: d, Blobs: &blob.Store{DB: d, Files: files, Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
+	return &relay.Capture{LocalName: "sandbox.test", DB: d, Blobs: &blob.Store{DB: d, Files: files, Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
+}
+
+// keep stores a mail for the outbox.
+func keep(t *testing.T, c *relay.Capture, m *queue.Mail) error {
+	t.Helper()
+	body, err := m.Body(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Keep(t.Context(), &queue.Consignment{Mail: m, To: []*queue.Delivery{{Recipient: "bob@d.test"}}}, body)
 }
 
 func readCaptured(t *testing.T, c *relay.Capture, m relay.Captured) string {
@@ -54,7 +64,7 @@ func TestCapture(t *testing.T) {
 	c := newCapture(t, h.db)
 	h.courier = c
 	h.run()
-	big := strings.Repeat("0123456789abcdef\r\n", 10_000)
+	big := ".\r\n..\r\n.x\r\n" + strings.Repeat("x", 100_000) + "\r\n" + strings.Repeat("0123456789abcdef\r\n", 10_000)
 	id := h.accept(h.newMail(func(m *queue.Mail) {
 		m.Domain = "from.test"
 		m.Body = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text + big)), nil }
@@ -64,6 +74,12 @@ func TestCapture(t *testing.T) {
 	}
 	if r := h.deliveries(id)[0]; r.Remote != "sandbox" {
 		t.Errorf("delivery %+v", r)
+	}
+	// There was a conversation, as with any other host.
+	for _, part := range []string{"S: 220 sandbox", "C: EHLO", "C: MAIL FROM:<a@from.test>", "C: RCPT TO:<eve@d.test>", "C: DATA", "S: 250 2.0.0 Captured"} {
+		if said := h.attempt(id).Transcript; !strings.Contains(said, part) {
+			t.Errorf("no %q in the conversation:\n%s", part, said)
+		}
 	}
 	all, more, err := c.List(t.Context(), 1, "", db.Page{})
 	if err != nil || more || len(all) != 1 {
@@ -113,7 +129,7 @@ func TestCapturedLost(t *testing.T) {
 		m := &queue.Mail{About: queue.About{Account: 1}, ID: d.NewID(), Body: func(context.Context) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(text)), nil
 		}}
-		if err := c.Keep(t.Context(), &queue.Consignment{Mail: m, To: []*queue.Delivery{{Recipient: "bob@d.test"}}}); err != nil {
+		if err := keep(t, c, m); err != nil {
 			t.Fatal(err)
 		}
 		dbtest.Exec(t, d, spoilCaptured.With([]byte("?")))
@@ -147,7 +163,7 @@ func TestCaptureIsBounded(t *testing.T) {
 			m := &queue.Mail{About: queue.About{Account: 1}, ID: d.NewID(), Body: func(context.Context) (io.ReadCloser, error) {
 				return io.NopCloser(bytes.NewReader([]byte(text))), nil
 			}}
-			if err := c.Keep(t.Context(), &queue.Consignment{Mail: m, To: []*queue.Delivery{{Recipient: "bob@d.test"}}}); err != nil {
+			if err := keep(t, c, m); err != nil {
 				t.Fatal(n, err)
 			}
 			last = m.ID
@@ -182,7 +198,7 @@ func TestCapturedOnce(t *testing.T) {
 			m := &queue.Mail{About: queue.About{Account: 1}, ID: d.NewID(), Body: func(context.Context) (io.ReadCloser, error) {
 				return io.NopCloser(bytes.NewReader([]byte(text))), nil
 			}}
-			return c.Keep(t.Context(), &queue.Consignment{Mail: m, To: []*queue.Delivery{{Recipient: "bob@d.test"}}})
+			return keep(t, c, m)
 		}
 		for range relay.MaxCaptured {
 			if err := keep(); err != nil {

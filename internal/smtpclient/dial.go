@@ -19,15 +19,11 @@ var errInjected = errors.New("the host sent more than its reply to STARTTLS befo
 // Dial connects, and leads the conversation up to the first MAIL: greeting,
 // EHLO or HELO, STARTTLS, AUTH. Every error is a *DialError.
 func Dial(ctx context.Context, o Options) (*Conn, error) {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	c := &Conn{opts: o, times: o.Timeouts.withDefaults(), facts: Facts{Host: o.Host, Addr: o.Addr}}
-	c.log = newTranscript(o.Now)
+	c := newConn(o)
+	d := net.Dialer{Timeout: c.times.Connect}
 	if !plainWord(o.LocalName) {
 		return nil, c.refuse(NextHost, StageConnect, errors.New("our own name is not fit for EHLO"))
 	}
-	d := net.Dialer{Timeout: c.times.Connect}
 	if o.LocalIP.IsValid() {
 		d.LocalAddr = &net.TCPAddr{IP: o.LocalIP.AsSlice(), Zone: o.LocalIP.Zone()}
 	}
@@ -38,9 +34,29 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 		}
 		return nil, c.refuse(NextHost, StageConnect, err)
 	}
+	return c.begins(ctx, tcp)
+}
+
+// Open is Dial over a connection that is there: one without an address, such as a
+// pipe. An error closes it.
+func Open(ctx context.Context, conn net.Conn, o Options) (*Conn, error) {
+	return newConn(o).begins(ctx, conn)
+}
+
+func newConn(o Options) *Conn {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c := &Conn{opts: o, times: o.Timeouts.withDefaults(), facts: Facts{Host: o.Host, Addr: o.Addr}}
+	c.log = newTranscript(o.Now)
+	return c
+}
+
+// begins leads the conversation up to the first MAIL.
+func (c *Conn) begins(ctx context.Context, tcp net.Conn) (*Conn, error) {
 	c.w = newWire(tcp)
 	release := c.w.use(ctx)
-	err = c.open()
+	err := c.open()
 	release()
 	if err == nil && c.w.err != nil {
 		err = c.refuse(NextHost, StageConnect, c.w.err)
@@ -90,7 +106,11 @@ func (c *Conn) refused(stage Stage, r Reply, err error) error {
 }
 
 func (c *Conn) open() error {
-	c.log.note("connected to %s [%s]:%d", c.opts.Host, c.opts.Addr.Addr(), c.opts.Addr.Port())
+	if c.opts.Addr.IsValid() {
+		c.log.note("connected to %s [%s]:%d", c.opts.Host, c.opts.Addr.Addr(), c.opts.Addr.Port())
+	} else {
+		c.log.note("connected to %s", c.opts.Host)
+	}
 	if c.opts.TLS == Implicit {
 		if err := c.handshake(); err != nil {
 			return err
