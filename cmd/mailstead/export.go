@@ -15,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/client"
 	"github.com/mailstead/mailstead/internal/archive"
+	"github.com/mailstead/mailstead/internal/durable"
 )
 
 type exportCommand struct {
@@ -148,7 +149,7 @@ func (c *exportCommand) writeFile(in io.Reader, packed bool) error {
 			return err
 		}
 	}
-	return syncFolder(filepath.Dir(c.Path))
+	return durable.SyncFolder(filepath.Dir(c.Path))
 }
 
 // writeFolder does the same with a folder: a rename takes the place only of one
@@ -168,17 +169,5 @@ func (c *exportCommand) writeFolder(in io.Reader) error {
 	if err := c.free(); err != nil {
 		return err
 	}
-	if err := os.Rename(dir, c.Path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(c.Path))
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return durable.Rename(dir, c.Path)
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/durable"
 )
 
 // remove deletes a file of SQLite with its logs.
@@ -41,23 +42,7 @@ func writeFrom(path string, r io.Reader) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return rename(f.Name(), path)
-}
-
-// rename is on disk when it returns.
-func rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(to))
-}
-
-func syncFolder(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.Rename(f.Name(), path)
 }
 
 // certificates lists the names of the certificates in a folder, '/' between levels.
@@ -97,7 +82,7 @@ func readSmall(dir, name string) ([]byte, error) {
 // writeSmall writes a small file, making the folders above it.
 func writeSmall(dir, name string, text []byte) error {
 	path := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return writeFile(path, text)

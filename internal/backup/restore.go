@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
@@ -89,7 +90,7 @@ func Restore(ctx context.Context, from string, s Service, o Options, ready func(
 		}
 	}
 	if target, isFile := strings.CutPrefix(s.Database, "sqlite:"); isFile {
-		return r.done, rename(r.file, target)
+		return r.done, durable.Rename(r.file, target)
 	}
 	return r.done, db.Load(ctx, r.file, s.Database)
 }

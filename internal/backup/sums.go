@@ -18,6 +18,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/durable"
 )
 
 // begin looks for the sums of the files that are there already. Without a manifest
@@ -134,7 +135,7 @@ func (t *taking) writeManifest(ctx context.Context, part string, small []smallFi
 		return err
 	}
 	t.about.Sum = hex.EncodeToString(all.Sum(nil))
-	return rename(f.Name(), filepath.Join(t.to, t.about.Manifest))
+	return durable.Rename(f.Name(), filepath.Join(t.to, t.about.Manifest))
 }
 
 // measure reads a file of this process's own.

@@ -34,6 +34,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
@@ -87,7 +88,7 @@ type About struct {
 // Take brings the backup in the folder to up to date, or begins one. Two at once
 // refuse each other. Mail that comes while it is taken is not in it.
 func Take(ctx context.Context, s Service, to string, program string) (a About, err error) {
-	if err := os.MkdirAll(to, 0o700); err != nil {
+	if err := durable.MkdirAll(to, 0o700); err != nil {
 		return a, err
 	}
 	unlock, alone, err := lock(to)
@@ -145,7 +146,7 @@ func Take(ctx context.Context, s Service, to string, program string) (a About, e
 			return a, err
 		}
 	}
-	if err := rename(part, filepath.Join(to, databaseFile)); err != nil {
+	if err := durable.Rename(part, filepath.Join(to, databaseFile)); err != nil {
 		return a, err
 	}
 	if err := t.tell(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/durable"
 )
 
 // Folder keeps files in a folder of the local disk: DIR/ab/NAME, where NAME
@@ -42,7 +43,7 @@ func ForeignFolder(dir string) *Folder { return &Folder{dir: dir, foreign: true}
 // makeFolders makes all folders beforehand, so that no file can be lost with
 // a folder whose own name was not on disk yet.
 func makeFolders(dir string) error {
-	if err := os.MkdirAll(filepath.Join(dir, "new"), 0o700); err != nil {
+	if err := durable.MkdirAll(filepath.Join(dir, "new"), 0o700); err != nil {
 		return err
 	}
 	for i := range 256 {
@@ -50,7 +51,7 @@ func makeFolders(dir string) error {
 			return err
 		}
 	}
-	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+	return durable.SyncFolder(dir)
 }
 
 func (f *Folder) path(name db.ID) string {
@@ -87,7 +88,7 @@ func (w *folderFile) Commit() error {
 		return err
 	}
 	w.done = true
-	return syncDir(filepath.Dir(w.final))
+	return durable.SyncFolder(filepath.Dir(w.final))
 }
 
 func (w *folderFile) Abort() {
@@ -97,14 +98,6 @@ func (w *folderFile) Abort() {
 	// What can't be removed here the sweep removes a day later.
 	_ = w.Close()
 	_ = os.Remove(w.Name())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Open reads a file. While the folder itself is not there, which is not mounted

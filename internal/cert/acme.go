@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/durable"
 )
 
 // acmeProto is the ALPN protocol of the TLS-ALPN-01 challenge (RFC 8737).
@@ -111,7 +113,7 @@ func (a Authority) config(cache *certmagic.Cache, onDemand *certmagic.OnDemandCo
 		OnDemand:          onDemand,
 		OnEvent:           event,
 		OCSP:              certmagic.OCSPConfig{DisableStapling: true},
-		Storage:           &certmagic.FileStorage{Path: a.Dir},
+		Storage:           &storage{FileStorage: certmagic.FileStorage{Path: a.Dir}},
 		Logger:            zap.NewNop(), // what matters comes as events
 	})
 	issuer := certmagic.NewACMEIssuer(c, certmagic.ACMEIssuer{
@@ -161,4 +163,17 @@ func (a Authority) event(_ context.Context, event string, data map[string]any) e
 		a.Log.Error("certificate not obtained", "name", data["identifier"], "renewal", data["renewal"], "err", data["error"])
 	}
 	return nil
+}
+
+// storage is certmagic's, whose files would not survive a loss of power: it does
+// not sync their folders.
+type storage struct{ certmagic.FileStorage }
+
+// Store writes the value of a key.
+func (s *storage) Store(_ context.Context, key string, value []byte) error {
+	path := s.Filename(key)
+	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(path, value, 0o600)
 }

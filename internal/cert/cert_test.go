@@ -5,10 +5,8 @@ package cert
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -127,22 +125,4 @@ func FuzzServerName(f *testing.F) {
 			t.Fatalf("%q gives %q", s, name)
 		}
 	})
-}
-
-func TestReplaceFails(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "taken")
-	if err := os.MkdirAll(filepath.Join(path, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := replace(path, []byte("text"), 0o600); err == nil {
-		t.Error("replaced a folder")
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
-		t.Errorf("left behind: %v, %v", entries, err)
-	}
-	if err := replace(filepath.Join(dir, "no", "x"), nil, 0o600); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a folder that is not there: %v", err)
-	}
 }

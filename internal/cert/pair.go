@@ -5,14 +5,13 @@ package cert
 import (
 	"bytes"
 	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+
+	"github.com/mailstead/mailstead/internal/durable"
 )
 
 // readPair reads a certificate and its key, PEM files of ours. A key that
@@ -45,32 +44,11 @@ func writePair(certFile, keyFile string, chain [][]byte, key *ecdsa.PrivateKey) 
 			return nil, err
 		}
 	}
-	if err := replace(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+	if err := durable.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
 		return nil, err
 	}
-	if err := replace(certFile, certs.Bytes(), 0o644); err != nil {
+	if err := durable.WriteFile(certFile, certs.Bytes(), 0o644); err != nil {
 		return nil, err
 	}
 	return readPair(certFile, keyFile)
-}
-
-// replace writes a file whole or not at all, and to disk.
-func replace(path string, text []byte, mode os.FileMode) error {
-	tmp := path + "." + rand.Text()[:8]
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

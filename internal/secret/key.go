@@ -17,6 +17,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/mailstead/mailstead/internal/durable"
 )
 
 // keySize is the length of the server key and of each sub-key in bytes.
@@ -104,7 +106,6 @@ func Read(path string) (*Key, error) {
 // create writes a fresh key beside path and links it into place, so that
 // neither a crash nor a second process ever sees half a key.
 func create(path string) error {
-	dir := filepath.Dir(path)
 	raw := make([]byte, keySize)
 	rand.Read(raw) // never fails: crypto/rand ends the process instead
 	tmp := fmt.Sprintf("%s.%s", path, rand.Text()[:8])
@@ -118,11 +119,7 @@ func create(path string) error {
 	if err := errors.Join(err, os.Remove(tmp)); err != nil {
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncFolder(filepath.Dir(path))
 }
 
 func writeSynced(path string, text []byte) error {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
@@ -25,7 +26,7 @@ type dataFolder struct {
 }
 
 func openData(path string) (*dataFolder, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := durable.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("the data folder: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -56,7 +57,7 @@ func (d *dataFolder) name() (string, error) {
 	if _, err := d.lock.WriteString(name + "\n"); err != nil {
 		return "", err
 	}
-	return name, d.lock.Sync()
+	return name, errors.Join(d.lock.Sync(), durable.SyncFolder(d.path))
 }
 
 func (d *dataFolder) file(name string) string { return filepath.Join(d.path, name) }

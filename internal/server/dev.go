@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -204,17 +205,14 @@ func (s *Server) readDev() *Dev {
 	return dev
 }
 
-// writeDev replaces dev.json as a whole, so that no script sees half of it.
+// writeDev replaces dev.json as a whole: no script sees half of it, and no loss of
+// power empties it.
 func (s *Server) writeDev() error {
 	text, err := json.MarshalIndent(s.Dev, "", "  ")
 	if err != nil {
 		return err
 	}
-	temporary := s.data.file(".dev.json-" + secret.Password())
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, s.data.file("dev.json"))
+	return durable.WriteFile(s.data.file("dev.json"), append(text, '\n'), 0o600)
 }
 
 // Print tells a person how to begin.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// eachDisk runs a test on a disk of each model, with a seed for what survives.
+func eachDisk(t *testing.T, run func(t *testing.T, d *disk, r *rand.Rand)) {
+	seed := seed(t)
+	for name, strict := range map[string]bool{"entries in order": false, "entries by folder": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Logf("MAILSTEAD_CRASH_SEED=%d", seed)
+			r := rand.New(rand.NewPCG(seed, 0))
+			run(t, mountDisk(t, strict, nil), r)
+		})
+	}
+}
+
+// The power fails at random moments under load. Every message that was
+// acknowledged is then exactly once where it belongs, and nothing else is damaged.
+func TestPower(t *testing.T) {
+	rounds := servertest.Soak(2, 50)
+	eachDisk(t, func(t *testing.T, d *disk, r *rand.Rand) {
+		for left := rounds; left > 0 && !t.Failed(); left -= min(left, 10) {
+			data := filepath.Join(d.dir, fmt.Sprintf("data%d", left))
+			d.campaign(t, newService(t, data, dbtest.SQLite(t)), min(left, 10), r)
+		}
+	})
+}
+
+func (d *disk) campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
+	l := newLedger()
+	s.Start()
+	for round := range rounds {
+		// Every other time a random part of what was not synced survives.
+		if d.chaos = nil; round%2 == 1 {
+			d.chaos = r
+		}
+		password := s.Dev.Mailboxes[0].Password
+		s.loadAndCut(d, l, fmt.Sprint(round), r)
+		s.Start()
+		if s.Dev.Mailboxes[0].Password != password {
+			t.Fatalf("round %d: the loss of power changed a password", round)
+		}
+		if what := l.misplaced(s.read(), false); what != "" {
+			t.Fatalf("round %d, at once after the start:\n%s", round, what)
+		}
+		s.settle(l)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	s.told(l)
+	s.Stop()
+	s.run("doctor", "--deep")
+	t.Logf("%d losses of power, %d messages acknowledged, %d not", rounds, l.acks, len(l.letters)-l.acks)
+}
+
+// loadAndCut takes the power away after so many acknowledgements and a moment.
+func (s *service) loadAndCut(d *disk, l *ledger, round string, r *rand.Rand) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	s.keepAuthority()
+	until := l.count() + 1 + r.IntN(150)
+	moment := time.Duration(r.IntN(20_000)) * time.Microsecond
+	wait := s.load(ctx, l, "r"+round, r.Uint64(), 12)
+	late := time.After(servertest.Patience)
+	for l.count() < until {
+		select {
+		case <-l.onAck:
+		case <-s.Ended:
+			s.t.Fatalf("the service ended under load: %v", s.Cmd.ProcessState)
+		case <-late:
+			s.t.Fatalf("of %d messages only %d were acknowledged within %v", until, l.count(), servertest.Patience)
+		}
+	}
+	<-time.After(moment)
+	s.losePower(d)
+	cancel()
+	wait()
+	for _, refused := range l.refused {
+		s.t.Errorf("refused at the %s door: %d %s", refused.door, refused.status, refused.text)
+	}
+}
+
+// keepAuthority copies the certificate that the load trusts to where it survives.
+func (s *service) keepAuthority() {
+	s.t.Helper()
+	text, err := os.ReadFile(s.Dev.CACert)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Dev.CACert = filepath.Join(s.t.TempDir(), "ca.pem")
+	if err := os.WriteFile(s.Dev.CACert, text, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *service) losePower(d *disk) {
+	s.t.Helper()
+	d.cut()
+	// From here on its calls hang. It is dead before they return.
+	if err := s.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		s.t.Fatalf("the service had ended by itself: %v", err)
+	}
+	d.restart(s.t.(*testing.T), func() { <-s.Ended })
+	s.Cmd = nil
+}
+
+// run runs a command on the service's data, which must succeed.
+func (s *service) run(args ...string) string {
+	s.t.Helper()
+	args = append(args, "--data", s.Data)
+	out, err := exec.CommandContext(s.t.Context(), binary, args...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("mailstead %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}

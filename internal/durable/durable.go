@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package durable makes folders and files that survive a loss of power. On return
+// from each function the contents are on disk, and so is the name in its folder:
+// a file system may forget a name until the folder that holds it is synced.
+package durable
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// MkdirAll makes a folder and those above it that are missing. It also syncs the
+// name of the first one that exists: an earlier process may have ended before
+// doing so.
+func MkdirAll(path string, mode fs.FileMode) error {
+	path = filepath.Clean(path)
+	parent := filepath.Dir(path)
+	err := os.Mkdir(path, mode)
+	if errors.Is(err, fs.ErrNotExist) && parent != path {
+		if err := MkdirAll(parent, mode); err != nil {
+			return err
+		}
+		err = os.Mkdir(path, mode)
+	}
+	if err == nil {
+		return SyncFolder(parent)
+	}
+	info, statErr := os.Stat(path)
+	if statErr != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+	}
+	_ = SyncFolder(parent) // it may be another user's, or read-only
+	return nil
+}
+
+// WriteFile replaces a file as a whole: a reader sees the former contents or the
+// new ones, also after a loss of power.
+func WriteFile(path string, text []byte, mode fs.FileMode) error {
+	temporary := fmt.Sprintf("%s.%s", path, rand.Text()[:8])
+	err := writeNew(temporary, text, mode)
+	if err == nil {
+		err = Rename(temporary, path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary)
+	}
+	return err
+}
+
+// writeNew ignores the umask.
+func writeNew(path string, text []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+}
+
+// Rename gives a file or folder its final name. Its contents must be synced already.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(to))
+}
+
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
