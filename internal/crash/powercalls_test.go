@@ -252,10 +252,6 @@ func (d *disk) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 	return fuse.OK
 }
 
-func (d *disk) ReadDirPlus(<-chan struct{}, *fuse.ReadIn, *fuse.DirEntryList) fuse.Status {
-	return fuse.ENOSYS
-}
-
 func (d *disk) ReleaseDir(in *fuse.ReleaseIn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

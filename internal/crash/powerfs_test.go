@@ -76,7 +76,9 @@ func mountDisk(t *testing.T, strict bool, chaos *rand.Rand) *disk {
 
 func (d *disk) mount(t *testing.T) {
 	t.Helper()
-	s, err := fuse.NewServer(d, d.dir, &fuse.MountOptions{FsName: "powerless", DirectMountStrict: true, MaxWrite: 1 << 20, DisableXAttrs: true})
+	s, err := fuse.NewServer(d, d.dir, &fuse.MountOptions{
+		FsName: "powerless", DirectMountStrict: true, MaxWrite: 1 << 20, DisableXAttrs: true, DisableReadDirPlus: true,
+	})
 	if err == nil {
 		go s.Serve()
 		err = s.WaitMount()
