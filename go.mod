@@ -18,6 +18,7 @@ require (
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/uuid v1.6.0
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/micromdm/plist v0.2.2
 	github.com/miekg/dns v1.1.73
@@ -37,8 +38,6 @@ require (
 	modernc.org/sqlite v1.61.1
 	pgregory.net/rapid v1.3.0
 )
-
-require github.com/hanwen/go-fuse/v2 v2.12.1 // indirect
 
 require (
 	github.com/boombuler/barcode v1.0.1-0.20190219062509-6c824513bacc // indirect
