@@ -11,8 +11,10 @@ const (
 	// firstWait is how long a question waits for an answer before it is sent
 	// again, while nothing is known of the server.
 	firstWait = 400 * time.Millisecond
-	// shortestWait and longestWait bound what is measured.
+	// shortestWait and longestFirst bound what is measured, longestWait what it
+	// doubles to.
 	shortestWait = 100 * time.Millisecond
+	longestFirst = time.Second
 	longestWait  = 3 * time.Second
 	// lostInRow is after how many questions in a row without an answer a
 	// server is asked after the others.
@@ -40,14 +42,15 @@ func (t *timing) wait() time.Duration {
 	if t.smooth == 0 {
 		return firstWait
 	}
-	return min(max(t.smooth+4*t.varies, shortestWait), longestWait)
+	return min(max(t.smooth+4*t.varies, shortestWait), longestFirst)
 }
 
-// answered notes how long an answer took (RFC 6298 §2.2 and §2.3).
+// answered notes how long an answer took (RFC 6298 §2.2 and §2.3). More than a
+// second counts as one: a slow domain says little about the server asked for it.
 func (t *timing) answered(took time.Duration, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	took = max(took, time.Microsecond) // 0 stands for nothing known
+	took = min(max(took, time.Microsecond), longestFirst) // 0 stands for nothing known
 	if t.smooth == 0 {
 		t.smooth, t.varies = took, took/2
 	} else {

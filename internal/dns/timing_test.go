@@ -32,10 +32,20 @@ func TestTiming(t *testing.T) {
 	if w := s.wait(); w != shortestWait {
 		t.Errorf("of a quick server %v", w)
 	}
+	s.answered(time.Minute, now)
+	if w := s.wait(); w != longestFirst {
+		t.Errorf("after one slow domain %v", w)
+	}
+	for range 25 {
+		s.answered(time.Millisecond, now)
+	}
+	if w := s.wait(); w > 300*time.Millisecond {
+		t.Errorf("after one slow domain and 25 quick ones %v", w)
+	}
 	for range 100 {
 		s.answered(time.Minute, now)
 	}
-	if w := s.wait(); w != longestWait {
+	if w := s.wait(); w != longestFirst {
 		t.Errorf("of a slow server %v", w)
 	}
 }

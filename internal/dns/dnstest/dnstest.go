@@ -170,6 +170,13 @@ func (z *Zone) Asked(name string) int {
 	return z.asked[key(name)]
 }
 
+// Total tells how many questions have come in.
+func (z *Zone) Total() int {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.questions
+}
+
 func (z *Zone) fault(name string, err error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -30,15 +30,7 @@ func Serve(t testing.TB, fill func(m *wire.Msg, q wire.Question)) string {
 // listen serves over UDP and TCP on one free port.
 func listen(t testing.TB, handler wire.Handler) string {
 	t.Helper()
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", packets.LocalAddr().String())
-	if err != nil {
-		_ = packets.Close()
-		return listen(t, handler) // the port is taken there
-	}
+	packets, listener := onePort(t)
 	var serving sync.WaitGroup
 	t.Cleanup(serving.Wait)
 	for _, s := range []*wire.Server{{PacketConn: packets, Handler: handler}, {Listener: listener, Handler: handler}} {
@@ -49,4 +41,19 @@ func listen(t testing.TB, handler wire.Handler) string {
 		t.Cleanup(func() { _ = s.Shutdown() })
 	}
 	return packets.LocalAddr().String()
+}
+
+// onePort opens one free port for UDP and TCP.
+func onePort(t testing.TB) (net.PacketConn, net.Listener) {
+	t.Helper()
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", packets.LocalAddr().String())
+	if err != nil {
+		_ = packets.Close()
+		return onePort(t) // the port is taken there
+	}
+	return packets, listener
 }
