@@ -73,7 +73,7 @@ bench: build ## Measure the binary, and Postfix and Dovecot beside it: one table
 	script/bench $(ARGS)
 
 # The tests that do more when they may take hours (servertest.Soak).
-SOAKS ?= TestKill|TestPower|TestKillWebhooks|TestIsolation|TestTwoNodes|TestUpheaval|TestFindMany|TestMillionWaiting|TestKilledThreeTimes|TestLargeMessages|TestCrowd|TestCrowdOfTwoNodes|TestIdleMemory|TestIdleSessions|TestIdleAcrossNodes|TestLoginFlood
+SOAKS ?= TestKill|TestPower|TestKillWebhooks|TestIsolation|TestTwoNodes|TestUpheaval|TestFindMany|TestMillionWaiting|TestKilledThreeTimes|TestLargeMessages|TestCrowd|TestCrowdOfTwoNodes|TestIdleMemory|TestIdleSessions|TestIdleAcrossNodes|TestLoginFlood|TestSilentDomainSlowsNobody
 
 .PHONY: soak
 soak: test-packages ## Run the long forms: 200 kills and 100 losses of power under load, 100 kills of one node of two, a million messages, a million rows that wait, 100,000 events to webhooks, 100,000 messages moved in from a Dovecot, crowds of IMAP clients, 10,000 that idle, 500 that try passwords, on each engine

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"testing"
+
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/server/servertest"
+)
+
+// The sandbox asks no server on the network about mail between local names.
+func TestSandboxAsksNobodyAboutLocalNames(t *testing.T) {
+	addr, zone := dnstest.Start(t)
+	o := &outsider{t: t, zone: zone, s: servertest.Start(t, func(c *server.Config) { c.Resolver = addr })}
+	for _, sender := range []string{"eve@elsewhere.test", "eve@nowhere.invalid", "eve@printer.local", "alice@demo.test"} {
+		o.send(sender, letter(sender, sender)) // some are refused: whether they are is not the point
+	}
+	if n := zone.Total(); n != 0 {
+		t.Errorf("the server outside was asked %d times", n)
+	}
+}
