@@ -13,9 +13,9 @@ import (
 // localTTL is the TTL of what is answered here, in seconds.
 const localTTL = 3600
 
-// localZones are home.arpa, and the reverse names of networks that are on no
-// public server: those of the host, private ones, and those for documentation
-// (RFC 6303 §4, RFC 7793).
+// localZones are the reverse names of networks that are on no public server:
+// those of the host, private ones, and those for documentation (RFC 6303 §4,
+// RFC 7793).
 var localZones = reverseZones()
 
 func reverseZones() map[string]bool {
@@ -29,7 +29,6 @@ func reverseZones() map[string]bool {
 	for n := 64; n < 128; n++ {
 		zones[fmt.Sprintf("%d.100.in-addr.arpa.", n)] = true
 	}
-	zones["home.arpa."] = true // RFC 8375 §4
 	for _, name := range []string{"d.f", "8.e.f", "9.e.f", "a.e.f", "b.e.f", "8.b.d.0.1.0.0.2"} {
 		zones[name+".ip6.arpa."] = true
 	}
@@ -58,7 +57,7 @@ func local(q question) (answer, bool) {
 			a.reason = ErrNoData
 		}
 		return a, true
-	case "invalid", "test", "onion", "local": // the last: RFC 6762 §22.1
+	case "invalid", "test", "onion": // not local and home.arpa, where many a company has its smart host
 		return a, true
 	case "arpa":
 		for name = q.name; name != ""; _, name, _ = strings.Cut(name, ".") {

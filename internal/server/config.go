@@ -36,7 +36,7 @@ type Config struct {
 	ACMEEmail     string `name:"acme-email" help:"Where the ACME server may write to." placeholder:"ADDRESS"`
 
 	Resolver       string   `help:"DNS server to ask, instead of the system's." placeholder:"HOST:PORT"`
-	ResolverFor    []string `name:"resolver-for" help:"DNS servers of some zones, separated by commas, such as 10.in-addr.arpa=10.0.0.1:53. Otherwise the reverse names of private networks, and names under localhost, test, invalid, onion, local and home.arpa, are asked of nobody." placeholder:"ZONE=HOST:PORT"`
+	ResolverFor    []string `name:"resolver-for" help:"DNS servers of some zones, separated by commas, such as 10.in-addr.arpa=10.0.0.1:53. Otherwise the reverse names of private networks, and names under localhost, test, invalid and onion, are asked of nobody." placeholder:"ZONE=HOST:PORT"`
 	TrustResolver  bool     `help:"Believe the resolver's DNSSEC verdict; only for one on this machine that validates."`
 	Relay          string   `help:"Smart host for all mail to outside: smtp://user:password@host:port, or smtps:// for TLS from the start. Its certificate is checked with smtps, or where a password is sent; ?verify=no takes any, ?verify=yes always checks." placeholder:"URL"`
 	SMTPPort       int      `name:"smtp-port" help:"Port on which MX hosts are dialled." default:"25" placeholder:"N"`
