@@ -74,7 +74,7 @@ func TestStory(t *testing.T) {
 	}))
 	defer receiver.Close()
 	pair, authority := written(t, host)
-	resolver, zone := dnstest.Start(t, host+". A 127.0.0.1")
+	resolver, zone := dnstest.Start(t, host+". A 127.0.0.1", "spf."+host+`. TXT "v=spf1 ip4:127.0.0.1 -all"`)
 	s := servertest.Start(t, servertest.Serve(host, resolver, pair, authority))
 	link, err := url.Parse(s.SetupURL)
 	if err != nil || link.Host == "" {

@@ -3,6 +3,7 @@
 package domain_test
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -136,7 +137,7 @@ func TestNoAnswerChangesNothing(t *testing.T) {
 }
 
 func TestTimeoutChangesNothing(t *testing.T) {
-	addr, zone := dnstest.Start(t)
+	addr, zone := dnstest.Start(t, spfOfHost)
 	w := open(t, dbOf(t))
 	w.zone, w.Domains = zone, w.another(dnstest.Resolver(t, addr))
 	dom := w.create(w.ann, "shop.test")
@@ -154,6 +155,48 @@ func TestTimeoutChangesNothing(t *testing.T) {
 	w.Domains = w.another(hasty)
 	w.clock.pass(48 * time.Hour)
 	w.expect(w.check(dom), domain.Verified, true, true)
+}
+
+// TestInclude checks the records that a domain's SPF record includes: without
+// them receivers ignore it (permanent error).
+func TestInclude(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := open(t, d)
+		dom := w.create(w.ann, "shop.test")
+		w.publish(dom)
+		const ours = "spf.mail.service.test"
+		spf := func(status, words string) domain.Domain {
+			t.Helper()
+			got := w.check(dom)
+			if r := record(t, got, domain.SPF); r.Status != status || !strings.Contains(r.Error, words) || words == "" && r.Error != "" {
+				t.Errorf("%s %q, want %s %q", r.Status, r.Error, status, words)
+			}
+			return got
+		}
+		w.zone.Set(ours)
+		w.expect(spf(domain.RecordFailed, "Only the operator of this service can correct that"), domain.Pending, true, true)
+		w.zone.Set(ours, `TXT "v=spf1 ip4:127.0.0.1 -all"`)
+		w.expect(spf(domain.RecordVerified, ""), domain.Verified, true, true)
+
+		// No answer changes nothing, however long.
+		w.zone.ServFail(ours)
+		w.clock.pass(48 * time.Hour)
+		w.expect(spf(domain.TemporaryFailure, "no answer about "+ours), domain.Verified, true, true)
+		w.clock.pass(48 * time.Hour)
+		w.expect(spf(domain.TemporaryFailure, "we will ask again"), domain.Verified, true, true)
+		w.zone.Heal(ours)
+
+		// A part of the customer's own that leads to nothing.
+		apex := func(record string) { w.zone.Set("shop.test", "MX 10 mail.service.test.", `TXT "`+record+`"`) }
+		apex("v=spf1 include:" + ours + " include:gone.test ~all")
+		w.expect(spf(domain.RecordVerified, "For other senders receivers ignore the SPF record: it includes gone.test, which has no record"), domain.Verified, true, true)
+		apex("v=spf1 include:gone.test include:" + ours + " ~all")
+		w.expect(spf(domain.RecordFailed, "Receivers ignore the SPF record: it includes gone.test, which has no record"), domain.Verified, true, true)
+		w.clock.pass(24 * time.Hour)
+		w.expect(w.check(dom), domain.Degraded, true, true)
+		apex("v=spf1 include:" + ours + " ~all")
+		w.expect(spf(domain.RecordVerified, ""), domain.Verified, true, true)
+	})
 }
 
 func TestOneTransitionOneEvent(t *testing.T) {

@@ -56,9 +56,12 @@ type world struct {
 
 const host = "mail.service.test"
 
+// spfOfHost is what the operator has published, and every domain includes.
+const spfOfHost = `spf.mail.service.test. TXT "v=spf1 ip4:127.0.0.1 -all"`
+
 func open(t testing.TB, d *db.DB) *world {
 	t.Helper()
-	addr, zone := dnstest.Start(t)
+	addr, zone := dnstest.Start(t, spfOfHost)
 	w := &world{t: t, db: d, zone: zone, clock: &clock{t: time.Now().Truncate(time.Second)}, there: map[string]bool{}}
 	w.ann, w.bob = w.account("ann"), w.account("bob")
 	w.Domains = w.another(dnstest.Resolver(t, addr))

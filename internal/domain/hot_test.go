@@ -92,7 +92,7 @@ func TestSender(t *testing.T) {
 func TestForgetting(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
-		addr, zone := dnstest.Start(t)
+		addr, zone := dnstest.Start(t, spfOfHost)
 		w.zone = zone
 		w.Domains = w.another(dnstest.Resolver(t, addr))
 		node := w.another(dnstest.Resolver(t, addr))
@@ -144,7 +144,7 @@ func TestForgetting(t *testing.T) {
 func TestChoices(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
-		addr, _ := dnstest.Start(t)
+		addr, _ := dnstest.Start(t, spfOfHost)
 		w.Domains = w.another(dnstest.Resolver(t, addr))
 		node := w.another(dnstest.Resolver(t, addr))
 		dom := w.create(w.ann, "shop.test")

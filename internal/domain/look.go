@@ -96,8 +96,11 @@ func (d *Domains) lookRecord(ctx context.Context, resolver *dns.Resolver, c *cla
 		res, err := resolver.SRV(ctx, r.Name)
 		return orMissing(ctx, resolver, c, r, err, func() verdict { return judgeSRV(r, res.Records) }), nil
 	}
-	if r.Kind == DMARC {
+	switch r.Kind {
+	case DMARC:
 		return lookDMARC(ctx, resolver, c, r), nil
+	case SPF:
+		return d.lookSPF(ctx, resolver, c, r), nil
 	}
 	judge, err := d.judgeOf(r, keys)
 	if err != nil {
@@ -135,6 +138,32 @@ func lookDMARC(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record)
 	return missing(ctx, resolver, c, r, dns.ErrNotFound)
 }
 
+// lookSPF also evaluates what the record includes: one name without a record is
+// a permanent error of the whole (RFC 7208 §5.2).
+func (d *Domains) lookSPF(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record) verdict {
+	res, err := resolver.TXT(ctx, r.Name)
+	return orMissing(ctx, resolver, c, r, err, func() verdict {
+		if ok, problem := mailauth.CheckSPF(res.Records, d.spfName()); !ok {
+			return failed(res.Records, "%s", problem)
+		}
+		in := mailauth.CheckIncludes(ctx, resolver, r.Name, res.Records, d.spfName())
+		switch {
+		case in.Result == mailauth.TempError && !in.After:
+			return verdict{TemporaryFailure, nil, fmt.Sprintf(
+				"The SPF record could not be evaluated: %s. What was found before stands; we will ask again.", in.Reason)}
+		case in.Result == mailauth.PermError && in.Inside:
+			return failed(res.Records, "The SPF record is right, but receivers ignore it: %s. "+
+				"Only the operator of this service can correct that: tell them that include:%s fails.", in.Reason, d.spfName())
+		case in.Result == mailauth.PermError && in.After:
+			return verdict{RecordVerified, res.Records, fmt.Sprintf(
+				"Mail from our servers passes. For other senders receivers ignore the SPF record: %s. Correct or remove that part.", in.Reason)}
+		case in.Result == mailauth.PermError:
+			return failed(res.Records, "Receivers ignore the SPF record: %s. Correct or remove that part.", in.Reason)
+		}
+		return verdict{RecordVerified, res.Records, ""}
+	})
+}
+
 func noAnswer(name string) verdict {
 	return verdict{TemporaryFailure, nil, fmt.Sprintf(
 		"The name servers for %s gave no usable answer. What was found before stands; we will ask again.", name)}
@@ -143,8 +172,6 @@ func noAnswer(name string) verdict {
 // judgeOf returns what judges the TXT records at r's name.
 func (d *Domains) judgeOf(r *Record, keys []key) (func([]string) (bool, string), error) {
 	switch r.Kind {
-	case SPF:
-		return func(txts []string) (bool, string) { return mailauth.CheckSPF(txts, d.spfName()) }, nil
 	case MTASTS:
 		return checkMTASTS, nil
 	case TLSRPT:

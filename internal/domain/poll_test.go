@@ -76,7 +76,7 @@ func TestSchedule(t *testing.T) {
 func TestTwoNodesShareThePolling(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
-		addr, zone := dnstest.Start(t)
+		addr, zone := dnstest.Start(t, spfOfHost)
 		w.zone = zone
 		resolver := dnstest.Resolver(t, addr)
 		nodes := []*domain.Domains{w.another(resolver), w.another(resolver), w.another(resolver)}

@@ -24,7 +24,7 @@ import (
 func TestRotation(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
-		addr, zone := dnstest.Start(t)
+		addr, zone := dnstest.Start(t, spfOfHost)
 		w.zone = zone
 		w.Domains = w.another(dnstest.Resolver(t, addr))
 		node := w.another(dnstest.Resolver(t, addr)) // hears no signal
@@ -121,7 +121,7 @@ func TestRotation(t *testing.T) {
 func TestRotationRolledBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
-		addr, zone := dnstest.Start(t)
+		addr, zone := dnstest.Start(t, spfOfHost)
 		w.zone = zone
 		w.Domains = w.another(dnstest.Resolver(t, addr))
 		dom := w.create(w.ann, "shop.test")
@@ -147,7 +147,7 @@ func TestRotationRolledBack(t *testing.T) {
 func TestRotationSchedule(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
-		addr, zone := dnstest.Start(t)
+		addr, zone := dnstest.Start(t, spfOfHost)
 		w.zone = zone
 		resolver := dnstest.Resolver(t, addr)
 		w.Domains = w.another(resolver)

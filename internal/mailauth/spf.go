@@ -105,6 +105,9 @@ type spfCheck struct {
 	reason              string
 	names               []string // the client's, validated
 	looked              bool     // names is known
+
+	include       string // of CheckIncludes, with what is known of it
+	inside, after bool
 }
 
 // end says why a check came to no clear answer.
@@ -139,9 +142,14 @@ func (s *spfCheck) host(ctx context.Context, domain string) (Result, string) {
 	if errors.Is(err, dns.ErrTemporary) {
 		return s.end(TempError, "no answer about "+domain), ""
 	}
+	return s.evaluate(ctx, domain, answer.Records)
+}
+
+// evaluate is host for a domain whose TXT records are known.
+func (s *spfCheck) evaluate(ctx context.Context, domain string, txts []string) (Result, string) {
 	var text string
 	found := 0
-	for _, txt := range answer.Records {
+	for _, txt := range txts {
 		if strings.EqualFold(txt, "v=spf1") || begins(txt, "v=spf1 ") {
 			text = txt
 			found++
@@ -181,6 +189,9 @@ func (s *spfCheck) redirect(ctx context.Context, to, domain string) (Result, str
 	if !s.count() {
 		return s.end(PermError, "too many terms that ask the DNS"), ""
 	}
+	if s.anyone() && dependsOnClient(to) {
+		return Neutral, ""
+	}
 	target, ok := s.name(ctx, to, domain)
 	if !ok {
 		return s.end(PermError, "a redirect to no domain"), ""
@@ -210,6 +221,9 @@ func (s *spfCheck) matches(ctx context.Context, d *directive, domain string) (ma
 	if !s.count() {
 		return false, s.end(PermError, "too many terms that ask the DNS")
 	}
+	if s.anyone() && (d.kind == "ptr" || dependsOnClient(d.domain)) {
+		return false, ""
+	}
 	target := domain
 	if d.domain != "" {
 		var ok bool
@@ -219,7 +233,7 @@ func (s *spfCheck) matches(ctx context.Context, d *directive, domain string) (ma
 	}
 	switch d.kind {
 	case "include":
-		return s.include(ctx, target)
+		return s.included(ctx, target)
 	case "a":
 		return s.address(ctx, target, d)
 	case "mx":
@@ -236,8 +250,10 @@ func (s *spfCheck) matches(ctx context.Context, d *directive, domain string) (ma
 	return len(addrs) > 0, trouble
 }
 
-func (s *spfCheck) include(ctx context.Context, target string) (bool, Result) {
-	switch r, _ := s.host(ctx, target); r {
+func (s *spfCheck) included(ctx context.Context, target string) (bool, Result) {
+	r, _ := s.host(ctx, target)
+	s.note(target, r)
+	switch r {
 	case Pass:
 		return true, ""
 	case None:
@@ -249,6 +265,10 @@ func (s *spfCheck) include(ctx context.Context, target string) (bool, Result) {
 }
 
 func (s *spfCheck) address(ctx context.Context, host string, d *directive) (bool, Result) {
+	if s.anyone() {
+		_, err := s.dns.Addrs(ctx, host)
+		return false, s.lookedUp(err, host)
+	}
 	addrs, trouble := s.addrs(ctx, host, s.ip.Is4())
 	for _, a := range addrs {
 		if d.near(a, s.ip) {
