@@ -10,12 +10,14 @@ import (
 	"crypto"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/signal"
 )
@@ -95,6 +97,8 @@ type Domains struct {
 	choices memo[db.ID, known[choice]]
 	signers memo[db.ID, signerOf]
 	after   func(time.Duration) <-chan time.Time
+
+	hostSigner atomic.Pointer[mailauth.Signer] // once it is known: its key never changes
 }
 
 // New returns the domains of a database.

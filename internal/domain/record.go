@@ -64,6 +64,8 @@ func (r *Record) rdata() string {
 	switch {
 	case r.Type == "TXT":
 		return quote(r.Value)
+	case r.Type == "A" || r.Type == "AAAA":
+		return r.Value
 	case r.Priority != nil:
 		return strconv.Itoa(*r.Priority) + " " + r.Value + "."
 	}
@@ -88,7 +90,7 @@ const (
 )
 
 // spfName is where our hosts are listed for SPF.
-func (d *Domains) spfName() string { return "spf." + d.Host }
+func (d *Domains) spfName() string { return spfOf(d.Host) }
 
 // asked lists the records that a domain is asked for, required ones first.
 func (d *Domains) asked(c *claim, keys []key) []Record {

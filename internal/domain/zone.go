@@ -5,10 +5,8 @@ package domain
 import (
 	"context"
 	"fmt"
-	"net/netip"
+	"slices"
 	"strings"
-
-	wire "github.com/miekg/dns"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
@@ -57,7 +55,10 @@ const maxBelow = 1 + maxSelectorLabels
 // code as all others.
 func (d *Domains) Records(ctx context.Context, name string) (dns.Answer, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
-	all := d.ownRecords()
+	all, err := d.ownRecords(ctx, name)
+	if err != nil {
+		return dns.Answer{}, err
+	}
 	for of, n := name, 0; of != "" && n <= maxBelow; n++ {
 		claims, err := db.All(ctx, d.DB, claimsOn.With(of), scanClaim)
 		if err != nil {
@@ -85,48 +86,19 @@ func (d *Domains) Records(ctx context.Context, name string) (dns.Answer, error) 
 			lines = append(lines, line)
 		}
 	}
-	var err error
 	if len(lines) > 0 {
 		a.Records, err = dns.ParseRecords(lines...)
-	}
-	if name == d.Host {
-		a.Records = append(a.Records, addressRecords(name, d.Addrs)...)
-		a.Exists = true
 	}
 	return a, err
 }
 
-// ownRecords are those of the service's own names: who sends for it, and
-// where bounces come back to.
-func (d *Domains) ownRecords() []Record {
-	spf := "v=spf1"
-	for _, a := range d.Addrs {
-		if a = a.Unmap(); a.Is4() {
-			spf += " ip4:" + a.String()
-		} else {
-			spf += " ip6:" + a.WithZone("").String()
-		}
+// ownRecords are those of the service's own names.
+func (d *Domains) ownRecords(ctx context.Context, name string) ([]Record, error) {
+	h := &Host{Name: d.Host, Addrs: d.Addrs}
+	var err error
+	if strings.HasSuffix(name, "._domainkey."+d.Host) {
+		h.Key, err = ReadHostKey(ctx, d.DB)
 	}
-	preference := mxPreference
-	bounces := "bounces." + d.Host
-	return []Record{
-		{Type: "TXT", Name: d.spfName(), Value: spf + " -all"},
-		{Type: "MX", Name: bounces, Value: d.Host, Priority: &preference},
-		{Type: "TXT", Name: bounces, Value: "v=spf1 include:" + d.spfName() + " -all"},
-	}
-}
-
-func addressRecords(name string, addrs []netip.Addr) []wire.RR {
-	var all []wire.RR
-	for _, a := range addrs {
-		h := wire.RR_Header{Name: name + ".", Class: wire.ClassINET, Ttl: sandboxTTL}
-		if a = a.Unmap(); a.Is4() {
-			h.Rrtype = wire.TypeA
-			all = append(all, &wire.A{Hdr: h, A: a.AsSlice()})
-		} else {
-			h.Rrtype = wire.TypeAAAA
-			all = append(all, &wire.AAAA{Hdr: h, AAAA: a.AsSlice()})
-		}
-	}
-	return all
+	all := h.records(nil)
+	return slices.DeleteFunc(all, func(r Record) bool { return strings.Contains(r.Value, unknownAddress) }), err
 }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailauth"
+)
+
+// HostKey is the public side of the DKIM key of the service's own name.
+type HostKey struct{ Selector, Record string }
+
+var (
+	// Of two nodes that generate it at the same time, the first wins.
+	insertHostKey = db.SQL(`INSERT INTO host_key (algorithm, selector, private, record, created_at) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (algorithm) DO NOTHING`)
+	readHostKey = db.SQL(`SELECT selector, private, record FROM host_key WHERE algorithm = 'rsa'`)
+)
+
+// ReadHostKey reads the DKIM key of the service's own name; nil if none was
+// generated yet.
+func ReadHostKey(ctx context.Context, r db.Reader) (*HostKey, error) {
+	k, err := findHostKey(ctx, r)
+	if err != nil || k == nil {
+		return nil, err
+	}
+	return &HostKey{k.selector, k.record}, nil
+}
+
+func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
+	all, err := db.All(ctx, r, readHostKey.With(), func(r db.Row) (*key, error) {
+		k := &key{algorithm: string(mailauth.RSA)}
+		return k, r.Scan(&k.selector, &k.private, &k.record)
+	})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// HostKey returns the DKIM key of the service's own name. The first call, on
+// whatever node, generates it.
+func (d *Domains) HostKey(ctx context.Context) (*HostKey, error) {
+	k, err := d.hostKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &HostKey{k.selector, k.record}, nil
+}
+
+func (d *Domains) hostKey(ctx context.Context) (*key, error) {
+	k, err := findHostKey(ctx, d.DB)
+	if err != nil || k != nil {
+		return k, err
+	}
+	made, err := d.makeKeys(ctx, 0, []mailauth.Algorithm{mailauth.RSA})
+	if err != nil {
+		return nil, err
+	}
+	_, err = d.DB.Exec(ctx, insertHostKey.With(made[0].algorithm, made[0].selector, made[0].private, made[0].record, db.Micros(d.Now())))
+	if err != nil {
+		return nil, err
+	}
+	if k, err = findHostKey(ctx, d.DB); err == nil && k == nil {
+		err = errors.New("the DKIM key of the service's own name is gone again")
+	}
+	return k, err
+}
+
+// HostSigner returns the signer of the service's own name.
+func (d *Domains) HostSigner(ctx context.Context) (*mailauth.Signer, error) {
+	if s := d.hostSigner.Load(); s != nil {
+		return s, nil
+	}
+	k, err := d.hostKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.openSigner(d.Host, []sealedKey{{selector: k.selector, private: k.private}})
+	if err == nil {
+		d.hostSigner.Store(s)
+	}
+	return s, err
+}
