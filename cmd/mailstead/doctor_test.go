@@ -88,7 +88,7 @@ func TestDoctor(t *testing.T) {
 			t.Fatal(err)
 		}
 		// All this is for this machine alone, and the disk is whose it is.
-		but := []string{"host name", "listening address", "certificate", "disk"}
+		but := []string{"host name", "DNS records", "listening address", "certificate", "disk"}
 		base := servertest.FreeBase(t)
 		fresh := append([]string{"--bind", "127.0.0.1", "--port-base", fmt.Sprint(base)}, settings...)
 		examine(t, nil, fresh...).well(t, but...)

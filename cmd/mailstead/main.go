@@ -29,6 +29,7 @@ type commands struct {
 	Key     keyCommand     `cmd:"" help:"API keys."`
 	User    userCommand    `cmd:"" help:"People who sign in to the dashboard."`
 	Queue   queueCommand   `cmd:"" help:"Mail that waits: look, try again, hold, release, drop."`
+	DNS     dnsCommand     `cmd:"" name:"dns" help:"Print and check the DNS records of the service itself, which its operator publishes."`
 	Doctor  doctorCommand  `cmd:"" help:"Look at the service, running or stopped, and say what is wrong with it."`
 	Listen  listenCommand  `cmd:"" help:"Forward events to a URL of this machine, signed like webhooks."`
 	Migrate migrateCommand `cmd:"" help:"Copy a mailbox from another IMAP server."`

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/egress"
 )
 
@@ -21,6 +22,7 @@ type Names struct {
 	Trust    bool // the resolver's DNSSEC verdict is to be believed
 	Relayed  bool // mail leaves by a smart host, so that nobody asks for our reverse name
 	Machines func() ([]netip.Addr, error)
+	Key      *domain.HostKey // the service's own; nil: not known
 }
 
 // MachineAddrs are the addresses of this machine.
@@ -135,5 +137,35 @@ func (n Names) CheckReverse(ctx context.Context, r *Report) {
 	}
 	if len(public) == 0 {
 		r.OK("no public address to have one")
+	}
+}
+
+// CheckRecords looks for the records of our own names that customers' records lead
+// to. CheckHost and CheckReverse tell of addresses.
+func (n Names) CheckRecords(ctx context.Context, r *Report) {
+	h := domain.Host{Name: n.Host, Resolver: n.DNS, Relayed: n.Relayed, Key: n.Key}
+	if own, err := n.Machines(); err == nil {
+		h.Addrs = slices.DeleteFunc(own, func(a netip.Addr) bool { return !egress.Public(a) })
+	}
+	all, err := h.Check(ctx)
+	if err != nil {
+		r.Warn("See what is said of the resolver.", "the DNS records of %s could not be looked at: %v", n.Host, err)
+		return
+	}
+	good := 0
+	for _, rec := range all {
+		switch {
+		case rec.Kind == domain.Address || rec.Kind == domain.Reverse || !rec.Required:
+		case rec.Status == domain.RecordVerified:
+			good++
+		case rec.Status == domain.TemporaryFailure:
+			r.Warn("See what is said of the resolver.", "the DNS gave no answer about %s", rec.Name)
+		default:
+			says, _, _ := strings.Cut(strings.TrimSuffix(rec.Error, "."), ". Publish: ")
+			r.Warn("mailstead dns prints all records to publish.", "%s", says)
+		}
+	}
+	if good > 0 && r.worst() == OK {
+		r.OK("%s of %s are published", many(good, false, "record", "records"), n.Host)
 	}
 }

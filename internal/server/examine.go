@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/doctor"
+	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -47,6 +48,7 @@ type examined struct {
 	pid       int  // of the process that has the lock; 0: none, or not known
 	known     bool // who has the lock can be told
 	db        *doctor.Database
+	hostKey   *domain.HostKey // nil: none yet, or not to be read
 	dns       *dns.Resolver
 	router    *route.Router
 }
@@ -178,6 +180,9 @@ func (x *examined) openDatabase(ctx context.Context) []doctor.Check {
 		x.running = x.tenure() != nil
 	}
 	d.Here = x.running
+	if x.hostKey, err = domain.ReadHostKey(ctx, look); err != nil {
+		return failed(err)
+	}
 	return append(checks, x.kept(d)...)
 }
 
@@ -277,7 +282,7 @@ func (x *examined) place() []doctor.Check {
 
 // network are the checks of the DNS, the doors and the hosts that are asked.
 func (x *examined) network(doors doctor.Doors) []doctor.Check {
-	names := doctor.Names{Host: x.Host, DNS: x.dns, Trust: x.TrustResolver, Relayed: x.router.Smart != nil, Machines: doctor.MachineAddrs}
+	names := doctor.Names{Host: x.Host, DNS: x.dns, Trust: x.TrustResolver, Relayed: x.router.Smart != nil, Machines: doctor.MachineAddrs, Key: x.hostKey}
 	shown := doctor.Certificate{Kind: x.TLS, Host: x.Host, Roots: x.router.Roots, Now: time.Now}
 	if x.running {
 		shown.Since = time.Now()
@@ -298,6 +303,7 @@ func (x *examined) network(doors doctor.Doors) []doctor.Check {
 		{Name: "resolver", Look: names.CheckResolver},
 		{Name: "host name", Look: names.CheckHost},
 		{Name: "reverse name", Look: names.CheckReverse},
+		{Name: "DNS records", Look: names.CheckRecords, Limit: 3 * doctor.Patience},
 		{Name: "certificate", Look: shown.Check},
 	}
 	if x.running {

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/server"
+)
+
+type dnsCommand struct {
+	File     configFile    `name:"config" help:"TOML file with any settings of mailstead serve." placeholder:"FILE"`
+	Zone     bool          `help:"Print the records as text for a zone file, and nothing else." env:"-" xor:"form"`
+	JSON     bool          `name:"json" help:"Print the result as JSON." env:"-" xor:"form"`
+	Settings server.Config `embed:""`
+}
+
+// hostRecords is the result as JSON.
+type hostRecords struct {
+	Host    string          `json:"host"`
+	Records []domain.Record `json:"records"`
+	Failed  int             `json:"failed"` // required ones that are missing or wrong
+}
+
+func (c *dnsCommand) Run() error {
+	ctx, stop := untilSignal()
+	defer stop()
+	h, err := server.HostNames(ctx, c.Settings)
+	if err != nil {
+		return err
+	}
+	result := hostRecords{Host: h.Name}
+	result.Records, err = h.Check(ctx)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if err != nil {
+		return err
+	}
+	if c.Zone {
+		_, err := io.WriteString(os.Stdout, h.Zone(result.Records))
+		return err
+	}
+	for _, r := range result.Records {
+		if r.Required && r.Status == domain.RecordFailed {
+			result.Failed++
+		}
+	}
+	if err := result.print(os.Stdout, c.JSON, h.Key == nil); err != nil {
+		return err
+	}
+	if result.Failed > 0 {
+		return fmt.Errorf("%s missing or wrong", count(result.Failed, "required record"))
+	}
+	return nil
+}
+
+func (h *hostRecords) print(w io.Writer, asJSON, noKey bool) error {
+	if asJSON {
+		return printJSON(w, h)
+	}
+	var text strings.Builder
+	for _, r := range h.Records {
+		status := r.Status
+		if !r.Required {
+			status += ", optional"
+		}
+		value := r.Value
+		if r.Priority != nil {
+			value = fmt.Sprintf("%d %s", *r.Priority, value)
+		}
+		fmt.Fprintf(&text, "%s %s %s\n  %s. %s\n", r.Name, r.Type, value, status, r.Note)
+		if r.Error != "" {
+			fmt.Fprintf(&text, "  %s\n", printable(r.Error, 1000))
+		}
+		text.WriteByte('\n')
+	}
+	if noKey {
+		text.WriteString("The DKIM key is generated when the service first starts. Run this command again then.\n\n")
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/dns"
+	"github.com/mailstead/mailstead/internal/doctor"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/egress"
+	"github.com/mailstead/mailstead/internal/secret"
+)
+
+// HostNames returns the own names of the service with these settings, to check
+// and print their DNS records. Before the service has run, they have no DKIM key.
+func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	relay, err := c.relay()
+	if err != nil {
+		return nil, err
+	}
+	zones, err := c.zones()
+	if err != nil {
+		return nil, err
+	}
+	resolver, err := dns.New(dns.Config{Server: c.Resolver, Zones: zones, TrustAD: c.TrustResolver, Timeout: 4 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	h := &domain.Host{Name: c.Host, Resolver: resolver, Addrs: c.senders(), Relayed: relay != nil}
+	if c.Database == "sqlite" {
+		if _, err := os.Stat(filepath.Join(c.Data, "mailstead.db")); errors.Is(err, os.ErrNotExist) {
+			return h, nil
+		}
+	}
+	h.Key, err = c.hostKey(ctx)
+	return h, err
+}
+
+// hostKey reads the DKIM key of the service's own name, or generates it.
+func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
+	if err := c.hasRun(ctx); err != nil {
+		return nil, err
+	}
+	d, err := db.Open(ctx, db.Options{URL: c.databaseURL()})
+	if err != nil {
+		return nil, err
+	}
+	k, err := domain.ReadHostKey(ctx, d)
+	if err == nil && k == nil {
+		var seal *secret.Key
+		if c.SecretKey != "" {
+			seal, err = secret.Parse(c.SecretKey)
+		} else {
+			seal, err = secret.Read(filepath.Join(c.Data, "secret.key"))
+		}
+		if err == nil {
+			k, err = domain.New(domain.Options{DB: d, Key: seal, Host: c.Host, Now: time.Now}).HostKey(ctx)
+		}
+	}
+	return k, errors.Join(err, d.Close())
+}
+
+// senders are the addresses that mail leaves from and the service is reached at, as far
+// as this machine knows: none behind NAT. In the sandbox it is its own.
+func (c *Config) senders() []netip.Addr {
+	if c.Dev {
+		bind, err := netip.ParseAddr(c.Bind)
+		if err != nil || bind.IsUnspecified() {
+			return nil
+		}
+		return []netip.Addr{bind.Unmap()}
+	}
+	all, err := doctor.MachineAddrs()
+	if err != nil {
+		return nil // the DNS tells of some
+	}
+	return slices.DeleteFunc(all, func(a netip.Addr) bool { return !egress.Public(a) })
+}
