@@ -198,7 +198,8 @@ func (h *Host) look(ctx context.Context, resolver *dns.Resolver, r *Record, foun
 	c := &claim{name: h.Name}
 	switch r.Kind {
 	case Address:
-		if a, err := netip.ParseAddr(r.Value); reached.status == RecordVerified && (err != nil || !slices.Contains(found, a)) {
+		published := slices.ContainsFunc(found, func(a netip.Addr) bool { return a.String() == r.Value })
+		if reached.status == RecordVerified && !published {
 			return failed(reached.observed, "No %s record was found at %s. Publish: %s %s %s", r.Type, r.Name, r.Name, r.Type, r.Value), nil
 		}
 		return reached, nil

@@ -70,15 +70,16 @@ func (c *Capture) Carry(ctx context.Context, r *queue.Run) {
 
 // captureLine is a connection to the sandbox's receiver.
 type captureLine struct {
-	conn   *smtpclient.Conn
-	now    *queue.Consignment // what is being sent: a pipe knows no account
-	served chan error         // once the receiver has ended
+	conn  *smtpclient.Conn
+	now   *queue.Consignment // what is being sent: a pipe knows no account
+	ended chan struct{}      // closed once the receiver has ended
 }
 
 func (c *Capture) connect(ctx context.Context) (*captureLine, error) {
 	here, there := net.Pipe()
-	l := &captureLine{served: make(chan error, 1)}
+	l := &captureLine{ended: make(chan struct{})}
 	go func() {
+		defer close(l.ended)
 		host := &receiver{keep: func(content io.Reader) error {
 			err := c.Keep(ctx, l.now, content)
 			if err != nil {
@@ -86,7 +87,9 @@ func (c *Capture) connect(ctx context.Context) (*captureLine, error) {
 			}
 			return err
 		}}
-		l.served <- host.serve(there)
+		if err := host.serve(there); err != nil { // our side of it is told by the outcome
+			c.Log.Warn("a conversation with the sandbox's receiver broke off", "error", err)
+		}
 	}()
 	var err error
 	l.conn, err = smtpclient.Open(ctx, here, smtpclient.Options{Host: "sandbox", LocalName: c.LocalName, TLS: smtpclient.Never})
@@ -128,7 +131,7 @@ func (l *captureLine) close() {
 	if l.conn != nil {
 		_ = l.conn.Close() // nothing depends on it
 	}
-	<-l.served
+	<-l.ended
 }
 
 var insertCaptured = db.SQL(`INSERT INTO captured (id, account, domain, message, sender, recipients, blob, size, structure)
