@@ -5,6 +5,7 @@ package inbound
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"io"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -67,16 +68,49 @@ func (i *Inbound) spoolReport(ctx context.Context, m *outbound.Submitted, all []
 			r.Original.Open = func() (io.ReadCloser, error) { return io.NopCloser(source.All()), nil }
 		}
 	}
+	var head []byte
+	if out {
+		if head, err = i.signReport(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	var s *spooled
+	err = reading(r, func(in io.Reader) (err error) {
+		s, err = i.spool(ctx, id, head, in, nil)
+		return err
+	})
+	return s, err
+}
+
+// signReport returns the DKIM-Signature of a report, by the key of the host in whose
+// name it is. It is signed here, where it is certain that we wrote it; its lines are
+// such that nothing on its way is re-encoded.
+func (i *Inbound) signReport(ctx context.Context, r *message.Report) (head []byte, err error) {
+	signer, err := i.Domains.HostSigner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	boundary := "=_" + rand.Text()
+	r.Boundary = func() string { return boundary } // the same when it is written
+	err = reading(r, func(in io.Reader) (err error) {
+		head, err = signer.SignReader(in)
+		return err
+	})
+	return head, err
+}
+
+// reading writes a report to somebody who reads it.
+func reading(r *message.Report, read func(io.Reader) error) error {
 	pipe, in := io.Pipe()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		in.CloseWithError(r.Write(in))
 	}()
-	s, err := i.spool(ctx, id, nil, pipe, nil)
+	err := read(pipe)
 	_ = pipe.Close() // lets a writer end that nobody reads from
 	<-written
-	return s, err
+	return err
 }
 
 // odd reports whether a message is anything but lines of ASCII that every host takes.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"syscall"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
@@ -52,7 +53,8 @@ func gone() error {
 // account that is suspended, or of a domain that has changed hands meanwhile and
 // would go out in its new holder's name, is not sent: fault.Denied. Nor is what is
 // lost: fault.NotFound. A report on its way back goes without a domain, in nobody's
-// name, and so does what the service itself writes and what the host forwards.
+// name. What the service itself writes goes in the name of the host, and so does what
+// the host forwards.
 func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 	r, err := o.load(ctx, id)
 	if err != nil {
@@ -81,6 +83,12 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.Mail, error) {
 		m.Notify, m.Ret = smtpclient.NotifyFailure, "HDRS"
 	} else {
 		m.Ret, m.EnvID = r.ret, r.envid
+	}
+	if r.account == account.Operators {
+		if sender.Signer, err = o.Domains.HostSigner(ctx); err != nil {
+			return nil, err
+		}
+		nobodys = false
 	}
 	sign := sender.Signer.SignReader
 	switch {
