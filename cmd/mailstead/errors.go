@@ -33,7 +33,11 @@ func explain(err error, flags []*kong.Flag) string {
 		for i, e := range p.Errors {
 			fields[i] = fault.Field{Field: e.Field, Message: e.Message}
 		}
-		text = strings.Replace(text, p.Error(), sentences(p.Detail, fields, flags), 1)
+		said := sentences(p.Detail, fields, flags)
+		if p.Status >= 500 && p.RequestID != "" { // to be found in the service's log
+			said += " [request " + p.RequestID + "]"
+		}
+		text = strings.Replace(text, p.Error(), said, 1)
 	}
 	return strings.ReplaceAll(strings.TrimPrefix(text, "mailstead: "), "\n", "; ")
 }

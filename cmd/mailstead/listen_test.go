@@ -254,8 +254,8 @@ func TestListenBesideDev(t *testing.T) {
 	}
 	here := []string{"listen", "--url", s.Dev.BaseURL, "--forward", "http://127.0.0.1:1/"}
 	refused(t, "--key", nil, here...)
-	refused(t, "401 ", nil, append(here, "--key", "ms_nobody")...)
-	refused(t, "validation_failed", nil, append(here, "--key", s.Dev.APIKey, "--events", "bounces")...)
+	refused(t, "mailstead: This API key is not valid", nil, append(here, "--key", "ms_nobody")...)
+	refused(t, "mailstead: --events: The kinds of event are", nil, append(here, "--key", s.Dev.APIKey, "--events", "bounces")...)
 	refused(t, "--forward", nil, "listen", "--forward", "localhost:3000")
 	refused(t, "--forward", nil, "listen")
 	refused(t, "mailstead dev", nil, "listen", "--data", t.TempDir(), "--forward", "http://127.0.0.1:1/")
