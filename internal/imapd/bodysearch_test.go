@@ -76,6 +76,7 @@ func withGate(t *testing.T, mailboxes int, f func(h *house, g *gate, names []str
 		g = newGate(o.Blobs.Files)
 		o.Blobs.Files = g
 	}, func(h *house) {
+		h.Cleanup(func() { close(g.pass) }) // else the server does not end after a failure
 		names := []string{alice}
 		for len(names) < mailboxes {
 			name := fmt.Sprint("box", len(names))
