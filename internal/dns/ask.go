@@ -157,27 +157,31 @@ func (a *asking) take(got reply) (out answer, done, next bool) {
 	return answer{}, false, got.sending == len(a.sends)-1
 }
 
-// silence is the error of a question that nobody answered in time.
+// silence is the error of a question that had no whole answer in time.
 func (a *asking) silence(ctx context.Context) error {
+	var err error
 	for _, s := range a.sends {
-		if !s.heard && !s.ended {
-			err := fmt.Errorf("asking %s: %w", a.servers[s.server].addr, errSilent)
-			if ctx.Err() == nil {
-				return err
-			}
-			if time.Since(a.sends[0].at) >= silentAfter {
-				return errors.Join(ctx.Err(), err)
-			}
+		if s.ended {
+			continue
+		}
+		addr := a.servers[s.server].addr
+		if s.heard {
+			err = fmt.Errorf("asking %s over tcp: %w", addr, errUnfinished)
 			break
 		}
+		if err == nil {
+			err = fmt.Errorf("asking %s: %w", addr, errSilent)
+		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if a.last != nil {
+	switch {
+	case ctx.Err() == nil && err == nil:
 		return a.last
+	case ctx.Err() == nil:
+		return err
+	case err != nil && time.Since(a.sends[0].at) >= silentAfter:
+		return errors.Join(ctx.Err(), err)
 	}
-	return context.DeadlineExceeded // over TCP, in the middle of an answer
+	return ctx.Err()
 }
 
 func (r *Resolver) askServer(ctx context.Context, s server, q question, heard func()) (answer, error) {

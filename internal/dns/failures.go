@@ -27,6 +27,9 @@ const (
 // timeout.
 var errSilent = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 
+// errUnfinished says that an answer began, and its rest did not come over TCP in time.
+var errUnfinished = fmt.Errorf("the answer did not end: %w", context.DeadlineExceeded)
+
 // failures remembers which questions failed, and no more than a number of them:
 // the one that was noted least recently goes first.
 type failures struct {
@@ -81,7 +84,7 @@ func (f *failures) of(q question, now time.Time) error {
 func (f *failures) note(q question, err error, double bool, now time.Time) {
 	silent := errors.Is(err, errSilent)
 	var rc rcodeError
-	if f.longest < 0 || !silent && !errors.As(err, &rc) && !errors.Is(err, errMalformed) {
+	if f.longest < 0 || !silent && !errors.As(err, &rc) && !errors.Is(err, errMalformed) && !errors.Is(err, errUnfinished) {
 		return // the network here, or whoever asked: that says nothing of the question
 	}
 	f.mu.Lock()

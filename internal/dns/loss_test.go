@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,22 +32,19 @@ func TestLost(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got.Records, err)
 		}
 	}
-	// The answer to the first question comes only once the second was sent.
-	again := make(chan struct{})
-	var once sync.Once
-	late := dnstest.Serve(t, func(m *wire.Msg, q wire.Question) {
-		mine := false
-		once.Do(func() { mine = true })
-		if !mine {
-			close(again)
-			m.Rcode = wire.RcodeServerFailure
-			<-t.Context().Done() // never
-			return
+	// The answer to the first question comes only once the second was sent, and lost.
+	server, _ := dnstest.Start(t, "a.test. TXT late")
+	second := make(chan struct{})
+	late := dnstest.Via(t, server, func(n int, _ *wire.Msg) dnstest.Fate {
+		if n == 1 {
+			return dnstest.Fate{Delay: second}
 		}
-		<-again
-		m.Answer = txtReply(t, &wire.Msg{Question: []wire.Question{q}}, "late").Answer
+		if n == 2 {
+			close(second)
+		}
+		return dnstest.Fate{Lose: true}
 	})
-	got, err := dnstest.Resolver(t, late).TXT(t.Context(), "a.test")
+	got, err := dnstest.Resolver(t, late.Addr).TXT(t.Context(), "a.test")
 	if err != nil || !slices.Equal(got.Records, []string{"late"}) {
 		t.Errorf("late: %v, %v", got.Records, err)
 	}
@@ -74,6 +72,49 @@ func TestLies(t *testing.T) {
 		if err != nil || !slices.Equal(got.Records, []string{"true"}) {
 			t.Errorf("%s: %v, %v", name, got.Records, err)
 		}
+	}
+}
+
+// All that a forger could send ahead, also from another port, changes nothing, over
+// UDP and where the answer needs TCP.
+func TestForgeries(t *testing.T) {
+	server, z := dnstest.Start(t, "a.test. TXT true")
+	for i := range 40 {
+		z.Add(fmt.Sprintf(`big.test. TXT "%02d%s"`, i, strings.Repeat("x", 198)))
+	}
+	path := dnstest.Via(t, server, func(int, *wire.Msg) dnstest.Fate { return dnstest.Fate{Lie: true} })
+	r := dnstest.Resolver(t, path.Addr)
+	if got, err := r.TXT(t.Context(), "a.test"); err != nil || !slices.Equal(got.Records, []string{"true"}) {
+		t.Errorf("%v, %v", got.Records, err)
+	}
+	if got, err := r.TXT(t.Context(), "big.test"); err != nil || len(got.Records) != 40 {
+		t.Errorf("over TCP: %d records, %v", len(got.Records), err)
+	}
+}
+
+// A server that sends people to TCP, and says nothing there, costs the time once.
+func TestUnfinishedIsRemembered(t *testing.T) {
+	var asked atomic.Int32
+	hang := make(chan struct{})
+	addr := dnstest.Serve(t, func(m *wire.Msg, q wire.Question) {
+		if asked.Add(1) > 1 {
+			<-hang
+		}
+		for range 40 {
+			m.Answer = append(m.Answer, &wire.TXT{
+				Hdr: wire.RR_Header{Name: q.Name, Rrtype: wire.TypeTXT, Class: wire.ClassINET}, Txt: []string{strings.Repeat("x", 200)},
+			})
+		}
+	})
+	t.Cleanup(func() { close(hang) })
+	r := newResolver(t, dns.Config{Server: addr, Timeout: 300 * time.Millisecond, Now: func() time.Time { return time.Unix(1e9, 0) }})
+	for range 2 {
+		if _, err := r.TXT(t.Context(), "big.test"); !errors.Is(err, dns.ErrTemporary) {
+			t.Error(err)
+		}
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("asked %d times, want once over UDP and once over TCP", n)
 	}
 }
 

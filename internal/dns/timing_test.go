@@ -112,11 +112,13 @@ func TestFailures(t *testing.T) {
 	}
 	// That a server fails says nothing of the names below, an error of the
 	// network here nothing at all.
-	f.note(q, rcodeError(wire.RcodeServerFailure), true, now)
-	if f.of(q, now) == nil || f.of(question{"a." + q.name, q.qtype}, now) != nil {
-		t.Error("SERVFAIL is not remembered for its question alone")
+	for _, err := range []error{rcodeError(wire.RcodeServerFailure), errUnfinished} {
+		f.note(q, err, true, now)
+		if f.of(q, now) == nil || f.of(question{"a." + q.name, q.qtype}, now) != nil {
+			t.Errorf("%v is not remembered for its question alone", err)
+		}
+		f.forget(q)
 	}
-	f.forget(q)
 	f.note(q, errors.New("network is unreachable"), true, now)
 	if f.of(q, now) != nil || f.order.Len() != 0 {
 		t.Error("an error of the network is remembered")
