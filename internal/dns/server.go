@@ -24,6 +24,12 @@ const (
 // ErrDrop returned by a Source leaves a question without any answer.
 var ErrDrop = errors.New("no answer is sent")
 
+// SandboxZones returns the zones that the sandbox answers itself: the reserved
+// top-level domains (RFC 2606 §2), and those of a local network (RFC 6762, RFC 8375).
+func SandboxZones() []string {
+	return []string{"test.", "example.", "invalid.", "localhost.", "local.", "home.arpa."}
+}
+
 // Source tells all that there is at a name, which comes in lower case with a
 // trailing dot; the Server picks by type. An error becomes SERVFAIL. Records
 // once given must not be changed.
@@ -44,7 +50,7 @@ type ServerConfig struct {
 	Addr   string // HOST:PORT for UDP and TCP both; with port 0 a free one
 	Source Source
 	// Origins are the zones served, such as "test."; names outside are
-	// refused. Empty means the reserved top-level domains.
+	// refused. Empty means SandboxZones.
 	Origins []string
 	// NegativeTTL is how long others may keep NXDOMAIN and no data; 1 s if 0.
 	NegativeTTL time.Duration
@@ -73,7 +79,7 @@ func Listen(c ServerConfig) (*Server, error) {
 	}
 	origins := c.Origins
 	if len(origins) == 0 {
-		origins = []string{"test.", "example.", "invalid.", "localhost."}
+		origins = SandboxZones()
 	}
 	for _, o := range origins {
 		fqdn, ok := canonical(o)

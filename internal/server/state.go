@@ -63,7 +63,7 @@ func (s *Server) openDNS(context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("opening the dns port: %w", err)
 		}
-		for _, reserved := range []string{"test", "example", "invalid", "localhost"} { // RFC 2606 §2
+		for _, reserved := range dns.SandboxZones() {
 			c.Zones[reserved] = s.zone.Addr()
 		}
 	}
