@@ -81,6 +81,13 @@ func campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
 // loadAndKill kills the service after so many acknowledgements and a moment.
 func (s *service) loadAndKill(l *ledger, round string, r *rand.Rand) {
 	s.t.Helper()
+	s.loadAndEnd(l, round, r, s.Kill)
+}
+
+// loadAndEnd puts the service under load, and ends it by end after so many
+// acknowledgements and a moment.
+func (s *service) loadAndEnd(l *ledger, round string, r *rand.Rand, end func()) {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
 	until := l.count() + 1 + r.IntN(150)
@@ -97,11 +104,11 @@ func (s *service) loadAndKill(l *ledger, round string, r *rand.Rand) {
 		}
 	}
 	<-time.After(moment)
-	s.Kill()
+	end()
 	cancel()
 	wait()
 	for _, refused := range l.refused {
-		s.t.Errorf("refused at the %s door: %d %s", refused.door, refused.status, refused.text)
+		s.t.Errorf("refused at the %s listener: %d %s", refused.door, refused.status, refused.text)
 	}
 }
 

@@ -3,7 +3,6 @@
 package crash
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -52,7 +50,8 @@ func (d *disk) campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
 			d.chaos = r
 		}
 		password := s.Dev.Mailboxes[0].Password
-		s.loadAndCut(d, l, fmt.Sprint(round), r)
+		s.keepAuthority()
+		s.loadAndEnd(l, fmt.Sprint(round), r, func() { s.losePower(d) })
 		s.Start()
 		if s.Dev.Mailboxes[0].Password != password {
 			t.Fatalf("round %d: the loss of power changed a password", round)
@@ -69,34 +68,6 @@ func (d *disk) campaign(t *testing.T, s *service, rounds int, r *rand.Rand) {
 	s.Stop()
 	s.examine()
 	t.Logf("%d losses of power, %d messages acknowledged, %d not", rounds, l.acks, len(l.letters)-l.acks)
-}
-
-// loadAndCut takes the power away after so many acknowledgements and a moment.
-func (s *service) loadAndCut(d *disk, l *ledger, round string, r *rand.Rand) {
-	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
-	defer cancel()
-	s.keepAuthority()
-	until := l.count() + 1 + r.IntN(150)
-	moment := time.Duration(r.IntN(20_000)) * time.Microsecond
-	wait := s.load(ctx, l, "r"+round, r.Uint64(), 12)
-	late := time.After(servertest.Patience)
-	for l.count() < until {
-		select {
-		case <-l.onAck:
-		case <-s.Ended:
-			s.t.Fatalf("the service ended under load: %v", s.Cmd.ProcessState)
-		case <-late:
-			s.t.Fatalf("of %d messages only %d were acknowledged within %v", until, l.count(), servertest.Patience)
-		}
-	}
-	<-time.After(moment)
-	s.losePower(d)
-	cancel()
-	wait()
-	for _, refused := range l.refused {
-		s.t.Errorf("refused at the %s door: %d %s", refused.door, refused.status, refused.text)
-	}
 }
 
 // keepAuthority copies the certificate that the load trusts to where it survives.

@@ -29,7 +29,7 @@ type asking struct {
 
 	sends   []sending
 	replies chan reply
-	inHand  int
+	open    int // sends without a result
 	errors  int
 	last    error
 }
@@ -72,7 +72,7 @@ func (r *Resolver) ask(ctx context.Context, q question) (answer, error) {
 			if next && !a.over() {
 				again.Reset(a.send(within))
 			}
-			if a.next() < 0 || a.over() && a.inHand == 0 {
+			if a.next() < 0 || a.over() && a.open == 0 {
 				return answer, a.last
 			}
 		case <-within.Done():
@@ -106,7 +106,7 @@ func (a *asking) send(ctx context.Context) time.Duration {
 	at := a.next()
 	s, n := a.servers[at], len(a.sends)
 	a.sends = append(a.sends, sending{server: at, at: time.Now()})
-	a.inHand++
+	a.open++
 	wait := min(s.timing.wait()<<a.times[at], longestWait)
 	a.times[at]++
 	go func() {
@@ -136,7 +136,9 @@ func (a *asking) overdue(ctx context.Context) time.Duration {
 // server is to be asked at once.
 func (a *asking) take(got reply) (out answer, done, next bool) {
 	s := &a.sends[got.sending]
-	if !s.heard && (got.heard || got.err == nil) {
+	var rc rcodeError
+	refuses := errors.As(got.err, &rc)
+	if !s.heard && (got.heard || got.err == nil || refuses) {
 		s.heard = true
 		a.servers[s.server].timing.answered(time.Since(s.at), a.r.now())
 	}
@@ -144,16 +146,13 @@ func (a *asking) take(got reply) (out answer, done, next bool) {
 		return answer{}, false, false
 	}
 	s.ended = true
-	a.inHand--
+	a.open--
 	if got.err == nil {
 		return got.answer, true, false
 	}
 	a.errors++
 	a.last = got.err
-	var rc rcodeError
-	if errors.As(got.err, &rc) {
-		a.refused[s.server] = true
-	}
+	a.refused[s.server] = a.refused[s.server] || refuses
 	return answer{}, false, got.sending == len(a.sends)-1
 }
 

@@ -23,8 +23,8 @@ func Waiting(r *Resolver) int {
 	return n
 }
 
-// InHand tells how many questions are in hand.
-func InHand(r *Resolver) (n int) {
+// Open tells how many questions are open.
+func Open(r *Resolver) (n int) {
 	r.flights.mu.Lock()
 	defer r.flights.mu.Unlock()
 	for _, p := range r.flights.domains {

@@ -18,8 +18,8 @@ const (
 	firstRest = 5 * time.Second
 	// longestRest is the most that it comes to, if Config does not say otherwise.
 	longestRest = 5 * time.Minute
-	// silentAfter is how long a question must have had no answer before whoever
-	// asked gave up, for that to count as silence.
+	// silentAfter is how long a question must have had no answer when its caller
+	// gave up, for that to count as silence.
 	silentAfter = time.Second
 )
 
@@ -85,7 +85,7 @@ func (f *failures) note(q question, err error, double bool, now time.Time) {
 	silent := errors.Is(err, errSilent)
 	var rc rcodeError
 	if f.longest < 0 || !silent && !errors.As(err, &rc) && !errors.Is(err, errMalformed) && !errors.Is(err, errUnfinished) {
-		return // the network here, or whoever asked: that says nothing of the question
+		return // the network here, or the caller: that says nothing of the question
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,22 +21,22 @@ type flights struct {
 	domains map[string]*places
 }
 
-// places bound how many questions about one domain are in hand.
+// places bound how many questions about one domain are open at once.
 type places struct {
 	taken chan struct{}
 	users int // who hold a place, or wait for one
 }
 
 const (
-	// mostInHand is that bound: servers that are silent, asked for ever new
+	// mostOpen is that bound: servers that are silent, asked for ever new
 	// names, keep nobody else's mail waiting.
-	mostInHand = 32
+	mostOpen = 32
 	// placeTime is how long a question waits for a place before it fails. Of a
 	// domain whose servers answer one is free sooner.
 	placeTime = time.Second
 )
 
-var errBusy = errors.New("too many questions about this domain are in hand")
+var errBusy = errors.New("too many questions about this domain are open")
 
 type flight struct {
 	waiting int
@@ -56,7 +56,7 @@ func (f *flights) place(ctx context.Context, domain string) (func(), error) {
 	f.mu.Lock()
 	p := f.domains[domain]
 	if p == nil {
-		p = &places{taken: make(chan struct{}, mostInHand)}
+		p = &places{taken: make(chan struct{}, mostOpen)}
 		f.domains[domain] = p
 	}
 	p.users++

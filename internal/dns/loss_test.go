@@ -50,31 +50,6 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// A server that lies, in each way, is not believed, and the true answer counts.
-func TestLies(t *testing.T) {
-	lies := map[string]func(q *wire.Msg) []byte{
-		"another id": func(q *wire.Msg) []byte {
-			m := txtReply(t, q, "forged")
-			m.Id++
-			return packed(t, m)
-		},
-		"another question": func(q *wire.Msg) []byte {
-			m := txtReply(t, q, "forged")
-			m.Question[0].Name = "b.test."
-			return packed(t, m)
-		},
-		"no answer at all": func(q *wire.Msg) []byte { return packed(t, q) },
-		"noise":            func(*wire.Msg) []byte { return []byte("noise") },
-	}
-	for name, lie := range lies {
-		addr := scripted(t, func(q *wire.Msg) [][]byte { return [][]byte{lie(q.Copy()), packed(t, txtReply(t, q, "true"))} })
-		got, err := dnstest.Resolver(t, addr).TXT(t.Context(), "a.test")
-		if err != nil || !slices.Equal(got.Records, []string{"true"}) {
-			t.Errorf("%s: %v, %v", name, got.Records, err)
-		}
-	}
-}
-
 // All that a forger could send ahead, also from another port, changes nothing, over
 // UDP and where the answer needs TCP.
 func TestForgeries(t *testing.T) {
@@ -152,9 +127,30 @@ func TestSilenceIsRemembered(t *testing.T) {
 	}
 }
 
+// A failure that a server tells of is remembered too, for longer each time.
+func TestServFailIsRemembered(t *testing.T) {
+	addr, z := dnstest.Start(t)
+	z.ServFail("a.test")
+	now := &clock{now: time.Unix(1e9, 0)}
+	r := newResolver(t, dns.Config{Server: addr, Now: now.Now})
+	for after, asked := range []int{1, 2, 2, 3, 3} { // 0, 5, 10, 15 and 20 s
+		if after > 0 {
+			now.Advance(5 * time.Second)
+		}
+		for range 2 {
+			if _, err := r.TXT(t.Context(), "a.test"); !errors.Is(err, dns.ErrTemporary) {
+				t.Error(err)
+			}
+		}
+		if n := z.Asked("a.test"); n != asked {
+			t.Errorf("after %d s it was asked for %d times, want %d", 5*after, n, asked)
+		}
+	}
+}
+
 // The servers that are silent about one domain keep no question about another
 // waiting, however many names they are asked for.
-func TestQuestionsInHand(t *testing.T) {
+func TestOpenQuestions(t *testing.T) {
 	addr, z := dnstest.Start(t, "other.test. TXT x")
 	r := newResolver(t, dns.Config{Server: addr, Timeout: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -169,21 +165,21 @@ func TestQuestionsInHand(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return dns.InHand(r) > 0 && dns.Waiting(r)+len(refused) == cap(refused) })
+	waitFor(t, func() bool { return dns.Open(r) > 0 && dns.Waiting(r)+len(refused) == cap(refused) })
 	if _, err := r.TXT(t.Context(), "other.test"); err != nil {
 		t.Errorf("another domain: %v", err)
 	}
 	// What found no place fails soon, and says so.
 	waitFor(t, func() bool { return len(refused) == cap(refused)-32 })
-	if n := dns.InHand(r); n != 32 {
-		t.Errorf("%d questions about one domain are in hand", n)
+	if n := dns.Open(r); n != 32 {
+		t.Errorf("%d questions about one domain are open", n)
 	}
 	if err := <-refused; !errors.Is(err, dns.ErrTemporary) || !strings.Contains(err.Error(), "too many questions") {
 		t.Errorf("one more: %v", err)
 	}
 	cancel()
 	all.Wait()
-	waitFor(t, func() bool { return dns.InHand(r) == 0 })
+	waitFor(t, func() bool { return dns.Open(r) == 0 })
 }
 
 // What is on no server outside is asked of none, unless one is named.

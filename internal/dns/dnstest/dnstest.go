@@ -33,8 +33,6 @@ type Zone struct {
 	absent    map[string]bool
 	authentic map[string]bool
 	asked     map[string]int
-	lose      int // one question in so many; 0 for none
-	questions int
 }
 
 // Start runs a server until the test ends, with records as full zone-file
@@ -132,14 +130,6 @@ func (z *Zone) ServFail(name string) { z.fault(name, errServFail) }
 // timeout, or its context, ends: give it a short one.
 func (z *Zone) Drop(name string) { z.fault(name, dns.ErrDrop) }
 
-// Lose leaves one question in so many unanswered, whatever it is about, as when it
-// or its answer is lost on the way.
-func (z *Zone) Lose(every int) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.lose = every
-}
-
 // NXDomain denies a name, whatever records it and those below it have.
 func (z *Zone) NXDomain(name string) {
 	z.mu.Lock()
@@ -171,10 +161,13 @@ func (z *Zone) Asked(name string) int {
 }
 
 // Total tells how many questions have come in.
-func (z *Zone) Total() int {
+func (z *Zone) Total() (n int) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.questions
+	for _, times := range z.asked {
+		n += times
+	}
+	return n
 }
 
 func (z *Zone) fault(name string, err error) {
@@ -187,9 +180,6 @@ func (z *Zone) source(ctx context.Context, name string) (dns.Answer, error) {
 	z.mu.Lock()
 	z.asked[name]++
 	err, absent, authentic := z.faults[name], z.absent[name], z.authentic[name]
-	if z.questions++; z.lose > 0 && z.questions%z.lose == 0 {
-		err = dns.ErrDrop
-	}
 	z.mu.Unlock()
 	if err != nil || absent {
 		return dns.Answer{Authentic: authentic}, err
