@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
 	"path"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -324,9 +326,18 @@ func (v *visit) failed(err error) {
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. It was logged as request %s.", v.requestID())
 	}
 	status, title := status(f.Kind)
+	v.retryAfter(f)
 	if err := v.show(page{Template: "error", Title: title, Status: status, Data: v.sorry(f)}); err != nil {
 		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "page", v.r.Pattern, "error", err)
 		http.Error(v.w, title, status)
+	}
+}
+
+// retryAfter tells programs when the request may go through.
+func (v *visit) retryAfter(err error) {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Retry > 0 {
+		v.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.Retry.Seconds()))))
 	}
 }
 

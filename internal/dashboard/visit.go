@@ -117,6 +117,7 @@ func (v *visit) again(err error, form view) error {
 	if !p.Part { // scripts put only answers of success in
 		p.Status, _ = status(fault.KindOf(err))
 	}
+	v.retryAfter(err)
 	return v.show(p)
 }
 

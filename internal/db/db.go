@@ -54,6 +54,7 @@ type engine interface {
 	vital(ctx context.Context, f func(session) error) error
 	batch(jobs []*pending) // answers every job
 	lanes() int
+	away() bool // whether it was missed, and has not answered since
 	conflict(error) bool
 	ping(ctx context.Context) error
 	close() error
@@ -75,7 +76,8 @@ type DB struct {
 	log  *slog.Logger
 	now  func() time.Time
 
-	lease time.Duration
+	lease   time.Duration
+	maxWait time.Duration
 }
 
 // Options are what Open needs to know.
@@ -92,6 +94,11 @@ type Options struct {
 	Now func() time.Time
 	// Lease is how long a node's tenure lasts when it can't renew it; 0: Lease.
 	Lease time.Duration
+	// MaxWait is how long a read or write waits for PostgreSQL while it does not
+	// answer, before it fails with a fault.Unavailable; 0: MaxWait. A write that
+	// is cut off while it is being committed waits as long again, to learn what
+	// became of it.
+	MaxWait time.Duration
 
 	// Copy is for a file of SQLite that this process alone uses, wherever it is:
 	// without the write-ahead log, which network shares may not bear.
@@ -117,7 +124,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Lease <= 0 {
 		o.Lease = Lease
 	}
-	d := &DB{log: o.Log, now: o.Now, lease: o.Lease}
+	if o.MaxWait <= 0 {
+		o.MaxWait = MaxWait
+	}
+	d := &DB{log: o.Log, now: o.Now, lease: o.Lease, maxWait: o.MaxWait}
 	d.ids.now = o.Now
 	var err error
 	switch path, isFile := strings.CutPrefix(o.URL, "sqlite:"); {

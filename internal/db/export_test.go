@@ -151,3 +151,17 @@ func (d *DB) Life(ctx context.Context) (string, error) {
 	defer conn.Release()
 	return lifeOf(conn.Conn()), nil
 }
+
+// Until is when a caller who asked at a moment gives up, after the server has been
+// away for so long; less than 0: it answers.
+func Until(maxWait, away time.Duration, asked time.Time) time.Time {
+	p := presence{maxWait: maxWait}
+	if away >= 0 {
+		since := time.Now().Add(-away)
+		p.since.Store(&since)
+	}
+	return p.until(asked)
+}
+
+// Away reports whether the server was missed and has not answered since.
+func (d *DB) Away() bool { return d.away() }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
+	"time"
 )
 
 // Job is one caller's part of a commit that it shares with others. The lane
@@ -103,12 +105,17 @@ func (q *Queued) Else(err error) *Queued {
 type pending struct {
 	key      ID
 	job      *Job
+	asked    time.Time
+	taken    atomic.Bool // by the lane, or back by its caller
 	done     chan error
 	err      error  // why it was declined
 	changed  bool   // a statement of it changed something
 	panicked any    // by AfterCommit
 	ending   func() // is called before the answer; may be nil
 }
+
+// take gives the job to the lane, or back to its caller, whoever takes it first.
+func (p *pending) take() bool { return p.taken.CompareAndSwap(false, true) }
 
 // collect has one of the job's functions queue its statements in b.
 func (p *pending) collect(queue func(*Batch), b *Batch) {

@@ -5,6 +5,7 @@ package db
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -15,31 +16,58 @@ const maxBatch = 256
 // its commit: nil, the error that its guard or statement gave, or a database
 // error; with an error nothing of it was written, save ErrUnknown. ctx only
 // bounds the wait for a place in the lane: a job that began is carried through.
+// One that has not begun after Options.MaxWait is taken back while the database
+// does not answer.
 func (d *DB) Write(ctx context.Context, key ID, job *Job) error {
 	if err := mayWrite(ctx); err != nil {
 		return err
 	}
-	p := &pending{key: key, job: job, done: make(chan error, 1)}
+	p := &pending{key: key, job: job, asked: time.Now(), done: make(chan error, 1)}
 	l := d.lane[mix(uint64(key))%uint64(len(d.lane))]
-	select {
-	case l.jobs <- p:
-	case <-l.stopping:
-		return ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	var err error
-	select {
-	case err = <-p.done:
-	case <-l.stopped:
-		// The lane answered everything it took; what it left in the
-		// channel it never began.
+	waited := time.NewTicker(d.maxWait)
+	defer waited.Stop()
+	for placed := false; !placed; {
 		select {
-		case err = <-p.done:
-		default:
+		case l.jobs <- p:
+			placed = true
+		case <-l.stopping:
 			return ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-waited.C:
+			if d.away() {
+				return outage(errAway)
+			}
+			waited.Reset(d.maxWait / 10)
 		}
 	}
+	for {
+		select {
+		case err := <-p.done:
+			return told(p, err)
+		case <-l.stopped:
+			// The lane answered everything it took; what it left in the
+			// channel it never began.
+			select {
+			case err := <-p.done:
+				return told(p, err)
+			default:
+				return ErrClosed
+			}
+		case <-waited.C:
+			if d.away() && p.take() {
+				return outage(errAway)
+			}
+			waited.Reset(d.maxWait / 10)
+		}
+	}
+}
+
+// errAway is what a job is told that was taken back.
+var errAway = &lost{cause: errors.New("the database did not answer, and others waited before")}
+
+// told is what a job's caller learns.
+func told(p *pending, err error) error {
 	if p.panicked != nil {
 		panic(p.panicked)
 	}
@@ -111,6 +139,10 @@ func (l *lane) work(e engine) {
 		}
 		if callers.more(len(batch), l.now()) {
 			batch = l.gather(batch, &callers)
+		}
+		batch = slices.DeleteFunc(batch, func(p *pending) bool { return !p.take() })
+		if len(batch) == 0 {
+			continue
 		}
 		waiting := 0
 		batch[0].ending = func() { waiting = len(l.jobs) } // who has his answer may be back at once

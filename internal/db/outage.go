@@ -4,6 +4,7 @@ package db
 
 import (
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
@@ -25,7 +26,15 @@ func outage(err error) error {
 	case errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_FULL, sqlState(err) == "53100":
 		return fault.Wrap(err, fault.Unavailable, "storage_full", "The service has no room at the moment. Nothing was stored; try again later.")
 	case errors.As(err, &away), errors.As(err, &cut), sqlState(err) == "53300", sqlState(err) == "57P03":
-		return fault.Wrap(err, fault.Unavailable, "database_unavailable", "The service can't reach its database at the moment. Nothing was changed; try again later.")
+		f := fault.Wrap(err, fault.Unavailable, codeAway, "The service can't reach its database at the moment. Nothing was changed; try again later.")
+		f.Retry = retryAway
+		return f
 	}
 	return err
 }
+
+// codeAway is the code of the fault while the database can't be reached.
+const codeAway = "database_unavailable"
+
+// retryAway is when callers are to ask again then: a failover takes seconds.
+const retryAway = 5 * time.Second

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -39,8 +40,8 @@ var (
 
 // Whoever reads while the database is away is told to try again, as who writes is.
 func TestAway(t *testing.T) {
-	proxy := startMuffle(t, dbtest.Postgres(t))
-	d, err := db.Open(t.Context(), db.Options{URL: proxy.url})
+	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, MaxWait: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,11 +49,11 @@ func TestAway(t *testing.T) {
 	read := func() error { return d.One(t.Context(), anything.With(), new(int64)) }
 	write := func() error { return d.Write(t.Context(), 1, &db.Job{Apply: add(d.NewID())}) }
 	midway := func() error {
-		return d.Each(t.Context(), manyRows.With(), func(db.Row) error { proxy.cut(); return nil })
+		return d.Each(t.Context(), manyRows.With(), func(db.Row) error { proxy.Cut(); return nil })
 	}
 	always := func() error {
 		return d.Tx(t.Context(), func(tx *db.Tx) error {
-			proxy.cut()
+			proxy.Cut()
 			return tx.One(t.Context(), anything.With(), new(int64))
 		})
 	}
@@ -62,12 +63,12 @@ func TestAway(t *testing.T) {
 		}
 	}
 	for _, try := range []func() error{read, write} {
-		proxy.away.Store(true)
-		proxy.cut()
+		proxy.Away.Store(true)
+		proxy.Cut()
 		if err := try(); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("while it is away: %v", err)
 		}
-		proxy.away.Store(false)
+		proxy.Away.Store(false)
 		if err := try(); err != nil {
 			t.Errorf("when it is back: %v", err)
 		}

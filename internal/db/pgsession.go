@@ -37,7 +37,7 @@ func (s *pgSession) send(b *pgx.Batch) error {
 	}
 	err := s.conn.SendBatch(s.ctx, b).Close()
 	if err != nil && s.conn.IsClosed() {
-		return &lost{cause: err}
+		return lostWith(s.ctx, err)
 	}
 	return err
 }
@@ -57,7 +57,9 @@ func (s *pgSession) commit(b *pgx.Batch) error {
 	case err != nil && s.conn.IsClosed():
 		// Even an error that the server sent, such as 57P01, does not
 		// say on which side of the commit it stood.
-		return &lost{cause: err, committing: true, xid: s.xid, life: lifeOf(s.conn)}
+		cut := lostWith(s.ctx, err)
+		cut.committing, cut.xid, cut.life = true, s.xid, lifeOf(s.conn)
+		return cut
 	case err != nil:
 		return err
 	}
@@ -91,7 +93,7 @@ func (s *pgSession) run(st Statement, f func(Row) error) (n int64, err error) {
 	case err == nil:
 		return n, nil
 	case s.conn.IsClosed():
-		return 0, &lost{cause: describe(st.query, err)}
+		return 0, lostWith(s.ctx, describe(st.query, err))
 	}
 	return n, describe(st.query, err)
 }
@@ -105,7 +107,7 @@ func (e *postgresEngine) vital(ctx context.Context, f func(session) error) error
 }
 
 func (e *postgresEngine) txOn(ctx context.Context, pool *pgxpool.Pool, f func(session) error) error {
-	return e.transaction(ctx, pool, func(s *pgSession) error {
+	return e.transaction(ctx, pool, e.presence.until(time.Now()), func(s *pgSession) error {
 		if err := s.send(s.begin()); err != nil {
 			return err
 		}
@@ -128,11 +130,12 @@ func (l *lost) Error() string { return l.cause.Error() }
 func (l *lost) Unwrap() error { return l.cause }
 
 // transaction has carry work on a connection of the pool. It repeats it as
-// long as the database rolled it back for another's sake or its connection was
-// lost; after a connection lost during COMMIT it first asks what became of it.
-func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, carry func(*pgSession) error) error {
+// long as the database rolled it back for another's sake, and until a moment
+// while its connection was lost; after one lost during COMMIT it first asks what
+// became of it.
+func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, until time.Time, carry func(*pgSession) error) error {
 	for n := 1; ; n++ {
-		err := once(ctx, pool, carry)
+		err := e.once(ctx, pool, until, carry)
 		var cut *lost
 		switch {
 		case err == nil:
@@ -152,10 +155,8 @@ func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, ca
 				}
 			}
 			err = &shared{err}
-		case !again(err):
-			return err
 		}
-		if n == maxTries || ctx.Err() != nil {
+		if ctx.Err() != nil || !again(err, n, until) {
 			return err
 		}
 		renewOutdated(pool, err)
@@ -164,22 +165,28 @@ func (e *postgresEngine) transaction(ctx context.Context, pool *pgxpool.Pool, ca
 	}
 }
 
-func once(ctx context.Context, pool *pgxpool.Pool, carry func(*pgSession) error) error {
-	conn, err := pool.Acquire(ctx)
+func (e *postgresEngine) once(ctx context.Context, pool *pgxpool.Pool, until time.Time, carry func(*pgSession) error) error {
+	conn, err := e.acquire(ctx, pool, until)
 	if err != nil {
-		return &lost{cause: fmt.Errorf("waiting for a connection: %w", err)}
+		return fmt.Errorf("waiting for a connection: %w", err)
 	}
 	defer conn.Release()
-	// What began is carried through or rolled back, never cut off.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxTxTime)
-	defer cancel()
+	// What began is carried through or rolled back; it is cut off only if the
+	// server is gone.
+	ctx, end := e.watch(context.WithoutCancel(ctx), conn.Conn(), e.presence.orShortly(until))
+	defer end()
 	s := &pgSession{ctx: ctx, conn: conn.Conn()}
 	defer s.rollback() // also when carry panics
-	return carry(s)
+	err = carry(s)
+	if !s.conn.IsClosed() {
+		e.presence.answered()
+	}
+	return err
 }
 
-// pause is how long to wait after the n-th try.
+// pause is how long to wait after the n-th try: at most half a second.
 func pause(n int) time.Duration {
+	n = min(n, 7)
 	return time.Duration(n*n) * (5*time.Millisecond + rand.N(5*time.Millisecond))
 }
 
@@ -193,14 +200,15 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // committed asks what became of a transaction. While its old session still
-// has it in hand there is no answer yet, so it waits, up to a minute. In another
-// life of the server the transaction is there only if it was committed, and its
+// carries it out there is no answer yet, so it waits, up to a minute, and gives up
+// earlier if the server does not answer at all. In another life of the server the transaction is there only if it was committed, and its
 // number may be that of another by now.
 func (e *postgresEngine) committed(ctx context.Context, xid uint64, life string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
+	until := e.presence.until(time.Now())
 	for n := 1; ; n++ {
-		status, now, err := e.fate(ctx, xid)
+		status, now, err := e.fate(ctx, until, xid)
 		another := life != "" && now != "" && now != life
 		switch {
 		case err == nil && status == "":
@@ -213,21 +221,25 @@ func (e *postgresEngine) committed(ctx context.Context, xid uint64, life string)
 			return false, nil
 		case another && sqlState(err) == "22023": // a number that is still to come
 			return false, nil
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, time.Now().After(until):
 			return false, fmt.Errorf("asking what became of the transaction: %w", errors.Join(err, ctx.Err()))
+		case err == nil:
+			until = e.presence.until(time.Now())
 		}
-		wait(ctx, pause(min(n, 7)))
+		wait(ctx, pause(n))
 	}
 }
 
 // fate returns what PostgreSQL says of a transaction, "" if it no longer knows,
 // and the life of the server that says so.
-func (e *postgresEngine) fate(ctx context.Context, xid uint64) (status, life string, err error) {
-	conn, err := e.pool.Acquire(ctx)
+func (e *postgresEngine) fate(ctx context.Context, until time.Time, xid uint64) (status, life string, err error) {
+	conn, err := e.acquire(ctx, e.pool, until)
 	if err != nil {
 		return "", "", err
 	}
 	defer conn.Release()
+	ctx, end := e.watch(ctx, conn.Conn(), until)
+	defer end()
 	err = conn.QueryRow(ctx, `SELECT COALESCE(pg_xact_status($1::text::xid8), '')`, fmt.Sprint(xid)).Scan(&status)
 	return status, lifeOf(conn.Conn()), err
 }

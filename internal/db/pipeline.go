@@ -16,8 +16,9 @@ import (
 // batch carries a lane's jobs out in two round trips: BEGIN and all guards,
 // then all applies and, where none of them can still decline, COMMIT.
 func (e *postgresEngine) batch(jobs []*pending) {
+	until := e.presence.until(jobs[0].asked)
 	commitTogether(jobs, func(jobs []*pending) error {
-		return e.transaction(context.Background(), e.lanePool, func(s *pgSession) error {
+		return e.transaction(context.Background(), e.lanePool, until, func(s *pgSession) error {
 			for _, p := range jobs {
 				p.err, p.changed = nil, false
 			}

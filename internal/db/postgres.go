@@ -26,6 +26,7 @@ type postgresEngine struct {
 	log      *slog.Logger
 	// patience is how long the connection that listens may be quiet.
 	patience time.Duration
+	presence presence
 	closed   atomic.Bool
 }
 
@@ -34,8 +35,8 @@ const (
 	postgresLanes = 4
 	postgresConns = 16
 	// maxTries bounds how often a transaction is repeated on request of
-	// the database (deadlock, serialisation, lost connection); the waits
-	// between add up to a second.
+	// the database (deadlock, serialisation); the waits between add up to a
+	// second.
 	maxTries = 8
 	// maxTxTime bounds one transaction, from BEGIN to the answer to COMMIT, one
 	// read, and what is told to other nodes: a server that says nothing any more
@@ -89,6 +90,9 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if cfg.PingTimeout <= 0 {
 		cfg.PingTimeout = ready
 	}
+	if cfg.ConnConfig.ConnectTimeout <= 0 {
+		cfg.ConnConfig.ConnectTimeout = o.MaxWait / 2 // of each server that the URL names
+	}
 	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(settledOrClosed))
 	err = errors.Join(migrate(ctx, Postgres, conn, o.Log), conn.Close())
 	if err != nil {
@@ -98,6 +102,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	cfg.MaxConns = max(cfg.MaxConns, postgresConns)
 	lanes.MaxConns, lanes.MinConns, lanes.MinIdleConns = postgresLanes+1, 0, 0
 	e := &postgresEngine{log: o.Log, patience: o.Lease / 3}
+	e.presence.maxWait, e.presence.server = o.MaxWait, cfg.ConnConfig.Copy()
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
@@ -109,6 +114,8 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 }
 
 func (e *postgresEngine) lanes() int { return postgresLanes }
+
+func (e *postgresEngine) away() bool { return e.presence.away() }
 
 func (e *postgresEngine) ping(ctx context.Context) error { return e.pool.Ping(ctx) }
 
@@ -129,16 +136,6 @@ func sqlState(err error) string {
 
 func (e *postgresEngine) conflict(err error) bool { return sqlState(err) == "23505" }
 
-// again reports whether the transaction may simply be repeated: the database
-// rolled it back for another's sake, or is going away.
-func again(err error) bool {
-	switch sqlState(err) {
-	case "40001", "40P01", "55P03", "57P01", "57P02", "57P03", outdated:
-		return true
-	}
-	return false
-}
-
 // outdated is the state of what was prepared before another node's migration
 // changed the type of a column ("cached plan must not change result type").
 const outdated = "0A000"
@@ -154,9 +151,10 @@ func renewOutdated(pool *pgxpool.Pool, err error) {
 // each repeats a read whose connection turns out to be dead, as all are after
 // a restart of the server, as long as f has seen nothing of it.
 func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) error) error {
+	until := e.presence.until(time.Now())
 	for n := 1; ; n++ {
 		seen := false
-		err := e.read(ctx, s, func(r Row) error {
+		err := e.read(ctx, until, s, func(r Row) error {
 			seen = true
 			return f(r)
 		})
@@ -166,7 +164,7 @@ func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) erro
 		if e.closed.Load() {
 			return ErrClosed
 		}
-		if seen || n == maxTries || ctx.Err() != nil || !(again(err) || sqlState(err) == "") {
+		if seen || ctx.Err() != nil || !again(err, n, until) {
 			return describe(s.query, err)
 		}
 		renewOutdated(e.pool, err)
@@ -174,20 +172,23 @@ func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) erro
 	}
 }
 
-func (e *postgresEngine) read(ctx context.Context, s Statement, f func(Row) error) error {
-	bound, cancel := context.WithTimeout(ctx, maxTxTime)
-	defer cancel()
-	conn, err := e.pool.Acquire(bound)
+func (e *postgresEngine) read(ctx context.Context, until time.Time, s Statement, f func(Row) error) error {
+	conn, err := e.acquire(ctx, e.pool, until)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
+	bound, end := e.watch(ctx, conn.Conn(), e.presence.orShortly(until))
+	defer end()
 	rows, err := conn.Query(bound, s.query.postgres, s.args...)
 	if err == nil {
 		_, err = readPgRows(rows, f)
 	}
-	if err != nil && conn.Conn().IsClosed() && ctx.Err() == nil {
-		return &lost{cause: err}
+	switch {
+	case !conn.Conn().IsClosed():
+		e.presence.answered()
+	case err != nil && ctx.Err() == nil:
+		return lostWith(bound, err)
 	}
 	return err
 }

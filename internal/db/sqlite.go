@@ -97,6 +97,8 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	return e, nil
 }
 
+func (e *sqliteEngine) away() bool { return false }
+
 func (e *sqliteEngine) lanes() int { return 1 }
 
 func (e *sqliteEngine) ping(ctx context.Context) error { return e.readers.PingContext(ctx) }

@@ -21,7 +21,8 @@ const maxCopies = 500
 // receives nothing.
 func (i *Inbound) routeOf(ctx context.Context, to address.Address) (mailbox.Route, error) {
 	route, err := i.Mailboxes.Route(ctx, to)
-	if fault.Is(err, fault.Unavailable) {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Code == mailbox.CodeNoPostmaster {
 		i.Log.Warn("mail to the postmaster of this service has nowhere to go: --postmaster is not a mailbox that takes mail", "to", to.String())
 	}
 	if err != nil || i.Accounts == nil || to.Domain == "" || i.Ours(to.Domain) {

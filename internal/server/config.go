@@ -28,8 +28,10 @@ type Config struct {
 	Bind     string `help:"Address to listen on; 0.0.0.0 or :: for all." default:"::" placeholder:"ADDRESS"`
 	PortBase int    `help:"Added to every standard port (25, 53, 80, 143, 443, 465, 587, 993)." default:"0" placeholder:"N"`
 	Database string `help:"\"sqlite\" in the data folder, or a postgres:// URL." default:"sqlite" placeholder:"URL"`
-	Blobs    string `help:"Folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
-	TLS      string `name:"tls" help:"\"acme\", \"self-signed\", or CERTIFICATE.pem,KEY.pem." default:"acme" placeholder:"KIND"`
+	// DatabaseWait is not for SQLite, which is never away.
+	DatabaseWait time.Duration `help:"How long requests and sessions wait for a PostgreSQL that does not answer, before they are told to try again, from 1s to 1m. When it has been away for longer than that, they wait for a fifth of it." default:"10s" placeholder:"TIME"`
+	Blobs        string        `help:"Folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
+	TLS          string        `name:"tls" help:"\"acme\", \"self-signed\", or CERTIFICATE.pem,KEY.pem." default:"acme" placeholder:"KIND"`
 
 	ACMEDirectory string `name:"acme-directory" help:"Another ACME server than Let's Encrypt." placeholder:"URL"`
 	ACMERoots     string `name:"acme-roots" help:"PEM file of certificates to trust when talking to that server." placeholder:"FILE"`
@@ -179,6 +181,13 @@ func (c *Config) zones() (map[string]string, error) {
 		if _, _, err := net.SplitHostPort(server); err != nil || zone == "" {
 			return nil, errors.New("--resolver-for must be ZONE=HOST:PORT, such as 10.in-addr.arpa=10.0.0.1:53")
 		}
+		zone = strings.ToLower(strings.TrimSuffix(zone, "."))
+		switch _, twice := zones[zone]; {
+		case zone == "":
+			return nil, errors.New("--resolver-for is for one zone; --resolver names the server of all names")
+		case twice:
+			return nil, fmt.Errorf("--resolver-for names two servers of %s", zone)
+		}
 		zones[zone] = server
 	}
 	return zones, nil
@@ -244,6 +253,9 @@ const longestLease = 5 * time.Minute
 
 // checkNode is about the process among others.
 func (c *Config) checkNode() (err error) {
+	if c.DatabaseWait < time.Second || c.DatabaseWait > time.Minute {
+		return errors.New("--database-wait must be from 1s to 1m")
+	}
 	if c.Drain <= 0 {
 		return errors.New("--drain must be a time such as 30s")
 	}

@@ -35,7 +35,7 @@ const (
 func DevConfig(data string) Config {
 	c := Config{
 		Dev: true, Host: devHost, Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
-		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: db.Lease, LogLevel: "warn",
+		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: db.Lease, DatabaseWait: db.MaxWait, LogLevel: "warn",
 		KeepMessages: 30, KeepAttempts: 30, KeepThreads: 365, KeepEvents: 30, FirstCheck: 250 * time.Millisecond,
 	}
 	c.setLimits(limit.Defaults())

@@ -123,7 +123,7 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	if c.Postmaster == "" {
 		return nil, errNoPostmaster
 	}
-	s := &Server{Config: c, Log: log, failed: make(chan error, 1), Hub: &signal.Hub{}}
+	s := &Server{Config: c, Log: slog.New(db.GatherOutages(log.Handler())), failed: make(chan error, 1), Hub: &signal.Hub{}}
 	for _, d := range []*duties{&s.carrying, &s.duties, &s.lease} {
 		d.init(s)
 	}

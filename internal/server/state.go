@@ -24,7 +24,7 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if s.key, err = s.data.key(s.Config.SecretKey); err != nil {
 		return err
 	}
-	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, Lease: s.Config.Lease}); err != nil {
+	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, Lease: s.Config.Lease, MaxWait: s.Config.DatabaseWait}); err != nil {
 		return err
 	}
 	if err = s.DB.SameKey(ctx, s.key.Fingerprint()); err != nil {

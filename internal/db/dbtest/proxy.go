@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dbtest
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Proxy passes connections on to PostgreSQL, and fails as networks and servers do.
+type Proxy struct {
+	// URL is of the database, through the proxy.
+	URL string
+
+	Away    atomic.Bool  // new connections are refused
+	Silent  atomic.Bool  // nothing is heard of the server, over any connection
+	Next    atomic.Int32 // so many connections go silent once they have begun
+	Refused atomic.Int32 // how many connections were
+
+	server string
+	mu     sync.Mutex
+	open   map[net.Conn]*atomic.Bool // the server's side, and whether it is silent
+}
+
+// StartProxy starts one before the database of target, for the length of the test.
+func StartProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	p := &Proxy{server: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), open: map[net.Conn]*atomic.Bool{}}
+	dir, err := os.MkdirTemp("", "proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Set("host", dir)
+	u.RawQuery = q.Encode()
+	p.URL = u.String()
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.Cut()
+		all.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { p.pass(t, client) })
+		}
+	})
+	return p
+}
+
+// Quiet makes the open connections go silent.
+func (p *Proxy) Quiet() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, silent := range p.open {
+		silent.Store(true)
+	}
+}
+
+// Cut breaks the open connections.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for server := range p.open {
+		_ = server.Close()
+	}
+}
+
+func (p *Proxy) pass(t testing.TB, client net.Conn) {
+	defer client.Close() //nolint:errcheck // the other side goes as well
+	if p.Away.Load() {
+		p.Refused.Add(1)
+		return
+	}
+	server, err := net.Dial("unix", p.server)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer server.Close() //nolint:errcheck // the other side goes as well
+	silent, soon := &atomic.Bool{}, p.Next.Add(-1) >= 0
+	p.mu.Lock()
+	p.open[server] = silent
+	p.mu.Unlock()
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	})
+	for buf := make([]byte, 4096); err == nil; {
+		var n int
+		if n, err = server.Read(buf); err == nil && !silent.Load() && !p.Silent.Load() {
+			_, err = client.Write(buf[:n])
+			if soon && bytes.HasSuffix(buf[:n], []byte("Z\x00\x00\x00\x05I")) { // ReadyForQuery
+				silent.Store(true)
+			}
+		}
+	}
+	p.mu.Lock()
+	delete(p.open, server)
+	p.mu.Unlock()
+	_ = client.Close()
+	asking.Wait()
+}

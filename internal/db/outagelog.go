@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package db
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
+)
+
+// GatherOutages returns a handler that passes records on to another. Of those whose
+// error is that the database can't be reached it passes one each second, and says
+// how many it left out: in an outage every delivery that waits has one. Those that
+// came last are counted with the next record, whatever it is about.
+func GatherOutages(h slog.Handler) slog.Handler {
+	return &outageHandler{Handler: h, kept: &keptOutages{first: h}}
+}
+
+type outageHandler struct {
+	slog.Handler
+	kept *keptOutages
+}
+
+type keptOutages struct {
+	first slog.Handler // without the attributes of one logger
+
+	mu      sync.Mutex
+	passed  time.Time // when one was passed on
+	leftOut int       // since then
+	level   slog.Level
+}
+
+// outageEvery is how often one record about an outage is passed on.
+const outageEvery = time.Second
+
+// Handle passes the record on, or counts it.
+func (h *outageHandler) Handle(ctx context.Context, r slog.Record) error {
+	leftOut, level, pass := h.kept.note(isOutage(r), r.Level)
+	if leftOut > 0 {
+		more := slog.NewRecord(time.Now(), level, "more failed because the database could not be reached", 0)
+		more.AddAttrs(slog.Int("count", leftOut))
+		if err := h.kept.first.Handle(ctx, more); err != nil {
+			return err
+		}
+	}
+	if !pass {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs returns a handler that adds attributes to each record.
+func (h *outageHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &outageHandler{Handler: h.Handler.WithAttrs(attrs), kept: h.kept}
+}
+
+// WithGroup returns a handler that adds attributes in a group.
+func (h *outageHandler) WithGroup(name string) slog.Handler {
+	return &outageHandler{Handler: h.Handler.WithGroup(name), kept: h.kept}
+}
+
+// note says how many records are to be told of now, of which level, and whether the
+// record itself is to be passed on: after a count it is not, if it is one of them.
+func (k *keptOutages) note(outage bool, level slog.Level) (leftOut int, most slog.Level, pass bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	due := time.Since(k.passed) >= outageEvery
+	if outage && (!due || k.leftOut > 0) {
+		if k.leftOut++; k.leftOut == 1 || level > k.level {
+			k.level = level
+		}
+	} else {
+		pass = true
+	}
+	if due && k.leftOut > 0 {
+		leftOut, most, k.leftOut = k.leftOut, k.level, 0
+	}
+	if due && outage {
+		k.passed = time.Now()
+	}
+	return leftOut, most, pass
+}
+
+// isOutage reports whether a record's error is that the database can't be reached.
+func isOutage(r slog.Record) (yes bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		err, _ := a.Value.Any().(error)
+		var f *fault.Error
+		yes = err != nil && errors.As(err, &f) && f.Code == codeAway
+		return !yes
+	})
+	return yes
+}
