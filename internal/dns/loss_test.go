@@ -218,3 +218,46 @@ func TestLocalNames(t *testing.T) {
 		}
 	}
 }
+
+// The servers of a domain that were silent about one of its names are not asked for
+// ever new ones; those of a domain that gave an answer lately are.
+func TestSilentDomainIsRemembered(t *testing.T) {
+	addr, z := dnstest.Start(t, "there.example. TXT x")
+	now := &clock{now: time.Unix(1e9, 0)}
+	r := newResolver(t, dns.Config{Server: addr, Now: now.Now, Timeout: 20 * time.Millisecond})
+	ask := func(name string) (asked bool) {
+		t.Helper()
+		z.Drop(name)
+		if _, err := r.TXT(t.Context(), name); !errors.Is(err, dns.ErrTemporary) {
+			t.Errorf("%s: %v", name, err)
+		}
+		return z.Asked(name) > 0
+	}
+	if _, err := r.TXT(t.Context(), "there.example"); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, false, false} {
+		if asked := ask(fmt.Sprintf("n%d.silent.example", i)); asked != want {
+			t.Errorf("name %d of a silent domain: asked %v", i, asked)
+		}
+		if !ask(fmt.Sprintf("n%d.there.example", i)) {
+			t.Errorf("name %d of a domain that answers was not asked for", i)
+		}
+	}
+	now.Advance(5 * time.Second)
+	if !ask("later.silent.example") || ask("again.silent.example") {
+		t.Error("after 5 s it is asked once more, and no more than once")
+	}
+	now.Advance(time.Hour)
+	if !ask("n3.there.example") || ask("n4.there.example") {
+		t.Error("an answer counts for an hour")
+	}
+	// Once it answers, it is silent no longer.
+	z.Set("back.silent.example", "TXT back")
+	if _, err := r.Fresh().TXT(t.Context(), "back.silent.example"); err != nil {
+		t.Error(err)
+	}
+	if !ask("n9.silent.example") || !ask("n10.silent.example") {
+		t.Error("a domain that answers again is not asked")
+	}
+}

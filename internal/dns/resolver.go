@@ -96,8 +96,11 @@ func New(c Config) (*Resolver, error) {
 	}
 	for name, addr := range c.Zones {
 		fqdn, ok := canonical(name)
-		if !ok {
-			return nil, errors.New("dns: a zone is given by its name, such as 10.in-addr.arpa")
+		if !ok || fqdn == "." {
+			return nil, errors.New("dns: a zone is given by its name, such as 10.in-addr.arpa; Server is for all others")
+		}
+		if _, twice := r.zones[fqdn]; twice {
+			return nil, errors.New("dns: " + plain(fqdn) + " has two servers")
 		}
 		s, err := newServer(addr, c.TrustAD)
 		if err != nil {
@@ -149,8 +152,8 @@ func (r *Resolver) Servers() (addrs []string, trusted bool) {
 }
 
 // Fresh returns a Resolver that does not answer from the cache, and asks again
-// what failed a moment ago, for a check that a person asked for. What it learns is
-// still kept.
+// what failed a moment ago, for a check that a person asked for. It joins others
+// who are asking the same. What it learns is still kept.
 func (r *Resolver) Fresh() *Resolver {
 	f := *r
 	f.fresh = true
@@ -217,8 +220,9 @@ func (r *Resolver) answer(ctx context.Context, q question) (answer, error) {
 			return a, nil
 		}
 	}
+	learn := func(ctx context.Context) (answer, error) { return r.learn(ctx, q) }
 	if r.fresh {
-		return r.learn(ctx, q)
+		return r.flights.do(ctx, q, learn)
 	}
 	if a, ok := r.cache.get(q); ok {
 		return a, nil
@@ -230,7 +234,7 @@ func (r *Resolver) answer(ctx context.Context, q question) (answer, error) {
 		r.missed.Store(true)
 		return answer{}, errNotCached
 	}
-	return r.flights.do(ctx, q, func(ctx context.Context) (answer, error) { return r.learn(ctx, q) })
+	return r.flights.do(ctx, q, learn)
 }
 
 // learn asks, and keeps what comes of it.
@@ -242,7 +246,7 @@ func (r *Resolver) learn(ctx context.Context, q question) (answer, error) {
 		r.failures.note(q, err, there, r.now())
 		return a, err
 	}
-	r.failures.forget(q)
+	r.failures.answered(q, r.now())
 	r.cache.put(q, a)
 	return a, nil
 }
