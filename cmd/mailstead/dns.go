@@ -34,8 +34,8 @@ func (c *dnsCommand) Run() error {
 	if err != nil {
 		return err
 	}
-	result := hostRecords{Host: h.Name}
-	result.Records, err = h.Check(ctx)
+	check := domain.HostCheck{Host: h}
+	check.Records, err = h.Check(ctx)
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -43,14 +43,10 @@ func (c *dnsCommand) Run() error {
 		return err
 	}
 	if c.Zone {
-		_, err := io.WriteString(os.Stdout, h.Zone(result.Records))
+		_, err := io.WriteString(os.Stdout, check.Zone())
 		return err
 	}
-	for _, r := range result.Records {
-		if r.Required && r.Status == domain.RecordFailed {
-			result.Failed++
-		}
-	}
+	result := hostRecords{Host: h.Name, Records: check.Records, Failed: check.Failed()}
 	if err := result.print(os.Stdout, c.JSON, h.Key == nil); err != nil {
 		return err
 	}

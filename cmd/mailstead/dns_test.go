@@ -21,15 +21,18 @@ func TestDNS(t *testing.T) {
 		settings := []string{"--data", t.TempDir(), "--host", doctorHost, "--tls", "self-signed", "--resolver", resolver}
 		if strings.HasPrefix(url, "postgres") {
 			settings = append(settings, "--database", url)
-		} else {
-			status, out, stderr := run(t, nil, append([]string{"dns"}, settings...)...)
-			if status != 1 || !strings.Contains(out, "The DKIM key is generated when the service first starts.") || strings.Count(stderr, "\n") != 1 {
-				t.Errorf("before the first start: %d %s%s", status, out, stderr)
-			}
+		}
+		const noKey = "The DKIM key is generated when the service first starts."
+		status, out, stderr := run(t, nil, append([]string{"dns"}, settings...)...)
+		if status != 1 || !strings.Contains(out, noKey) || stderr != "mailstead: 6 required records missing or wrong\n" {
+			t.Errorf("before the first start: %d %s%s", status, out, stderr)
+		}
+		if status, text, stderr := run(t, nil, append([]string{"dns", "--zone"}, settings...)...); status != 0 || !strings.Contains(text, noKey) || stderr != "" {
+			t.Errorf("its zone: %d %s%s", status, text, stderr)
 		}
 		serve(t, nil, settings...).stop()
 
-		status, out, stderr := run(t, nil, append([]string{"dns"}, settings...)...)
+		status, out, stderr = run(t, nil, append([]string{"dns"}, settings...)...)
 		if status != 1 || stderr != "mailstead: 7 required records missing or wrong\n" {
 			t.Errorf("%d %q", status, stderr)
 		}

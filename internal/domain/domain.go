@@ -69,6 +69,7 @@ type Options struct {
 	Resolver *dns.Resolver
 	Host     string       // the service's own host name
 	Addrs    []netip.Addr // its public addresses; may be empty outside of the sandbox zone
+	Relayed  bool         // a smart host sends all mail
 	Ports    Ports
 	// Refused are more names that nobody may claim, nor any below them, such
 	// as the simulator's; the service's own and public suffixes always are.
@@ -99,6 +100,7 @@ type Domains struct {
 	after   func(time.Duration) <-chan time.Time
 
 	hostSigner atomic.Pointer[mailauth.Signer] // once it is known: its key never changes
+	hostCheck  chan *HostCheck                 // the last one; whoever takes it out may check anew
 }
 
 // New returns the domains of a database.
@@ -111,8 +113,9 @@ func New(o Options) *Domains {
 		HasMailboxes: func(context.Context, *db.Tx, db.ID) (bool, error) {
 			return false, nil
 		},
-		ready: make(chan crypto.Signer),
-		after: time.After,
+		ready:     make(chan crypto.Signer),
+		after:     time.After,
+		hostCheck: noHostCheck(),
 	}
 }
 

@@ -47,9 +47,9 @@ const (
 
 // HostNames returns the service's own names, and generates their DKIM key if there
 // is none.
-func (d *Domains) HostNames(ctx context.Context, relayed bool) (*Host, error) {
+func (d *Domains) HostNames(ctx context.Context) (*Host, error) {
 	key, err := d.HostKey(ctx)
-	return &Host{Name: d.Host, Resolver: d.Resolver, Addrs: d.Addrs, Relayed: relayed, Key: key}, err
+	return &Host{Name: d.Host, Resolver: d.Resolver, Addrs: d.Addrs, Relayed: d.Relayed, Key: key}, err
 }
 
 func spfOf(host string) string     { return "spf." + host }
@@ -82,7 +82,15 @@ func (h *Host) records(found []netip.Addr) []Record {
 	}
 	add(true, DMARC, "TXT", "_dmarc."+h.Name, dmarcValue, "Large providers expect a policy of every sender.")
 	mx(false, h.Name, "Without it mail to the operator follows the addresses, which a few servers don't do.")
-	return append(required, optional...)
+	all := append(required, optional...)
+	for i, r := range all {
+		if strings.Contains(r.Value, unknownAddress) {
+			all[i].Note += " Put the server's public address in place of " + unknownAddress + "."
+		} else if strings.Contains(r.Value, unknownRelay) {
+			all[i].Note += " Put the name that the relay's provider gives for SPF in place of " + unknownRelay + "."
+		}
+	}
+	return all
 }
 
 // addAddresses adds the addresses of the name, and the reverse names of those
@@ -160,6 +168,9 @@ func (h *Host) Check(ctx context.Context) ([]Record, error) {
 		group.Go(func() error {
 			r := &all[i]
 			v, err := h.look(ask, resolver, r, found, reached)
+			if v.status == TemporaryFailure {
+				v = unchecked(r.Name)
+			}
 			r.Status, r.Error, r.LastCheckedAt = v.status, v.problem, &now
 			if seen := shown(v.observed); seen != nil {
 				r.Observed = seen
@@ -168,6 +179,11 @@ func (h *Host) Check(ctx context.Context) ([]Record, error) {
 		})
 	}
 	return all, errors.Join(group.Wait(), ctx.Err())
+}
+
+// unchecked is the verdict on a record while the DNS gives no answer about it.
+func unchecked(name string) verdict {
+	return verdict{TemporaryFailure, nil, fmt.Sprintf("The name servers for %s gave no usable answer, so this record could not be checked.", name)}
 }
 
 // lookAddresses returns the addresses of the name in the DNS at which others reach

@@ -20,7 +20,7 @@ import (
 func hostOf(t *testing.T, w *world) (*domain.Host, *dnstest.Zone) {
 	t.Helper()
 	addr, zone := dnstest.Start(t)
-	h, err := w.HostNames(t.Context(), false)
+	h, err := w.HostNames(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -318,6 +318,9 @@ func (c *Config) relay() (*url.URL, error) {
 	return u, nil
 }
 
+// relayed reports whether a smart host sends all mail to outside.
+func (c *Config) relayed() bool { return c.Relay != "" }
+
 // private returns the private networks that may be dialled.
 func (c *Config) private() ([]netip.Prefix, error) {
 	return prefixes("--allow-private", c.AllowPrivate)

@@ -19,7 +19,7 @@ func (s *Server) openCouriers() error {
 	s.simulator = relay.NewSimulator(relay.SimulatorOptions{DB: s.DB, Queue: s.Queue, Now: time.Now, Log: s.Log})
 	if s.Config.Dev {
 		s.captured = &relay.Capture{DB: s.DB, Blobs: s.Blobs, LocalName: s.Config.Host, Log: s.Log}
-		if s.Config.Relay == "" {
+		if !s.Config.relayed() {
 			s.outside = s.captured
 			return nil
 		}

@@ -52,6 +52,8 @@ func OpenDesk(ctx context.Context, data, database string) (*Desk, error) {
 	return newDesk(ctx, d), nil
 }
 
+var errNotRun = errors.New("no service has run")
+
 // hasRun refuses a data folder without a database, and a database without a
 // service: to open one makes tables in it, whosever it is.
 func (c *Config) hasRun(ctx context.Context) error {
@@ -59,15 +61,15 @@ func (c *Config) hasRun(ctx context.Context) error {
 		err := db.Unused(ctx, c.Database)
 		switch {
 		case err == nil:
-			return errors.New("no service has run on this database")
+			return fmt.Errorf("%w on this database", errNotRun)
 		case fault.Is(err, fault.Conflict):
 			return nil
 		}
 		return err
 	}
 	_, err := os.Stat(filepath.Join(c.Data, "mailstead.db"))
-	if pe, ok := err.(*fs.PathError); ok { //nolint:errorlint // what Stat returns
-		err = fmt.Errorf("no service has run on the data folder %s: %w", c.Data, pe.Err)
+	if pe, ok := err.(*fs.PathError); ok && errors.Is(err, fs.ErrNotExist) { //nolint:errorlint // what Stat returns
+		err = fmt.Errorf("%w on the data folder %s: %w", errNotRun, c.Data, pe.Err)
 	}
 	return err
 }

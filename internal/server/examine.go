@@ -282,7 +282,7 @@ func (x *examined) place() []doctor.Check {
 
 // network are the checks of the DNS, the doors and the hosts that are asked.
 func (x *examined) network(doors doctor.Doors) []doctor.Check {
-	names := doctor.Names{Host: x.Host, DNS: x.dns, Trust: x.TrustResolver, Relayed: x.router.Smart != nil, Machines: doctor.MachineAddrs, Key: x.hostKey}
+	names := doctor.Names{Host: x.Host, DNS: x.dns, Trust: x.TrustResolver, Relayed: x.relayed(), Machines: doctor.MachineAddrs, Key: x.hostKey}
 	shown := doctor.Certificate{Kind: x.TLS, Host: x.Host, Roots: x.router.Roots, Now: time.Now}
 	if x.running {
 		shown.Since = time.Now()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -25,10 +24,6 @@ func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	relay, err := c.relay()
-	if err != nil {
-		return nil, err
-	}
 	zones, err := c.zones()
 	if err != nil {
 		return nil, err
@@ -37,19 +32,17 @@ func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &domain.Host{Name: c.Host, Resolver: resolver, Addrs: c.senders(), Relayed: relay != nil}
-	if c.Database == "sqlite" {
-		if _, err := os.Stat(filepath.Join(c.Data, "mailstead.db")); errors.Is(err, os.ErrNotExist) {
-			return h, nil
-		}
-	}
+	h := &domain.Host{Name: c.Host, Resolver: resolver, Addrs: c.senders(), Relayed: c.relayed()}
 	h.Key, err = c.hostKey(ctx)
 	return h, err
 }
 
-// hostKey reads the DKIM key of the service's own name, or generates it.
+// hostKey reads the DKIM key of the service's own name, or generates it. Before the
+// first start of the service there is none.
 func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
-	if err := c.hasRun(ctx); err != nil {
+	if err := c.hasRun(ctx); errors.Is(err, errNotRun) {
+		return nil, nil
+	} else if err != nil {
 		return nil, err
 	}
 	d, err := db.Open(ctx, db.Options{URL: c.databaseURL()})

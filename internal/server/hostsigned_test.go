@@ -66,12 +66,12 @@ func TestMailOfTheHost(t *testing.T) {
 		rival(t, s)
 
 		addr, zone := dnstest.Start(t)
-		h, err := s.Domains.HostNames(ctx, false)
+		h, err := s.Domains.HostNames(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sender := netip.MustParseAddr("9.9.9.1")
-		h.Resolver, h.Addrs = dnstest.Resolver(t, addr), []netip.Addr{sender}
+		h.Resolver, h.Addrs, h.Relayed = dnstest.Resolver(t, addr), []netip.Addr{sender}, false
 		all, err := h.Check(ctx)
 		if err != nil {
 			t.Fatal(err)

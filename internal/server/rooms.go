@@ -39,7 +39,7 @@ func (s *Server) openRooms(ctx context.Context) (err error) {
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
 	s.Limits = &limit.Limits{DB: s.DB, Events: s.Events, Hub: s.Hub, Defaults: s.Config.limits(), Now: s.Config.clock()}
 	s.Domains = domain.New(domain.Options{
-		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.Config.senders(),
+		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.Config.senders(), Relayed: s.Config.relayed(),
 		Ports:   domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
 		Refused: []string{"simulator.test"}, FirstCheck: s.Config.FirstCheck, Now: time.Now, Log: s.Log,
 	})

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	wire "github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/domain"
+)
+
+// TestCheckHost counts what is missing, wrong and not to be checked, and keeps the result
+// for a few seconds.
+func TestCheckHost(t *testing.T) {
+	w := open(t, dbOf(t))
+	check := func(failed, unknown int) *domain.HostCheck {
+		t.Helper()
+		c, err := w.CheckHost(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Failed() != failed || c.Unknown() != unknown || c.At.IsZero() {
+			t.Errorf("%d failed and %d unknown, want %d and %d: %+v", c.Failed(), c.Unknown(), failed, unknown, c.Records)
+		}
+		return c
+	}
+	w.Addrs = w.Addrs[:1]
+	first := check(6, 0) // all but spf., which open publishes
+	w.zone.Set(host, "A 127.0.0.1")
+	for _, r := range first.Records {
+		if r.Status == domain.RecordFailed && r.Type != "A" {
+			w.zone.Publish(r.Type, r.Name, r.Value, r.Priority)
+		}
+	}
+	if again := check(6, 0); again != first {
+		t.Error("it asked the DNS again at once")
+	}
+	w.clock.pass(5 * time.Second)
+	if zone := check(0, 0).Zone(); !strings.Contains(zone, "\nspf."+host+". 3600 IN TXT ") {
+		t.Error(zone)
+	}
+	w.zone.Set("spf."+host, `TXT "v=spf1 ip4:9.9.9.9 -all"`)
+	w.clock.pass(5 * time.Second)
+	check(3, 0) // those that include it, too
+	w.zone.Set("spf."+host, `TXT "v=spf1 ip4:127.0.0.1 -all"`)
+	w.zone.ServFail("bounces." + host)
+	w.clock.pass(5 * time.Second)
+	for _, r := range check(0, 2).Records {
+		if r.Status == domain.TemporaryFailure && (r.Value == "" || !strings.Contains(r.Error, "could not be checked")) {
+			t.Errorf("%+v", r)
+		}
+	}
+	w.zone.Heal("bounces." + host)
+	w.clock.pass(5 * time.Second)
+	check(0, 0)
+}
+
+// TestCheckHostOnce has many ask at the same time: the DNS is asked for one of them.
+func TestCheckHostOnce(t *testing.T) {
+	addr, zone := dnstest.Start(t)
+	begun, held := make(chan struct{}), make(chan struct{})
+	path := dnstest.Via(t, addr, func(n int, _ *wire.Msg) dnstest.Fate {
+		if n == 1 {
+			close(begun)
+		}
+		return dnstest.Fate{Delay: held}
+	})
+	w := open(t, dbOf(t))
+	ask := func(d *domain.Domains) *domain.HostCheck {
+		c, err := d.CheckHost(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		return c
+	}
+	alone := w.another(dnstest.Resolver(t, addr))
+	ask(alone)
+	once := zone.Total()
+
+	d := w.another(dnstest.Resolver(t, path.Addr))
+	all := make([]*domain.HostCheck, 20)
+	var askers sync.WaitGroup
+	for i := range all {
+		askers.Go(func() { all[i] = ask(d) })
+	}
+	// One of them has begun; another leaves, and a third has little time.
+	<-begun
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if c, err := d.CheckHost(gone); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	c, err := d.CheckHost(short)
+	if err != nil || c.Failed() != 0 || c.Unknown() == 0 || c.Records[0].Value == "" {
+		t.Errorf("without an answer in time: %+v, %v", c, err)
+	}
+	close(held)
+	askers.Wait()
+	for _, c := range all {
+		if c != all[0] {
+			t.Error("there was more than one check")
+		}
+	}
+	if n := zone.Total() - once; n > 3*once { // a question is sent again while it waits
+		t.Errorf("%d questions, and %d for one check", n, once)
+	}
+}
+
+// TestCheckHostInTime ends a check that gets no answer at the time that its asker has.
+func TestCheckHostInTime(t *testing.T) {
+	w := open(t, dbOf(t))
+	for _, r := range []string{host, "spf." + host, "bounces." + host, "_dmarc." + host} {
+		w.zone.Drop(r)
+	}
+	if _, err := w.HostKey(t.Context()); err != nil { // which takes a while
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	c, err := w.CheckHost(ctx)
+	if err != nil || c.Unknown() < 6 || c.Failed() != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
