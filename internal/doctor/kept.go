@@ -65,10 +65,18 @@ func (k *Kept) CheckKey(ctx context.Context, r *Report) {
 	if k.Deep {
 		most = 0
 	}
-	opened, closed, selector, err := domain.OpenKeys(ctx, k.Look, k.Key, most)
+	broken, err := domain.TryHostKey(ctx, k.Look, k.Key)
+	var opened, closed int
+	var selector string
+	if err == nil {
+		opened, closed, selector, err = domain.OpenKeys(ctx, k.Look, k.Key, most)
+	}
 	switch {
 	case err != nil:
 		r.Fail("Look at the log of the database.", "%v", err)
+	case broken != nil:
+		r.Fail("Restore the row of host_key from a backup, or delete it: the service then generates another key. Publish its record, which mailstead dns prints.",
+			"the DKIM key of %s can't sign reports and the service's own mail: %v", k.Host, broken)
 	case closed > 0:
 		r.Fail("Restore their rows from a backup, or delete these keys and let the domains have new ones: mail of theirs can't be signed.",
 			"%s can't be opened, among them %s", many(closed, false, "DKIM key", "DKIM keys"), selector)

@@ -207,7 +207,12 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-var spoilKeys = db.SQL(`UPDATE dkim_key SET private = $1 WHERE algorithm = 'rsa'`)
+var (
+	spoilKeys     = db.SQL(`UPDATE dkim_key SET private = $1 WHERE algorithm = 'rsa'`)
+	spoilHostKey  = db.SQL(`UPDATE host_key SET private = $1`)
+	swapHostKey   = db.SQL(`UPDATE host_key SET private = (SELECT private FROM dkim_key WHERE algorithm = 'rsa' LIMIT 1)`)
+	forgetHostKey = db.SQL(`DELETE FROM host_key`)
+)
 
 func TestKey(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
@@ -223,6 +228,15 @@ func TestKey(t *testing.T) {
 		k.KeyErr = os.ErrPermission
 		expect(t, k.CheckKey, doctor.Error, "permission denied")
 		k.Key = right
+		if _, err := k.service.Domains.HostKey(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, k.CheckKey, doctor.OK, "opens")
+		dbtest.Exec(t, k.service.DB, swapHostKey.With())
+		expect(t, k.CheckKey, doctor.Error, "can't sign reports and the service's own mail: its private half is not that of its record")
+		dbtest.Exec(t, k.service.DB, spoilHostKey.With(other.Seal("dkim", []byte("another's"))))
+		expect(t, k.CheckKey, doctor.Error, "the DKIM key of "+k.Host+" can't sign")
+		dbtest.Exec(t, k.service.DB, forgetHostKey.With())
 		dbtest.Exec(t, k.service.DB, spoilKeys.With(other.Seal("dkim", []byte("another's"))))
 		expect(t, k.CheckKey, doctor.Error, "1 DKIM key can't be opened, among them ms1r-")
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailauth"
+	"github.com/mailstead/mailstead/internal/secret"
 )
 
 // HostKey is the public side of the DKIM key of the service's own name.
@@ -39,6 +40,29 @@ func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
 		return nil, err
 	}
 	return all[0], nil
+}
+
+// TryHostKey reports why the DKIM key of the service's own name, if there is one, can't
+// sign with a secret key: broken says that the key can't be opened, or that its private
+// half is not that of its record.
+func TryHostKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, err error) {
+	k, err := findHostKey(ctx, r)
+	if err != nil || k == nil {
+		return nil, err
+	}
+	der, broken := seal.Open(sealing, k.private)
+	if broken != nil {
+		return broken, nil
+	}
+	private, broken := mailauth.ParseKey(der)
+	if broken != nil {
+		return broken, nil
+	}
+	record, broken := mailauth.KeyRecord(private.Public())
+	if broken == nil && record != k.record {
+		broken = errors.New("its private half is not that of its record")
+	}
+	return broken, nil
 }
 
 // HostKey returns the DKIM key of the service's own name. The first call, on
