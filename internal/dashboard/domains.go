@@ -126,14 +126,20 @@ func (d *Dashboard) records(v *visit) (shownDomain, error) {
 	if s.Keys, _, err = d.Domains.Keys(v.ctx, v.in.Account, id, db.Page{Limit: db.MaxPage}); err != nil {
 		return s, err
 	}
-	for _, r := range found.Records {
+	s.Required, s.Recommended = byNeed(found.Records)
+	return s, nil
+}
+
+// byNeed parts required records from others.
+func byNeed(all []domain.Record) (required, optional []domain.Record) {
+	for _, r := range all {
 		if r.Required {
-			s.Required = append(s.Required, r)
+			required = append(required, r)
 		} else {
-			s.Recommended = append(s.Recommended, r)
+			optional = append(optional, r)
 		}
 	}
-	return s, nil
+	return required, optional
 }
 
 func (d *Dashboard) checkDomain(v *visit) (done, error) {
@@ -158,10 +164,15 @@ func (d *Dashboard) zoneFile(v *visit) error {
 	if err != nil {
 		return err
 	}
-	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	v.w.Header().Set("Content-Disposition", `attachment; filename="`+found.Name+`.zone"`)
-	_, _ = v.w.Write([]byte(text))
+	v.giveZone(found.Name, text)
 	return nil
+}
+
+// giveZone answers with a zone file.
+func (v *visit) giveZone(name, text string) {
+	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	v.w.Header().Set("Content-Disposition", `attachment; filename="`+name+`.zone"`)
+	_, _ = v.w.Write([]byte(text))
 }
 
 func (d *Dashboard) rotateKeys(v *visit) (done, error) {

@@ -68,6 +68,8 @@ func (d *Dashboard) routes(r *router) {
 	r.actFor(operator, "/operator/accounts/{id}/suspend", d.suspendAccount, d.showAccount)
 	r.actFor(operator, "/operator/accounts/{id}/domain", d.suspendDomain, d.showAccount)
 	r.actFor(operator, "/operator/accounts/{id}/link", d.linkAccount, d.showAccount)
+	r.viewFor(operator, "/operator/dns", d.hostRecords)
+	r.fileFor(operator, "/operator/dns/zone", d.hostZone)
 	r.viewFor(operator, "/operator/queue", d.queue)
 	r.actFor(operator, "/operator/queue/retry", d.retryQueue, d.queue)
 	r.actFor(operator, "/operator/queue/hold", d.holdQueue, d.queue)

@@ -82,6 +82,17 @@ func Serve(host, resolver, pair, authority string) Option {
 	}
 }
 
+// Named gives the sandbox a host name outside of its zone, and the DNS server that it
+// asks about that.
+func Named(host, resolver string) Option {
+	return func(c *server.Config) { c.Host, c.Resolver = host, resolver }
+}
+
+// Relayed makes a smart host send all mail, which is never reached.
+func Relayed() Option {
+	return func(c *server.Config) { c.Relay = "smtp://relay.invalid:587" }
+}
+
 // MigrationWait makes the service leave the source of a migration alone for no
 // longer than that after the first trouble.
 func MigrationWait(d time.Duration) Option { return func(c *server.Config) { c.MigrationWait = d } }
