@@ -126,6 +126,7 @@ var types = map[string]reflect.Type{
 	"CreateAccountRequest":     nil, // two arguments
 	"UpdateAccountRequest":     nil, // an argument
 	"Account":                  reflect.TypeFor[client.Account](),
+	"HostDNS":                  reflect.TypeFor[client.HostDNS](),
 	"OperatorDomain":           reflect.TypeFor[client.OperatorDomain](),
 	"SuspendDomainRequest":     nil, // an argument
 	"AccountLimits":            reflect.TypeFor[client.AccountLimits](),

@@ -30,7 +30,7 @@ type Domain struct {
 
 // Record is a DNS record to publish, and what was seen of it.
 type Record struct {
-	Kind          string     `json:"kind"` // MX, SPF, DKIM, DMARC, OWNERSHIP, or a recommended one
+	Kind          string     `json:"kind"` // MX, SPF, DKIM, DMARC, OWNERSHIP, or a recommended one; of the service ADDRESS and REVERSE, too
 	Type          string     `json:"type"` // of DNS
 	Name          string     `json:"name"`
 	Value         string     `json:"value"`
@@ -40,7 +40,7 @@ type Record struct {
 	Status        string     `json:"status"`   // pending, verified, failed or temporary_failure
 	Observed      []string   `json:"observed"` // what the DNS said
 	Error         string     `json:"error"`    // what is wrong, and what to do; "" if nothing is
-	Note          string     `json:"note"`     // how long to keep it, of a DKIM key that is new or no longer used
+	Note          string     `json:"note"`     // how long to keep it, of a DKIM key that is new or no longer used; what it is for, of the service
 	LastCheckedAt *time.Time `json:"last_checked_at"`
 }
 

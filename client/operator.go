@@ -296,3 +296,15 @@ func (c *Client) UpdateAccount(ctx context.Context, id, status string) (*Account
 	}
 	return do[Account](ctx, c, call{method: http.MethodPatch, path: "/operator/accounts/{id}", id: id, body: b})
 }
+
+// HostDNS is the service's own DNS records, which customers' records lead to.
+type HostDNS struct {
+	Host    string   `json:"host"`
+	Records []Record `json:"records"` // required ones first
+	Failed  int      `json:"failed"`  // required ones that are missing or wrong
+}
+
+// GetHostDNS checks the DNS records of the service itself.
+func (c *Client) GetHostDNS(ctx context.Context) (*HostDNS, error) {
+	return do[HostDNS](ctx, c, call{method: http.MethodGet, path: "/operator/dns"})
+}

@@ -88,6 +88,7 @@ func (h *house) operator() {
 		h.Errorf("retried: %+v", m)
 	}
 
+	h.hostDNS(c)
 	h.accountLimits(c, all[0].AccountID)
 	h.accounts(c)
 	_, err = c.DropQueue(ctx, client.QueueOrder{})
@@ -119,5 +120,19 @@ func (h *house) untilHeld(recipient string) {
 			return
 		}
 		h.s.Hub.Wake(signal.Key{Kind: signal.Hold})
+	}
+}
+
+// hostDNS reads the service's own records, which the sandbox publishes.
+func (h *house) hostDNS(c *client.Client) {
+	h.Helper()
+	_, err := h.c.GetHostDNS(h.Context())
+	refused(h, "a customer", err, 403, "missing_scope")
+	d, err := c.GetHostDNS(h.Context())
+	if err != nil || d.Host != h.s.Config.Host || len(d.Records) == 0 || d.Failed != 0 {
+		h.Fatalf("%+v, %v", d, err)
+	}
+	if r := d.Records[0]; r.Kind != "ADDRESS" || r.Type != "A" || r.Name != d.Host || r.Value != "127.0.0.1" || !r.Required || r.Status != "verified" || r.Note == "" || r.LastCheckedAt == nil {
+		h.Errorf("%+v", r)
 	}
 }

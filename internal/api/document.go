@@ -51,7 +51,7 @@ var tags = [...]huma.Tag{
 	{Name: "API keys", Description: "What your applications sign in with."},
 	{Name: "Limits", Description: "How much your account may use, and how much it has."},
 	{Name: "Activity", Description: "The audit log: who changed what, and who read mail."},
-	{Name: "Operators", Description: "For those who run the service: the queue of all accounts, and their limits. The scope `operator` is given at the server's command line alone."},
+	{Name: "Operators", Description: "For those who run the service: the accounts, their limits and queued mail, and the DNS records of the service. The scope `operator` is given at the server's command line alone."},
 }
 
 func newDocument(version string) *document {

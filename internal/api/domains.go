@@ -12,17 +12,17 @@ import (
 )
 
 type recordAnswer struct {
-	Kind          string     `json:"kind" doc:"MX, SPF, DKIM, DMARC, OWNERSHIP, or a recommended one." example:"MX"`
+	Kind          string     `json:"kind" doc:"MX, SPF, DKIM, DMARC, OWNERSHIP, or a recommended one; of the service itself also ADDRESS and REVERSE." example:"MX"`
 	Type          string     `json:"type" doc:"The DNS type." example:"MX"`
 	Name          string     `json:"name" doc:"The name to publish it under." example:"example.com"`
 	Value         string     `json:"value" doc:"The value to publish." example:"mail.example.net"`
 	Priority      *int       `json:"priority,omitempty" doc:"The preference of an MX record or the priority of an SRV record." example:"10"`
 	TTL           int        `json:"ttl" doc:"Seconds." example:"3600"`
-	Required      bool       `json:"required" doc:"Whether the domain is verified only with it."`
+	Required      bool       `json:"required" doc:"Whether the domain is verified only with it; of the service itself whether it has to be published."`
 	Status        string     `json:"status" enum:"pending,verified,failed,temporary_failure" doc:"What the last check found."`
 	Observed      []string   `json:"observed" nullable:"false" doc:"What the DNS said then."`
 	Error         *string    `json:"error" doc:"What is wrong, and what to do; null if nothing is."`
-	Note          *string    `json:"note" doc:"What it is for and how long to keep it, of a DKIM key that is new or no longer used; else null."`
+	Note          *string    `json:"note" doc:"What the record of the service itself is for, or what a DKIM key that is new or no longer used is for and how long to keep it; else null."`
 	LastCheckedAt *time.Time `json:"last_checked_at" doc:"When it was last looked for; null for never."`
 }
 

@@ -26,6 +26,9 @@ func (a *API) operatorRoutes(r *router) {
 		summary: "Show a message of any account", description: "With each recipient's timeline: every attempt, and the SMTP conversation. What the message says is not shown."}, a.getQueueMessage)
 	handle(r, operation{method: "GET", path: "/operator/queue/holds", id: "listQueueHolds", scope: account.Operator,
 		summary: "List standing holds", description: "The destinations and accounts whose mail is held, also what is still to come, the oldest first; at most 1,000."}, a.listQueueHolds)
+	handle(r, operation{method: "GET", path: "/operator/dns", id: "getHostDNS", scope: account.Operator,
+		summary: "Show the DNS records of the service", description: "The records of the service's own names, which customers' records lead to, with what the DNS says of each. " +
+			"Each request asks the DNS, for at most 20 seconds; a result is up to 3 seconds old. `mailstead dns --json` prints the same."}, a.getHostDNS)
 	a.operatorOrderRoutes(r)
 	a.operatorAccountRoutes(r)
 	a.operatorLimitRoutes(r)
@@ -262,5 +265,23 @@ func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *one)
 		MessageID: m.Letter.MessageID, Size: int(m.Letter.Size), Recipients: showRecipients(m.Deliveries), CreatedAt: stamp(id.Time()),
 	}
 	addTimeline(out.Recipients, m.Attempts)
+	return out, nil
+}
+
+type hostDNSAnswer struct {
+	Host    string         `json:"host" doc:"The service's own host name." example:"mail.example.net"`
+	Records []recordAnswer `json:"records" nullable:"false" doc:"The DNS records to publish, required ones first."`
+	Failed  int            `json:"failed" doc:"How many required records are missing or wrong; those that could not be checked (temporary_failure) don't count." example:"0"`
+}
+
+func (a *API) getHostDNS(ctx context.Context, _ account.Principal, _ *struct{}) (hostDNSAnswer, error) {
+	c, err := a.Domains.CheckHost(ctx)
+	if err != nil {
+		return hostDNSAnswer{}, err
+	}
+	out := hostDNSAnswer{Host: c.Host.Name, Records: make([]recordAnswer, len(c.Records)), Failed: c.Failed()}
+	for i, r := range c.Records {
+		out.Records[i] = showRecord(r)
+	}
 	return out, nil
 }

@@ -302,6 +302,7 @@ func (c *checked) operator(sent string) {
 	const queue = "/operator/queue/"
 	customer := c.key
 	c.call("GET", queue+"holds", nil, 403)
+	c.call("GET", "/operator/dns", nil, 403)
 	c.key = operatorKey(c.t, c.s)
 	c.call("POST", queue+"hold", m{"destination": "held.example.net", "reason": "they asked"}, 200)
 	c.call("POST", queue+"hold", m{}, 422)
@@ -333,6 +334,7 @@ func (c *checked) operator(sent string) {
 	c.call("PUT", "/operator/accounts/"+acc.ID.String()+"/limits", m{"sends_per_hour": 900_000, "storage_mb": 0}, 200)
 	c.call("PUT", "/operator/accounts/"+acc.ID.String()+"/limits", m{"burst": -1}, 422)
 	c.call("GET", "/operator/accounts/"+acc.ID.String()+"/limits", nil, 200)
+	c.call("GET", "/operator/dns", nil, 200)
 	c.call("GET", "/operator/domains/demo.test", nil, 200)
 	c.call("PATCH", "/operator/domains/demo.test", map[string]any{"suspended": false}, 200)
 	c.call("GET", "/operator/domains/nowhere.test", nil, 404)
